@@ -5,24 +5,45 @@ BIOPSY := target/x86_64-unknown-linux-gnu/release/biopsy
 # Root's work for whoever is not root.
 ROOT := $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: help demo demo-vm build quick test test-all lint vmtest fuzz bench bench-verdicts clean
+PREFIX ?= /usr/local
+
+.PHONY: help demo demo-vm build manual install uninstall dist quick test test-all lint vmtest fuzz bench bench-instructions bench-verdicts clean
 
 help:
 	@echo "make demo     measure this machine's disk, end in a verdict and report.html"
 	@echo "make demo-vm  the same inside a virtual machine with an emulated NVMe drive"
 	@echo "make build    $(BIOPSY), one static file"
+	@echo "make manual    man pages and shell completions, in target/share"
+	@echo "make install   what both have made, to PREFIX=/usr/local below DESTDIR; make uninstall removes it"
+	@echo "make dist      a tarball, .deb, .rpm and an OCI image, in target/dist"
 	@echo "make quick    lint and unit tests, for the work in between"
 	@echo "make test     all tests; make lint and make vmtest are parts of it"
 	@echo "make test-all the same, with every case in VMs on every kernel"
 	@echo "make fuzz     the readers of recordings, each for FUZZ_SECONDS=600"
 	@echo "make bench    what the probes cost, and the pictures"
+	@echo "make bench-instructions  what a view adds to an I/O in instructions, on every kernel"
 	@echo "make bench-verdicts  how often the diagnosis names a cause made on purpose"
 	@echo "make clean    remove what was built (fetched kernels stay in the cache)"
 
 build:
 	@setup/rust
 	@setup/packages build
-	@cargo build --release --locked
+	@BIOPSY_COMMIT=$$(git describe --always --dirty --exclude='*' --abbrev=12 2>/dev/null) cargo build --release --locked
+
+manual:
+	@setup/rust
+	@rm -rf target/share
+	@SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) cargo run --quiet --locked --example manual -- target/share
+
+install:
+	@packaging/stage "$(DESTDIR)$(PREFIX)"
+
+uninstall:
+	@packaging/remove "$(DESTDIR)$(PREFIX)"
+
+dist: build manual
+	@setup/packages dist
+	@packaging/dist
 
 # Status 3: refused, nothing was measured. Status 4: measured, and some figures are not to be trusted;
 # the verdict and the report are there and say so. The reason is biopsy's own and stands above.
@@ -64,6 +85,12 @@ bench: build
 	@cargo bench --locked --bench loss
 	@cargo bench --locked --bench ring
 	@cargo bench --locked --bench flame
+
+bench-instructions: build
+	@setup/packages vm
+	@setup/qemu
+	@setup/kernels
+	@vmtest/run '' instructions
 
 bench-verdicts: build
 	@setup/packages bench

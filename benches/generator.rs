@@ -22,7 +22,6 @@
 //! interval that holds the true median in 95 of 100 runs meets it.
 
 mod disk;
-mod interval;
 mod workers;
 mod zram;
 
@@ -35,8 +34,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use biopsy::host::counters::Counters;
-use disk::{Loop, median};
-use interval::interval;
+use biopsy::stats::{median, median_interval};
+use disk::Loop;
 use serde_json::Value;
 use workers::OnFirstCpu;
 use zram::Zram;
@@ -450,8 +449,9 @@ fn measure(bench: &Bench, medium: Medium, name: &str, rounds: usize) -> Result<(
             samples[arm].push(slice(arms[arm])?);
         }
     }
-    let middle =
-        |values: &[Sample], of: fn(&Sample) -> f64| median(&mut values.iter().map(of).collect::<Vec<f64>>());
+    let middle = |values: &[Sample], of: fn(&Sample) -> f64| {
+        median(&values.iter().map(of).collect::<Vec<f64>>()).unwrap_or(f64::NAN)
+    };
     println!(
         "{:<22} {:>12} {:>12} {:>14} {:>9}",
         "medians", "IOPS", "user ns/I/O", "system ns/I/O", "IOS/call"
@@ -464,17 +464,16 @@ fn measure(bench: &Bench, medium: Medium, name: &str, rounds: usize) -> Result<(
             middle(values, |v| v.iops),
             middle(values, |v| v.user_ns),
             middle(values, |v| v.system_ns),
-            calls.map_or("-".to_string(), |mut calls| format!("{:.1}", median(&mut calls)))
+            calls.map_or("-".to_string(), |calls| format!("{:.1}", median(&calls).unwrap_or(f64::NAN)))
         );
     }
     for (figure, ours, peer, goal) in comparisons(medium) {
         let place = |arm| arms.iter().position(|a| *a == arm);
         let (Some(ours), Some(peer)) = (place(ours), place(peer)) else { continue };
         let of = |sample: &Sample| if figure == Figure::Rate { sample.iops } else { sample.user_ns };
-        let mut ratios: Vec<f64> =
-            samples[ours].iter().zip(&samples[peer]).map(|(a, b)| of(a) / of(b)).collect();
-        let middle = median(&mut ratios);
-        let (low, high) = interval(&ratios);
+        let ratios: Vec<f64> = samples[ours].iter().zip(&samples[peer]).map(|(a, b)| of(a) / of(b)).collect();
+        let middle = median(&ratios).unwrap_or(f64::NAN);
+        let (low, high) = median_interval(&ratios).unwrap_or((f64::NAN, f64::NAN));
         let verdict = match goal {
             Goal::AtLeast(goal) => format!("at least {goal}: {}", if low >= goal { "met" } else { "missed" }),
             Goal::AtMost(goal) => format!("at most {goal}: {}", if high <= goal { "met" } else { "missed" }),

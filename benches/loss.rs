@@ -7,7 +7,6 @@
 //! CPU time of the probes predicts where all CPUs are busy. `$PAIRS` chooses how many.
 
 mod disk;
-mod interval;
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -20,8 +19,8 @@ use biopsy::host::counters::Counters;
 use biopsy::probe::Probe;
 use biopsy::probe::latency::LatencyProbe;
 use biopsy::probe::latency::options::Options;
-use disk::{Loop, median};
-use interval::interval;
+use biopsy::stats::{median, median_interval};
+use disk::Loop;
 
 const PAIRS: usize = 200;
 const SLICE: Duration = Duration::from_millis(250);
@@ -84,8 +83,8 @@ fn measure(host: &Host, device: &Loop, rate: Option<u64>, pairs: usize) -> Resul
         let [.., before, after] = without[..] else { continue };
         losses.push(1.0 - with / ((before + after) / 2.0));
     }
-    let (loss, iops) = (median(&mut losses), median(&mut without));
-    let (low, high) = interval(&losses);
+    let (loss, iops) = (median(&losses).unwrap_or(f64::NAN), median(&without).unwrap_or(f64::NAN));
+    let (low, high) = median_interval(&losses).unwrap_or((f64::NAN, f64::NAN));
     let cpus = thread::available_parallelism()?.get() as f64;
     let predicted = cost(host, device)? * iops / 1e9 / cpus;
     let what = if rate.is_some() { "paced" } else { "saturated" };
@@ -103,11 +102,11 @@ fn main() -> Result<()> {
     let pairs = std::env::var("PAIRS").ok().and_then(|n| n.parse().ok()).unwrap_or(PAIRS);
     let device = Loop::new()?;
     let host = Host::read(Path::new("/"))?;
-    let mut alone: Vec<f64> = {
+    let alone: Vec<f64> = {
         let _load = Fio::start(&device, None)?;
         (0..12).map(|_| slice(&device)).collect::<Result<_>>()?
     };
-    let most = median(&mut alone);
+    let most = median(&alone).unwrap_or(f64::NAN);
     ensure!(most > 1000.0, "the load does not run: {most} IOPS");
     measure(&host, &device, Some((most * PACE) as u64), pairs)?;
     measure(&host, &device, None, pairs)

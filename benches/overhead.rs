@@ -25,7 +25,8 @@ use biopsy::load::{self, Job, Permission, Target};
 use biopsy::probe::cost::{self, Baseline, ClockReads};
 use biopsy::probe::latency::LatencyProbe;
 use biopsy::probe::latency::options::{Options, Stages};
-use disk::{Loop, median};
+use biopsy::stats::median;
+use disk::Loop;
 
 const ROUNDS: usize = 12;
 const WINDOW: Duration = Duration::from_millis(500);
@@ -193,12 +194,13 @@ fn weigh(device: &str, options: &[&str]) -> Result<(f64, f64)> {
         starts.push((number()? - begin) / 1e6);
         sizes.push(number()? / 1024.0);
     }
-    Ok((median(&mut starts), median(&mut sizes)))
+    Ok((median(&starts).unwrap_or(f64::NAN), median(&sizes).unwrap_or(f64::NAN)))
 }
 
 fn summary(values: &[f64]) -> String {
     let mut sorted = values.to_vec();
-    let middle = median(&mut sorted);
+    sorted.sort_by(f64::total_cmp);
+    let middle = median(&sorted).unwrap_or(f64::NAN);
     format!("{middle:8.3} ({:.3} to {:.3})", sorted[0], sorted[sorted.len() - 1])
 }
 

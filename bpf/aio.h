@@ -92,7 +92,7 @@ VERIFIED_ONCE int note_iocbs(const struct io_submit *call)
 {
 	struct io_submit walk;
 
-	if (!config.want_throttle || !call)
+	if (!config.throttle_enabled || !call)
 		return 0;
 	walk = *call;
 	walk.context = context_of(walk.ring);

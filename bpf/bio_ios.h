@@ -20,7 +20,7 @@
 /* Whether it has no requests, where such a device is traced at all. */
 static __always_inline int is_bio_based(struct owner *owner)
 {
-	return CAN_FOLLOW && config.want_bios && owner->layer & BIO_BASED;
+	return CAN_FOLLOW && config.bios_enabled && owner->layer & BIO_BASED;
 }
 
 /* Bios of one slab page share a row, as in bios.h; a row that is taken sends them to the next. */
@@ -40,7 +40,7 @@ struct bio_event {
 };
 _Static_assert(sizeof(struct bio_event) == 80, "bio_event");
 
-/* Of each bio in `bio_ios`, in the same place, where `config.want_events`; as many, then. */
+/* Of each bio in `bio_ios`, in the same place, where `config.events_enabled`; as many, then. */
 MAPPED_ARRAY(bio_events, struct bio_event, 1);
 
 /* The class of a bio: its flags are those of its request. */
@@ -86,7 +86,7 @@ static __always_inline struct bio_event *event_of(const struct wire_bio_io *io)
 {
 	__u32 place = io->place;
 
-	return config.want_events ? bpf_map_lookup_elem(&bio_events, &place) : 0;
+	return config.events_enabled ? bpf_map_lookup_elem(&bio_events, &place) : 0;
 }
 
 #define COUNT_OF(number, field)                                                                    \
@@ -192,7 +192,7 @@ static __always_inline void note_event(struct bio *bio, __u64 address, __u32 pla
 		return;
 	event->cmd_flags = bio->bi_opf;
 	note_submitter(bio, &event->by, origin);
-	if (config.want_files & FILES_EACH)
+	if (config.files_enabled & FILES_EACH)
 		find_file(address, &event->file);
 }
 
@@ -214,7 +214,7 @@ static __always_inline int begin_bio_io(struct bio *bio, __u64 address, struct o
 	if (config.most_groups)
 		find_group(bio, &fresh, origin);
 	place = keep_bio_io(&fresh, (__u64)BPF_CORE_READ(bio, bi_private), owner->layer);
-	if (config.want_events && place > 0)
+	if (config.events_enabled && place > 0)
 		note_event(bio, address, place - 1, origin);
 	return 0;
 }
@@ -325,9 +325,9 @@ VERIFIED_ONCE int emit_bio(const struct wire_bio_io *bio, const struct bio_event
 	io.device = bio->device;
 	io.slot_base = bio->parts;
 	io.op = bio->op;
-	if (config.want_stacks && !(event && event->by.stack))
+	if (config.stacks_enabled && !(event && event->by.stack))
 		return 0;
-	if (config.want_throttle && !config.want_stacks)
+	if (config.throttle_enabled && !config.stacks_enabled)
 		begin_held(&io, bio->op_ref, bio->generation);
 	if (!is_asked_for(&io, emitter))
 		return 0;
@@ -394,21 +394,24 @@ static __always_inline void count_bio_io(const struct wire_bio_io *io,
 	if (now < io->queued) {
 		COUNT_OF(io->device, negative);
 		add(&row->untimed, 1, shared);
-		if (config.want_events)
+		if (config.events_enabled)
 			emit_bio(io, event, now, IO_BIO | IO_HAS_SUBMITTER | IO_NEGATIVE);
 		if (config.most_groups)
 			COUNT_GROUP(io->group, untimed, 1);
 		return;
 	}
-	if (config.want_events)
+	if (config.events_enabled)
 		emit_bio(io, event, now, IO_BIO | IO_HAS_SUBMITTER);
 	add_time(row->extents, row->counts, &row->lock, STAGE_DEVICE, now - io->queued, shared);
 	if (io->parts > 1)
 		add(&row->further, io->parts - 1, shared);
 	if (config.most_groups)
 		count_bio_in_group(io, now - io->queued);
-	if (follows_operations() &&
-	    !(io->op_ref && op_complete_bio(io->op_ref, io->generation, &part, 0))) {
+	if (!follows_operations())
+		return;
+	if (io->op_ref & REF_UNCLASSIFIED) {
+		add(&row->unclassified, 1, shared);
+	} else if (!(io->op_ref && op_complete_bio(io->op_ref, io->generation, &part, 0))) {
 		add(&row->unowned, 1, shared);
 		time_unowned_bio(io->device, io->op, now - io->queued);
 		if (config.most_groups)
@@ -437,7 +440,7 @@ VERIFIED_ONCE int end_bio_io(__u64 address, __u32 flags, __u64 now)
 static __always_inline void count_bios(struct wire_row *row, struct owner *owner,
 				       const struct part *part, int shared)
 {
-	if (!CAN_FOLLOW || !config.want_bios || !(owner->layer & BELOW))
+	if (!CAN_FOLLOW || !config.bios_enabled || !(owner->layer & BELOW))
 		return;
 	add(&row->bios, part->bios, shared);
 	add(&row->bio_ns, part->bio_ns, shared);
@@ -462,7 +465,7 @@ VERIFIED_ONCE int end_unknown(__u64 parent, __u32 device, __u32 op, __u32 flags,
 		return 0;
 	}
 	row = row_of_device(device, op, &shared);
-	if (!row || !counts || config.want_filter)
+	if (!row || !counts || config.filter_enabled)
 		return 0;
 	if (counts->evicted > counts->evicted_ended) {
 		__sync_fetch_and_add(&counts->evicted_ended, 1);
@@ -470,7 +473,7 @@ VERIFIED_ONCE int end_unknown(__u64 parent, __u32 device, __u32 op, __u32 flags,
 		return 0;
 	}
 	add(&row->untimed, 1, shared);
-	if (config.want_events) {
+	if (config.events_enabled) {
 		struct wire_bio_io before = {.device = device, .op = op, .parts = 1};
 		struct bio_event event = {.cmd_flags = flags};
 

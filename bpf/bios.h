@@ -11,7 +11,7 @@
 
 static __always_inline int follows_operations(void)
 {
-	return CAN_FOLLOW && config.want_operations;
+	return CAN_FOLLOW && config.operations_enabled;
 }
 
 /*
@@ -35,7 +35,7 @@ struct bio_set {
 
 MAPPED_ARRAY(bios, struct bio_set, 1);
 
-/* Of each bio of the set with the same number, where `config.want_submitter`; as many, then. */
+/* Of each bio of the set with the same number, where `config.submitter_enabled`; as many, then. */
 struct bio_submitters {
 	struct wire_submitter of[BIO_WAYS];
 };
@@ -113,7 +113,7 @@ static __always_inline struct wire_submitter *submitter_at(__u32 index, __u32 wa
 {
 	struct bio_submitters *set;
 
-	if (!config.want_submitter)
+	if (!config.submitter_enabled)
 		return 0;
 	set = bpf_map_lookup_elem(&submitters, &index);
 	return set ? &set->of[way & (BIO_WAYS - 1)] : 0;
@@ -251,7 +251,7 @@ struct first {
 /* Operations and submitters need each bio of a request again when that completes. */
 static __always_inline int keep_bios(void)
 {
-	return config.want_operations || config.want_submitter;
+	return config.operations_enabled || config.submitter_enabled;
 }
 
 static __always_inline __u64 stamp_of(__u64 bio)
@@ -278,22 +278,22 @@ static __always_inline void move_bio(struct wire_slot *slot, __u64 bio, __u32 cm
 	if (!set)
 		return;
 	slot->queued = set->queued[way];
-	if (config.want_operations) {
+	if (config.operations_enabled) {
 		slot->op_ref = set->op_ref[way];
 		slot->generation = set->generation[way];
 	}
 	/* An event tells who handed it in; and where the path of a multipath drive fails, NVMe
 	 * takes the bio from its request and hands it to another path, without a word. */
-	if (config.want_events || (config.want_operations && cmd_flags & driver_flag()))
+	if (config.events_enabled || (config.operations_enabled && cmd_flags & driver_flag()))
 		slot->op_ref = REF_IN_TABLE;
-	else if (!config.most_groups && !config.want_parts)
+	else if (!config.most_groups && !config.parts_enabled)
 		set->bio[way] = 0;
 }
 
 /* Groups and parts have been found by the bio: it goes, if it has moved. */
 static __always_inline void moved_bio(const struct wire_slot *slot, __u64 bio)
 {
-	if ((config.most_groups || config.want_parts) && slot->queued &&
+	if ((config.most_groups || config.parts_enabled) && slot->queued &&
 	    !(slot->op_ref & REF_IN_TABLE))
 		take_bio(bio);
 }

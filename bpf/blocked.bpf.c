@@ -55,7 +55,7 @@ static __always_inline int kind_of(struct task_struct *task, __u32 state)
 		return WAIT_IO;
 	if (state & TASK_UNINTERRUPTIBLE && !(state & TASK_NOLOAD))
 		return WAIT_UNINTERRUPTIBLE;
-	return config.want_io ? -1 : 0;
+	return config.io_enabled ? -1 : 0;
 }
 
 /* A ring of perf's for each CPU that is on, of which only the interrupt counts. User space sets the
@@ -65,7 +65,7 @@ struct {
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, __u32);
-} kicks SEC(".maps");
+} self_interrupts SEC(".maps");
 
 static __always_inline struct wire_sleeper *make_sleeper(struct wire_waits_row *row,
 							 struct task_struct *task)
@@ -159,8 +159,8 @@ static __always_inline void fall_asleep(struct wire_waits_row *row, struct task_
 		return;
 	}
 	kind = kind_of(task, state);
-	if (kind < 0 || (!config.want_ours && (__u32)task->tgid == ours) ||
-	    (config.want_filter && !is_wanted(task))) {
+	if (kind < 0 || (!config.own_process_enabled && (__u32)task->tgid == ours) ||
+	    (config.filter_enabled && !passes_filter(task))) {
 		row->filtered++;
 		return;
 	}
@@ -282,7 +282,8 @@ static __always_inline int ask_for_stack(void *ctx, struct wire_waits_row *row,
 	__u64 nothing = 0;
 
 	if (row->half_lost >= MOST_LOST ||
-	    bpf_perf_event_output(ctx, &kicks, BPF_F_CURRENT_CPU, &nothing, sizeof(nothing))) {
+	    bpf_perf_event_output(ctx, &self_interrupts, BPF_F_CURRENT_CPU, &nothing,
+				  sizeof(nothing))) {
 		row->uninterrupted++;
 		return 0;
 	}
@@ -443,8 +444,8 @@ static __always_inline void note_sleeper(struct wire_waits_row *row, struct task
 	if (!is_asleep(task))
 		return;
 	kind = kind_of(task, state_of(task));
-	if (kind < 0 || (!config.want_ours && (__u32)task->tgid == ours) ||
-	    (config.want_filter && !is_wanted(task)))
+	if (kind < 0 || (!config.own_process_enabled && (__u32)task->tgid == ours) ||
+	    (config.filter_enabled && !passes_filter(task)))
 		return;
 	new.run_delay = run_delay_of(task);
 	new.ran = task->se.sum_exec_runtime;

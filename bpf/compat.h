@@ -282,12 +282,16 @@ static __always_inline __u32 low_half(const void *pointer)
 	return low;
 }
 
-/* Since 5.11 tracing programs may ask for the task itself. */
 static __always_inline int current_is_kernel_thread(void)
 {
+#ifdef NO_SWAP
+	/* Tracing programs may ask for the task itself since 3ca1032ab7ab (5.11). */
+	return BPF_CORE_READ((struct task_struct *)bpf_get_current_task(), flags) & PF_KTHREAD;
+#else
 	struct task_struct *task = bpf_get_current_task_btf();
 
 	return task->flags & PF_KTHREAD;
+#endif
 }
 
 /* In kernels since 6.2: lets a program load from any address as from a struct of this type. */

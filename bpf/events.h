@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * An event per I/O. For the latency programs, whose `config` must stand before it; nothing of it is
- * left in the kernel without `config.want_events`.
+ * left in the kernel without `config.events_enabled`.
  */
 #ifndef BIOPSY_EVENTS_H
 #define BIOPSY_EVENTS_H
@@ -181,13 +181,13 @@ VERIFIED_ONCE int emit_io(struct counted *counted)
 	if (counted->bio)
 		set = find_bio_at(counted->bio, &way, &index);
 	by = set ? submitter_at(index, way) : 0;
-	if (config.want_stacks && !(by && by->stack)) {
+	if (config.stacks_enabled && !(by && by->stack)) {
 		let_go_of(set, way);
 		return 0;
 	}
 	/* With stacks the times of some stand for those that were counted, and these begin where
 	   the bio enters. */
-	if (config.want_throttle && !config.want_stacks && set)
+	if (config.throttle_enabled && !config.stacks_enabled && set)
 		begin_held(io, set->op_ref[way], set->generation[way]);
 	if (!is_asked_for(io, emitter)) {
 		let_go_of(set, way);

@@ -18,8 +18,8 @@
 /* Told once, before the programs are loaded, like `config`. */
 const volatile struct wire_file_callbacks file_callbacks = {};
 
-/* Of each bio of the set with the same number, where `config.want_files` has FILES_EACH; as many,
- * then. */
+/* Of each bio of the set with the same number, where `config.files_enabled` has FILES_EACH; as
+ * many, then. */
 struct bio_files {
 	struct wire_file of[BIO_WAYS];
 };
@@ -31,7 +31,7 @@ static __always_inline struct wire_file *file_at(__u32 index, __u32 way)
 {
 	struct bio_files *set;
 
-	if (!CAN_FOLLOW || !(config.want_files & FILES_EACH))
+	if (!CAN_FOLLOW || !(config.files_enabled & FILES_EACH))
 		return 0;
 	set = bpf_map_lookup_elem(&files, &index);
 	return set ? &set->of[way & (BIO_WAYS - 1)] : 0;
@@ -210,7 +210,7 @@ VERIFIED_ONCE int find_file(__u64 bio, struct wire_file *file)
 	__u64 callback, private;
 	__u32 flags, op;
 
-	if (!CAN_FOLLOW || !config.want_files || !file)
+	if (!CAN_FOLLOW || !config.files_enabled || !file)
 		return 0;
 	file->inode = 0;
 	file->device = 0;

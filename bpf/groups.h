@@ -84,7 +84,7 @@ static __always_inline __u64 first_bio(__u64 bio)
 {
 	struct known known = {.bio = bio};
 
-	if (!config.want_filter)
+	if (!config.filter_enabled)
 		return bio;
 	bpf_loop(MOST_BIOS, known_bio, &known, 0);
 	return known.found;

@@ -191,8 +191,13 @@ static __always_inline void ring_submitted(struct io_kiocb *req)
 	struct caller *caller;
 	__u32 number;
 
-	if (unlikely(req->opcode >= 64 || !(RING_FOLLOWED >> req->opcode & 1))) {
+	if (unlikely(req->opcode >= 64 || !(RING_FOLLOWED >> req->opcode & 1) ||
+		     !(following & FOLLOW_STARTS))) {
 		forget_request((__u64)req);
+		caller = current_caller();
+		/* Its bios are not those of the request before it. */
+		if (!(following & FOLLOW_STARTS) && caller && caller->kind == CALL_RING)
+			caller->current = 0;
 		return;
 	}
 	caller = current_caller();
@@ -203,9 +208,9 @@ static __always_inline void ring_submitted(struct io_kiocb *req)
 		/* The kernel's own thread fetched it from the ring (SQPOLL). */
 		number = op_begin((__u64)req, bpf_ktime_get_ns(), 1);
 	}
-	if ((config.want_parts || config.want_throttle) && number)
+	if ((config.parts_enabled || config.throttle_enabled) && number)
 		note_submitted(number - 1);
-	if (config.want_events && number)
+	if (config.events_enabled && number)
 		note_request(number - 1, req);
 }
 

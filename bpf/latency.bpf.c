@@ -42,7 +42,7 @@ const volatile struct wire_latency_config config = {};
 static __always_inline int is_left_out(struct bio *bio, __u64 address, struct owner *owner,
 				       const struct origin *origin)
 {
-	if (is_wanted(bio, origin))
+	if (passes_filter(bio, origin))
 		return 0;
 	if (is_bio_based(owner))
 		forget_bio_io(address);
@@ -61,7 +61,7 @@ static __always_inline struct origin *origin_of(struct bio *bio, __u64 address, 
 	struct late_bio late = {.bio = address};
 	__u32 held;
 
-	if (!CAN_FOLLOW || !config.want_throttle || !current_is_kernel_thread())
+	if (!CAN_FOLLOW || !config.throttle_enabled || !current_is_kernel_thread())
 		return 0;
 	late.private = (__u64)BPF_CORE_READ(bio, bi_private);
 	held = op_find_throttled(&late);
@@ -76,7 +76,7 @@ static __noinline int look_at_route(void *ctx)
 {
 	struct bio *bio = argument(ctx, arguments.bio_queue);
 
-	if (!running || !owner_of_bio(bio) || (config.want_filter && !is_wanted(bio, 0)))
+	if (!running || !owner_of_bio(bio) || (config.filter_enabled && !passes_filter(bio, 0)))
 		return 0;
 	return take_route(ctx);
 }
@@ -95,12 +95,12 @@ static __noinline int count_bio(void *ctx)
 	owner = owner_of_bio(bio);
 	if (!owner)
 		return 0;
-	if (config.want_throttle)
+	if (config.throttle_enabled)
 		origin = origin_of(bio, argument_address(ctx, arguments.bio_queue), owner, 0);
 	of.device = owner->device;
-	of.selected = !config.want_filter || is_wanted(bio, origin);
+	of.selected = !config.filter_enabled || passes_filter(bio, origin);
 	of.before = count_process_io(bio, of.device, origin, of.selected);
-	if (config.want_files & FILES_COUNTED)
+	if (config.files_enabled & FILES_COUNTED)
 		count_file_io(argument_address(ctx, arguments.bio_queue), &of, origin);
 	return 0;
 }
@@ -117,15 +117,15 @@ int BPF_PROG(bio_queue)
 
 	if (config.count_processes)
 		count_bio(ctx);
-	if (config.want_stacks)
+	if (config.stacks_enabled)
 		look_at_route(ctx);
 	bio = argument(ctx, arguments.bio_queue);
 	owner = owner_of_bio(bio);
 	if (!owner)
 		return 0;
-	if (config.want_throttle)
+	if (config.throttle_enabled)
 		origin = origin_of(bio, argument_address(ctx, arguments.bio_queue), owner, 1);
-	if (config.want_filter &&
+	if (config.filter_enabled &&
 	    is_left_out(bio, argument_address(ctx, arguments.bio_queue), owner, origin))
 		return 0;
 	now = bpf_ktime_get_ns();
@@ -136,11 +136,11 @@ int BPF_PROG(bio_queue)
 	if (!set)
 		return 0;
 	set->queued[way] = now;
-	if (config.want_submitter)
+	if (config.submitter_enabled)
 		note_submitter(bio, submitter_at(index, way), origin);
-	if (config.want_files & FILES_EACH)
+	if (config.files_enabled & FILES_EACH)
 		find_file(*(volatile __u64 *)&set->bio[way], file_at(index, way));
-	if (config.want_operations)
+	if (config.operations_enabled)
 		/* The address as a plain number, of which the verifier allows arithmetic. */
 		op_attach_bio(FIELD(bio, bi_private), *(volatile __u64 *)&set->bio[way],
 			      owner->layer, &set->op_ref[way], &set->generation[way]);
@@ -189,12 +189,12 @@ int BPF_PROG(rq_merge)
 
 	if (!owner)
 		return 0;
-	if (!config.want_filter || is_followed((__u64)FIELD(rq, bio)))
+	if (!config.filter_enabled || is_followed((__u64)FIELD(rq, bio)))
 		COUNT(owner, merges);
 	slot = slot_of(rq, owner, op_of(rq), &index);
 	if (slot && slot->request == (__u64)rq)
 		slot->request = 0;
-	if (slot && config.want_parts)
+	if (slot && config.parts_enabled)
 		parts_vanished(index, (__u64)rq);
 	return 0;
 }
@@ -209,16 +209,16 @@ int BPF_PROG(bio_split)
 
 	if (!owner)
 		return 0;
-	if (running && !config.want_filter)
+	if (running && !config.filter_enabled)
 		COUNT(owner, splits);
 	if (is_bio_based(owner)) {
 		int known = split_bio_io(bio, argument_address(ctx, arguments.bio_split), owner);
 
-		if (config.want_filter && running && known)
+		if (config.filter_enabled && running && known)
 			COUNT(owner, splits);
 		return 0;
 	}
-	if (!config.want_queue)
+	if (!config.queue_enabled)
 		return 0;
 	/*
 	 * `bio` is the new front part and has no block_bio_queue of its own; the rest (bi_private,
@@ -227,14 +227,14 @@ int BPF_PROG(bio_split)
 	 */
 	from = find_bio_at((__u64)FIELD(bio, bi_private), &old, &old_index);
 	to = from ? place_bio((__u64)bio, &new, &new_index) : 0;
-	if (config.want_filter && !from) {
+	if (config.filter_enabled && !from) {
 		/* Once this may have been the address of a bio that was followed. */
 		take_bio((__u64)bio);
 		return 0;
 	}
 	if (!to)
 		return 0;
-	if (config.want_filter && running)
+	if (config.filter_enabled && running)
 		COUNT(owner, splits);
 	to->queued[new] = from->queued[old];
 	if (follows_operations()) {
@@ -243,11 +243,11 @@ int BPF_PROG(bio_split)
 		to->op_ref[new] = from->op_ref[old];
 		to->generation[new] = from->generation[old];
 	}
-	if (config.want_submitter)
+	if (config.submitter_enabled)
 		copy_submitter(submitter_at(new_index, new), submitter_at(old_index, old));
-	if (config.want_files & FILES_EACH)
+	if (config.files_enabled & FILES_EACH)
 		copy_file(file_at(new_index, new), file_at(old_index, old));
-	if (config.want_parts)
+	if (config.parts_enabled)
 		set_allocation(new_index, new, 0);
 	return 0;
 }
@@ -345,20 +345,46 @@ int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int nr_bytes)
 	return 0;
 }
 
-SEC("?tp_btf/sys_enter")
-int BPF_PROG(sys_enter, struct pt_regs *regs, long number)
+static __always_inline int call_begins(struct pt_regs *regs, long number)
 {
 	if (CAN_FOLLOW && number >= 0 && number < WIRE_SYSCALLS && syscall_kinds[number])
 		call_entered(syscall_kinds[number], regs);
 	return 0;
 }
 
-SEC("?tp_btf/sys_exit")
-int BPF_PROG(sys_exit, struct pt_regs *regs, long result)
+static __always_inline int call_ends(long result)
 {
 	if (CAN_FOLLOW)
 		call_returned(result);
 	return 0;
+}
+
+SEC("?tp_btf/sys_enter")
+int BPF_PROG(sys_enter, struct pt_regs *regs, long number)
+{
+	return call_begins(regs, number);
+}
+
+SEC("?tp_btf/sys_exit")
+int BPF_PROG(sys_exit, struct pt_regs *regs, long result)
+{
+	return call_ends(result);
+}
+
+/*
+ * The same at the functions of the system calls that can carry I/O, so that no other call takes the
+ * slow path: user space loads these two once for each (src/probe/latency/calls.rs).
+ */
+SEC("?fentry/__x64_sys_io_uring_enter")
+int BPF_PROG(call_enter, struct pt_regs *regs)
+{
+	return call_begins(regs, FIELD(regs, orig_ax));
+}
+
+SEC("?fexit/__x64_sys_io_uring_enter")
+int BPF_PROG(call_exit, struct pt_regs *regs, long result)
+{
+	return call_ends(result);
 }
 
 SEC("?tp_btf/io_uring_submit_req")
@@ -439,7 +465,7 @@ int BPF_PROG(ring_queue_work, struct io_kiocb *req)
 {
 	if (!CAN_FOLLOW)
 		return 0;
-	if (config.want_parts)
+	if (config.parts_enabled)
 		ring_punted((__u64)req);
 	/* The worker may be done before the call begins to wait. */
 	ring_waited_on((__u64)BPF_CORE_READ(req, ctx));

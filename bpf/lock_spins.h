@@ -88,7 +88,7 @@ static __always_inline __u32 drop_ended(struct wire_lock_cpu *row, struct spins 
 }
 
 static __always_inline void begin_spin(struct wire_lock_cpu *row, __u32 cpu, __u64 lock,
-				       __u32 flags, int wanted, __u32 context)
+				       __u32 flags, int selected, __u32 context)
 {
 	struct spins *waits = bpf_map_lookup_elem(&spins, &cpu);
 	struct wait *wait;
@@ -112,7 +112,7 @@ static __always_inline void begin_spin(struct wire_lock_cpu *row, __u32 cpu, __u
 	wait->lock = lock;
 	wait->flags = flags;
 	wait->context = context;
-	wait->began = wanted ? bpf_ktime_get_ns() : 0;
+	wait->began = selected ? bpf_ktime_get_ns() : 0;
 	barrier();
 	*(volatile __u32 *)&waits->depth = depth + 1;
 }

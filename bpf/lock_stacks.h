@@ -108,7 +108,7 @@ static __always_inline void sample(void *ctx, struct wire_lock_cpu *row, __u32 c
 	}
 	s->key.lock = lock;
 	s->key.hash = hash;
-	if (config.want_waiters)
+	if (config.waiters_enabled)
 		take_waiter(ctx, row, s);
 	stack = bpf_map_lookup_elem(&lock_stacks, &s->key);
 	if (!stack) {

@@ -19,7 +19,7 @@
 #include "kernel.h"
 #include "compat.h"
 #include "modules.h"
-#include "wanted.h"
+#include "filter_sets.h"
 #include "wire.h"
 #include "cgroups.h"
 #include "hist.h"
@@ -67,25 +67,25 @@ static __always_inline __u64 cgroup_of_current(void)
 }
 
 /* Whether the current task is among those that were named. */
-static __always_inline int is_wanted(void)
+static __always_inline int passes_filter(void)
 {
-	if (config.want_filter & FILTER_PID) {
+	if (config.filter_enabled & FILTER_PID) {
 		__u32 pid = bpf_get_current_pid_tgid() >> 32;
 
-		if (!bpf_map_lookup_elem(&wanted_pids, &pid))
+		if (!bpf_map_lookup_elem(&filter_pids, &pid))
 			return 0;
 	}
-	if (config.want_filter & FILTER_COMM) {
+	if (config.filter_enabled & FILTER_COMM) {
 		struct comm comm = {};
 
 		bpf_get_current_comm(comm.bytes, sizeof(comm.bytes));
-		if (!bpf_map_lookup_elem(&wanted_comms, &comm))
+		if (!bpf_map_lookup_elem(&filter_comms, &comm))
 			return 0;
 	}
-	if (config.want_filter & FILTER_CGROUP) {
+	if (config.filter_enabled & FILTER_CGROUP) {
 		__u64 cgroup = cgroup_of_current();
 
-		if (!bpf_map_lookup_elem(&wanted_cgroups, &cgroup))
+		if (!bpf_map_lookup_elem(&filter_cgroups, &cgroup))
 			return 0;
 	}
 	return 1;
@@ -113,7 +113,7 @@ static __always_inline void end(void *ctx, struct wire_lock_cpu *row, __u32 cpu,
 	}
 	count_process(row, cpu, took);
 	is_new = count_lock(row, cpu, wait, took, failed);
-	if (config.want_stacks)
+	if (config.stacks_enabled)
 		sample(ctx, row, cpu, wait->lock, took, now, is_new);
 }
 
@@ -217,7 +217,7 @@ int BPF_PROG(lock_begin, void *lock, unsigned int flags)
 	struct wire_lock_cpu *row;
 	struct sleep *sleep;
 	__u32 kind;
-	int wanted;
+	int selected;
 
 	if (!running)
 		return 0;
@@ -227,14 +227,14 @@ int BPF_PROG(lock_begin, void *lock, unsigned int flags)
 	kind = kind_of(flags);
 	if (kind < LOCK_KINDS)
 		row->begins[kind]++;
-	wanted = !config.want_filter || is_wanted();
-	if (!wanted)
+	selected = !config.filter_enabled || passes_filter();
+	if (!selected)
 		row->filtered++;
 	if (is_spin(flags)) {
-		begin_spin(row, cpu, (__u64)lock, flags, wanted, current_context());
+		begin_spin(row, cpu, (__u64)lock, flags, selected, current_context());
 		return 0;
 	}
-	if (!wanted)
+	if (!selected)
 		return 0;
 	sleep = bpf_task_storage_get(&sleeps, bpf_get_current_task_btf(), 0,
 				     BPF_LOCAL_STORAGE_GET_F_CREATE);
@@ -253,7 +253,7 @@ int BPF_PROG(lock_begin, void *lock, unsigned int flags)
 		sleep->wait.lock = (__u64)lock;
 		sleep->queued = 0;
 	}
-	if (config.want_holders && !(flags & LOCK_SPIN) && !sleep->queued) {
+	if (config.holders_enabled && !(flags & LOCK_SPIN) && !sleep->queued) {
 		sleep->queued = 1;
 		enqueue((__u64)lock, sleep->wait.flags, bpf_ktime_get_ns());
 	}
@@ -281,13 +281,13 @@ int BPF_PROG(lock_end, void *lock, int ret)
 	sleep = bpf_task_storage_get(&sleeps, bpf_get_current_task_btf(), 0, 0);
 	if (!sleep || sleep->wait.lock != (__u64)lock) {
 		/* Or of somebody who was not asked for. */
-		if (!config.want_filter)
+		if (!config.filter_enabled)
 			row->unmatched++;
 		return 0;
 	}
 	wait = sleep->wait;
 	sleep->wait.lock = 0;
-	if (config.want_holders)
+	if (config.holders_enabled)
 		dequeue((__u64)lock, sleep->queued, !ret, bpf_ktime_get_ns());
 	sleep->queued = 0;
 	end(ctx, row, cpu, &wait, ret);
@@ -339,7 +339,7 @@ int slow_begin(struct pt_regs *ctx)
 {
 	__u32 cpu = bpf_get_smp_processor_id();
 	struct wire_lock_cpu *row;
-	int wanted;
+	int selected;
 
 	if (!running)
 		return 0;
@@ -348,10 +348,10 @@ int slow_begin(struct pt_regs *ctx)
 		return 0;
 	row->slow_calls++;
 	row->begins[LOCK_KIND_SPIN]++;
-	wanted = !config.want_filter || is_wanted();
-	if (!wanted)
+	selected = !config.filter_enabled || passes_filter();
+	if (!selected)
 		row->filtered++;
-	begin_spin(row, cpu, BPF_CORE_READ(ctx, di), LOCK_SPIN, wanted, read_current_context());
+	begin_spin(row, cpu, BPF_CORE_READ(ctx, di), LOCK_SPIN, selected, read_current_context());
 	return 0;
 }
 

@@ -210,13 +210,13 @@ static __always_inline void count_ended(const struct wire_stamps *of, const __u1
 	} else {
 		count_operation(of, entered, seen);
 	}
-	if (config.want_events) {
+	if (config.events_enabled) {
 		struct wire_operation operation = {
 		    .entered = entered, .seen = seen, .parts = *parts};
 
 		emit_operation(&operation, of, place);
 	}
-	if (config.want_parts) {
+	if (config.parts_enabled) {
 		struct whole whole = {.stamps = *of, .entered = entered, .seen = seen};
 
 		whole.place = place;

@@ -51,7 +51,7 @@ struct iocb {
 	__u32 pad[2];
 };
 
-/* Filled only where `config.want_throttle`. */
+/* Filled only where `config.throttle_enabled`. */
 MAPPED_ARRAY(iocbs, struct iocb, 1);
 
 /* More results than this do not come back with one system call. */
@@ -110,7 +110,7 @@ static __always_inline __u32 op_place(__u32 op_ref, __u64 generation)
 {
 	__u32 number = op_ref & REF_NUMBER;
 
-	if (!op_ref)
+	if (!number)
 		return 0;
 	if (op_ref & REF_CALLER)
 		return call_entered_at(number, generation) ? call_place(number) + 1 : 0;
@@ -350,7 +350,7 @@ static __always_inline __u32 op_begin(__u64 request, __u64 entered, int may_live
 	struct wire_place *operation = op_at(place);
 	__u32 number = place + 1;
 
-	if (unlikely(over))
+	if (unlikely(over || !(following & FOLLOW_STARTS)))
 		return 0;
 	if (unlikely(!operation || operation->request != request ||
 		     operation->state == OPERATION_ENDED)) {
@@ -470,11 +470,13 @@ static __always_inline __u32 join_aio(const struct aio *aio)
 			op_count(operation, 0, number, 0);
 		else
 			__sync_fetch_and_add(&unfollowed, 1);
+		/* Where no more begin, op_begin leaves it as it is. */
+		operation->state = OPERATION_FREE;
 	}
 	number = op_begin(aio->key, aio->entered, 0);
-	if ((config.want_parts || config.want_throttle) && number)
+	if ((config.parts_enabled || config.throttle_enabled) && number)
 		parts_begun(number - 1);
-	if (config.want_events && number) {
+	if (config.events_enabled && number) {
 		struct facts *facts = begin_facts(number - 1, CALL_AIO);
 
 		if (facts)
@@ -496,7 +498,7 @@ VERIFIED_ONCE __u32 op_find_aio(__u64 kiocb, __u64 entered)
 	if (!follows_operations())
 		return 0;
 	iocb = BPF_CORE_READ(of, ki_res.obj);
-	held = config.want_throttle ? noted_iocb(kiocb) : 0;
+	held = config.throttle_enabled ? noted_iocb(kiocb) : 0;
 	noted = held ? iocb_at(held - 1) : 0;
 	if (!entered) {
 		/* The throttling worker brings it: no memory of the application's is there. */
@@ -547,7 +549,7 @@ VERIFIED_ONCE __u32 op_find_throttled(const struct late_bio *late)
 	__u32 number;
 	__u64 iocb;
 
-	if (!CAN_FOLLOW || !config.want_throttle || !late)
+	if (!CAN_FOLLOW || !config.throttle_enabled || !late)
 		return 0;
 	iocb = kiocb_of((const void *)late->private, late->bio);
 	caller = throttled_call(late->bio, late->private, iocb);
@@ -621,7 +623,7 @@ static __always_inline __u64 op_submission(__u32 op_ref, __u64 generation)
  */
 static __always_inline int is_of_layer(struct caller *caller, __u32 layer)
 {
-	if (!config.want_bios || !caller)
+	if (!config.bios_enabled || !caller)
 		return 0;
 	if (layer & BELOW && caller->layered)
 		return 1;
@@ -658,9 +660,11 @@ static __always_inline void op_attach_bio(const void *private, __u64 address, __
 
 	if (!CAN_FOLLOW)
 		return;
+	*op_ref = likely(following & FOLLOW_ALL) ? 0 : REF_UNCLASSIFIED;
+	if (unlikely(!following))
+		return;
 	caller = current_caller();
 	of_layer = is_of_layer(caller, layer);
-	*op_ref = 0;
 	if (caller && caller->kind == CALL_WAITS) {
 		if (of_layer)
 			return;
@@ -673,12 +677,12 @@ static __always_inline void op_attach_bio(const void *private, __u64 address, __
 	 * blk-throttle's brings what an application submitted, some time after it did.
 	 */
 	if (!caller && current_is_kernel_thread()) {
-		if (!config.want_throttle)
+		if (!config.throttle_enabled)
 			return;
 		flags = REF_THROTTLED;
 	}
 	iocb = kiocb_of(private, address);
-	if (config.want_throttle && flags) {
+	if (config.throttle_enabled && flags) {
 		caller = throttled_call(address, (__u64) private, iocb);
 		if (caller) {
 			*op_ref = REF_CALLER | flags | caller->tid;
@@ -690,7 +694,7 @@ static __always_inline void op_attach_bio(const void *private, __u64 address, __
 		number = iocb ? op_find_aio(iocb, caller->entered) : 0;
 	else
 		number = iocb ? op_find(iocb) : 0;
-	if (config.want_throttle && flags && iocb && !number)
+	if (config.throttle_enabled && flags && iocb && !number)
 		number = op_find_aio(iocb, 0);
 	if (number)
 		flags |= REF_DIRECT;
@@ -698,12 +702,12 @@ static __always_inline void op_attach_bio(const void *private, __u64 address, __
 	 * is submitting, or that this worker has in hand. */
 	if (!number && caller && caller->kind == CALL_RING && !of_layer)
 		number = caller->current;
-	if (!number && !caller && !(config.want_bios && layer & BELOW))
+	if (!number && !caller && !(config.bios_enabled && layer & BELOW))
 		number = worker_operation();
 	operation = op_numbered(number);
 	if (!operation)
 		return;
-	if (config.want_throttle)
+	if (config.throttle_enabled)
 		flags = throttled_flag(number, flags);
 	*op_ref = number | flags;
 	*generation = operation->entered;
@@ -725,9 +729,13 @@ VERIFIED_ONCE int op_attach_command(struct wire_slot *slot, __u64 waiter)
 	if (!follows_operations() || !slot)
 		return 0;
 	slot->op_ref = REF_COMMAND;
+	if (unlikely(!(following & FOLLOW_ALL)))
+		slot->op_ref |= REF_UNCLASSIFIED;
+	if (unlikely(!following))
+		return 0;
 	if (caller && caller->kind == CALL_WAITS &&
 	    is_same_stack(waiter, (__u64)BPF_CORE_READ(task, stack))) {
-		slot->op_ref |= REF_CALLER | caller->tid;
+		slot->op_ref = REF_COMMAND | REF_CALLER | caller->tid;
 		slot->generation = caller->entered;
 		return 1;
 	}
@@ -735,7 +743,7 @@ VERIFIED_ONCE int op_attach_command(struct wire_slot *slot, __u64 waiter)
 	operation = op_numbered(number);
 	if (!operation)
 		return 0;
-	slot->op_ref |= number | REF_DIRECT;
+	slot->op_ref = REF_COMMAND | number | REF_DIRECT;
 	slot->generation = operation->entered;
 	return caller && caller->kind == CALL_RING && caller->entered == operation->entered;
 }
@@ -753,7 +761,9 @@ struct part {
 	__u32 bytes;
 	/* One of the bios belongs to an operation that is followed. A flag: the verifier would go
 	 * through every value of a count. */
-	__u64 owned;
+	__u32 owned;
+	/* Of one of them that is not known. */
+	__u32 unclassified;
 	/* Bios of which the entry was known, and their time from there on. */
 	__u64 bios;
 	__u64 bio_ns;
@@ -784,9 +794,9 @@ static __always_inline int op_complete_bio(__u32 op_ref, __u64 generation, const
 			return 0;
 		caller->stamps = part->stamps;
 		count_part(&caller->parts);
-		if (config.want_parts)
+		if (config.parts_enabled)
 			join_parts(call_place(number), part, allocated);
-		if (config.want_throttle && op_ref & REF_THROTTLED)
+		if (config.throttle_enabled && op_ref & REF_THROTTLED)
 			add_throttle(&caller->stamps, caller->entered, call_place(number));
 		return 1;
 	}
@@ -796,9 +806,9 @@ static __always_inline int op_complete_bio(__u32 op_ref, __u64 generation, const
 	/* Of the part that finished last are the stages, and all that they are made of. */
 	if (!add_result(operation, &part->stamps))
 		return 1;
-	if (config.want_parts)
+	if (config.parts_enabled)
 		join_parts(number - 1, part, allocated);
-	if (config.want_throttle && op_ref & REF_THROTTLED)
+	if (config.throttle_enabled && op_ref & REF_THROTTLED)
 		add_throttle(&operation->stamps, submission(operation, number - 1), number - 1);
 	return 1;
 }
@@ -811,14 +821,16 @@ static __always_inline void finish_bio(struct part *part)
 
 	if (!set)
 		return;
-	allocated = config.want_parts ? allocation_of(set, index, way) : 0;
+	allocated = config.parts_enabled ? allocation_of(set, index, way) : 0;
 	part->stamps.queued = set->queued[way];
-	if (config.want_bios && part->stamps.queued) {
+	if (config.bios_enabled && part->stamps.queued) {
 		part->bios++;
 		part->bio_ns += part->stamps.ended - part->stamps.queued;
 	}
-	if (set->op_ref[way] &&
-	    op_complete_bio(set->op_ref[way], set->generation[way], part, allocated))
+	if (set->op_ref[way] & REF_UNCLASSIFIED)
+		part->unclassified = 1;
+	else if (set->op_ref[way] &&
+		 op_complete_bio(set->op_ref[way], set->generation[way], part, allocated))
 		part->owned = 1;
 	set->bio[way] = 0;
 }
@@ -847,6 +859,7 @@ VERIFIED_ONCE int finish_bios(struct part *part)
 	bpf_loop(MOST_BIOS, finish_next, &walk, 0);
 	part->bios = walk.bios;
 	part->bio_ns = walk.bio_ns;
+	part->unclassified = walk.unclassified;
 	return walk.owned != 0;
 }
 
@@ -860,7 +873,7 @@ static long finish_ended(__u32 i, struct part *part)
 	if (bytes > part->bytes)
 		return 1;
 	part->bytes -= bytes;
-	if (config.want_events)
+	if (config.events_enabled)
 		lose_operation();
 	return finish_next(i, part);
 }
@@ -887,7 +900,7 @@ static __always_inline void op_await_result(struct wire_slot *slot, __u32 index)
 {
 	struct wire_place *operation;
 
-	if (!CAN_FOLLOW || config.want_parts || !(slot->op_ref & REF_DIRECT) ||
+	if (!CAN_FOLLOW || config.parts_enabled || !(slot->op_ref & REF_DIRECT) ||
 	    slot->op_ref & REF_THROTTLED)
 		return;
 	operation = op_at((slot->op_ref & REF_NUMBER) - 1);
@@ -929,7 +942,7 @@ static __always_inline void op_requeue(struct wire_slot *slot, __u32 number, __u
 	set->queued[way] = slot->queued;
 	set->op_ref[way] = slot->op_ref & ~REF_WAITS;
 	set->generation[way] = slot->generation;
-	if (config.want_parts)
+	if (config.parts_enabled)
 		set_allocation(index, way, allocated_at(number));
 	slot->op_ref = REF_IN_TABLE;
 }
@@ -943,11 +956,13 @@ static __always_inline int op_complete(struct wire_slot *slot, struct part *part
 		return 0;
 	if (op_ref & REF_IN_TABLE)
 		return finish_bios(part);
-	if (config.want_bios) {
+	if (config.bios_enabled) {
 		part->bios = slot->queued != 0;
 		part->bio_ns = slot->queued ? part->stamps.ended - slot->queued : 0;
 	}
-	if (!op_ref || op_ref == REF_COMMAND)
+	if (op_ref & REF_UNCLASSIFIED)
+		part->unclassified = 1;
+	if (!op_ref || op_ref == REF_COMMAND || op_ref & REF_UNCLASSIFIED)
 		return 0;
 	if (op_ref & REF_WAITS) {
 		slot->reaped = part->stamps.reaped;
@@ -962,7 +977,7 @@ static __always_inline int op_complete(struct wire_slot *slot, struct part *part
 	}
 	part->stamps.queued = slot->queued;
 	return op_complete_bio(op_ref, slot->generation, part,
-			       config.want_parts ? allocated_at(part->slot) : 0);
+			       config.parts_enabled ? allocated_at(part->slot) : 0);
 }
 
 /*
@@ -990,7 +1005,7 @@ static __always_inline void keep_class(__u64 bio, struct wire_stamps *stamps)
 		parts = caller->parts;
 		earlier = &caller->stamps;
 	} else {
-		operation = op_ref ? op_live(op_ref & REF_NUMBER, generation) : 0;
+		operation = op_ref & REF_NUMBER ? op_live(op_ref & REF_NUMBER, generation) : 0;
 		if (!operation)
 			return;
 		parts = operation->parts;
@@ -1013,7 +1028,7 @@ static __always_inline void keep_class(__u64 bio, struct wire_stamps *stamps)
  * the next flush has been issued meanwhile its stamps are lost: then they contradict each other,
  * and the operation is counted as torn. True where there is an operation.
  */
-VERIFIED_ONCE int op_complete_flush(const struct part *part, __u32 flush_slot)
+VERIFIED_ONCE int op_complete_flush(struct part *part, __u32 flush_slot)
 {
 	struct wire_slot *flush;
 	struct part walk;
@@ -1031,6 +1046,7 @@ VERIFIED_ONCE int op_complete_flush(const struct part *part, __u32 flush_slot)
 	keep_class(walk.bio, &walk.stamps);
 	/* Not by finish_bios, whose frame would be one more on the stack. */
 	bpf_loop(MOST_BIOS, finish_next, &walk, 0);
+	part->unclassified = walk.unclassified;
 	return walk.owned != 0;
 }
 

@@ -65,6 +65,9 @@ volatile __u32 running = 0;
 /* The window has ended: what is known of operations stays as it is, for user space to look at. */
 volatile __u32 over = 0;
 
+/* Which operations are followed: FOLLOW_*. Beside `running`, in its cache line. */
+volatile __u32 following = 0;
+
 /* The address of a block device or hardware queue as a place in `owners`. */
 static __always_inline __u32 owner_place(__u32 low)
 {

@@ -2,8 +2,8 @@
 /*
  * Parts of stages: what a request waited for in its queue, what an operation's submission and
  * completion were spent on. Kept in tables beside those of bios, slots and operations, which only
- * `config.want_parts` (or want_throttle) fills: the default view neither loads nor writes them. For
- * the latency programs, whose `config` must stand before it.
+ * `config.parts_enabled` (or throttle_enabled) fills: the default view neither loads nor writes
+ * them. For the latency programs, whose `config` must stand before it.
  */
 #ifndef BIOPSY_PARTS_H
 #define BIOPSY_PARTS_H
@@ -276,7 +276,7 @@ VERIFIED_ONCE int parts_completed(const struct wire_slot *slot, __u32 index, __u
 	struct slot_parts *parts = slot_parts_at(index);
 	struct wire_part_row *row;
 
-	if (!config.want_parts || !slot || !parts || op >= OPS)
+	if (!config.parts_enabled || !slot || !parts || op >= OPS)
 		return 0;
 	row = part_row(device, UNIT_IO, op);
 	if (!row)
@@ -293,7 +293,7 @@ VERIFIED_ONCE int parts_joined(__u32 place, __u32 index, const struct wire_stamp
 	struct operation_parts *to = operation_parts_at(place);
 	struct slot_parts *from = slot_parts_at(index);
 
-	if (!config.want_parts || !to || !from || !of)
+	if (!config.parts_enabled || !to || !from || !of)
 		return 0;
 	take_apart(to->spans, from, of->queued, allocated, of->issued);
 	to->throttled = 0;

@@ -47,7 +47,8 @@ static __always_inline int begin(__u32 kind)
 
 	if (!running)
 		return 0;
-	if ((!config.want_ours && id >> 32 == ours) || (config.want_filter && !is_wanted(task)))
+	if ((!config.own_process_enabled && id >> 32 == ours) ||
+	    (config.filter_enabled && !passes_filter(task)))
 		return 0;
 	now.began = bpf_ktime_get_ns();
 	if (bpf_map_update_elem(&reclaiming, &tid, &now, BPF_ANY))

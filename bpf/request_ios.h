@@ -34,16 +34,16 @@ static __always_inline int begin_command(struct wire_slot *slot, struct request 
 	struct bio_set *set;
 	__u32 way, index;
 
-	if (!config.want_operations)
+	if (!config.operations_enabled)
 		return 0;
 	if (!op_attach_command(slot, (__u64)BPF_CORE_READ(rq, end_io_data))) {
 		if (keep_bios() && bio)
 			take_bio((__u64)bio);
 		return 0;
 	}
-	if ((!config.want_submitter && !config.want_filter) || !bio)
+	if ((!config.submitter_enabled && !config.filter_enabled) || !bio)
 		return 0;
-	if (config.want_filter && !is_wanted(bio, 0)) {
+	if (config.filter_enabled && !passes_filter(bio, 0)) {
 		take_bio((__u64)bio);
 		return 0;
 	}
@@ -55,9 +55,9 @@ static __always_inline int begin_command(struct wire_slot *slot, struct request 
 	set->op_ref[way] = slot->op_ref;
 	set->generation[way] = slot->generation;
 	slot->op_ref = REF_IN_TABLE;
-	if (config.want_submitter)
+	if (config.submitter_enabled)
 		note_submitter(bio, submitter_at(index, way), 0);
-	if (config.want_files & FILES_EACH)
+	if (config.files_enabled & FILES_EACH)
 		clear_file(file_at(index, way));
 	return 1;
 }
@@ -84,7 +84,7 @@ static __always_inline int is_reissue(struct wire_slot *slot, __u32 index, __u32
 {
 	if (slot->state == SLOT_RETRIED) {
 		slot->state = SLOT_REISSUED;
-		if (config.want_parts)
+		if (config.parts_enabled)
 			parts_reissued(index, now);
 		return 1;
 	}
@@ -126,15 +126,15 @@ static __always_inline int issue_request(struct request *rq)
 	op_fetch_late(slot, index);
 	slot->queued = 0;
 	slot->op_ref = 0;
-	if (config.want_queue && op != REQ_OP_FLUSH && op < REQ_OP_FIRST_DRIVER) {
+	if (config.queue_enabled && op != REQ_OP_FLUSH && op < REQ_OP_FIRST_DRIVER) {
 		more = first_queued(slot, bio, FIELD(rq, cmd_flags));
-		if (!slot->queued && !config.want_filter)
+		if (!slot->queued && !config.filter_enabled)
 			COUNT(owner, no_queue_start);
 	}
 	if (unlikely(op >= REQ_OP_FIRST_DRIVER))
 		followed = begin_command(slot, rq);
 	/* No process submits a device flush; what waits for it may be followed. */
-	if (config.want_filter && !followed && !slot->queued && op != REQ_OP_FLUSH) {
+	if (config.filter_enabled && !followed && !slot->queued && op != REQ_OP_FLUSH) {
 		slot->request = 0;
 		slot->state = 0;
 		return 0;
@@ -143,16 +143,16 @@ static __always_inline int issue_request(struct request *rq)
 		COUNT(owner, too_many_bios);
 	if (config.most_groups)
 		note_group(slot, rq, owner->device, classify(FIELD(rq, cmd_flags)));
-	if (config.want_parts)
+	if (config.parts_enabled)
 		parts_issued(index, (__u64)rq, (__u64)bio, now);
 	moved_bio(slot, (__u64)bio);
-	if (config.want_operations)
+	if (config.operations_enabled)
 		op_await_result(slot, index);
 	slot->issued = now;
 	slot->reaped = 0;
 	slot->state = SLOT_ISSUED;
 	slot->used = 1;
-	if (config.want_events)
+	if (config.events_enabled)
 		note_range(index, rq);
 	slot->request = (__u64)rq;
 	return 0;
@@ -170,7 +170,7 @@ static __always_inline int requeue_request(struct request *rq)
 		return 0;
 	tried = was_tried(rq, config.rqf_timed_out);
 	slot = slot_of(rq, owner, op_of(rq), &index);
-	if (config.want_filter && !is_issued(slot, rq))
+	if (config.filter_enabled && !is_issued(slot, rq))
 		return 0;
 	if (tried)
 		COUNT(owner, retries);
@@ -225,7 +225,7 @@ static __always_inline int identify(struct completion *of, struct request *rq, _
 	flags = FIELD(rq, cmd_flags);
 	op = classify(flags);
 	slot = slot_of(rq, owner, flags & REQ_OP_MASK, &index);
-	if (config.want_filter && !is_issued(slot, rq) &&
+	if (config.filter_enabled && !is_issued(slot, rq) &&
 	    (bytes || !bio || !is_followed((__u64)bio)))
 		return 0;
 	/*
@@ -326,6 +326,10 @@ static __always_inline void complete_empty_flush(const struct completion *of, __
 	struct part part = part_of(of, 0, 0, 0, group);
 	int unowned = !op_complete_flush(&part, flush_index(of->owner));
 
+	if (unowned && part.unclassified) {
+		add(&of->row->unclassified, 1, of->shared);
+		return;
+	}
 	add(&of->row->unowned, unowned, of->shared);
 	if (config.most_groups)
 		COUNT_GROUP(group, unowned, unowned);
@@ -344,7 +348,7 @@ static __always_inline void account_unissued(const struct completion *of)
 		add(&row->no_start, 1, of->shared);
 	else
 		add(&row->untimed, 1, of->shared);
-	if (config.want_events && (of->op == OP_EMPTY_FLUSH || !slot->used)) {
+	if (config.events_enabled && (of->op == OP_EMPTY_FLUSH || !slot->used)) {
 		__u32 before = of->op == OP_EMPTY_FLUSH ? 0 : IO_STARTED_BEFORE;
 		struct counted counted = counted_io(of, before);
 
@@ -438,7 +442,7 @@ static __always_inline int time_stages(struct completion *of)
 	if (unlikely(of->end < slot->issued || of->now < of->end || slot->queued > slot->issued)) {
 		COUNT(of->owner, negative);
 		add(&row->untimed, 1, of->shared);
-		if (config.want_events) {
+		if (config.events_enabled) {
 			struct counted counted = counted_io(of, IO_NEGATIVE);
 
 			emit_io(&counted);
@@ -458,7 +462,7 @@ static __always_inline int time_stages(struct completion *of)
 	if (unlikely(slot->state == SLOT_FLUSHING))
 		add(&row->flushed, flushed_behind(flush_index(of->owner), slot->reaped),
 		    of->shared);
-	if (config.want_parts)
+	if (config.parts_enabled)
 		parts_completed(slot, of->index, of->owner->device, of->op);
 	return 1;
 }
@@ -468,7 +472,7 @@ static __always_inline void emit_completion(const struct completion *of)
 {
 	struct wire_slot *slot = of->slot;
 
-	if (config.want_events) {
+	if (config.events_enabled) {
 		struct counted counted = counted_io(of, slot->reaped ? 0 : IO_FUSED);
 
 		if (slot->state == SLOT_FLUSHING)
@@ -497,7 +501,11 @@ static __always_inline void complete_operation(const struct completion *of)
 
 	if (!keep_bios() || (!of->bio && !(slot->op_ref & REF_COMMAND)))
 		return;
-	if (!op_complete(slot, &part)) {
+	if (op_complete(slot, &part)) {
+		/* Its operation counts it. */
+	} else if (unlikely(part.unclassified)) {
+		add(&of->row->unclassified, 1, of->shared);
+	} else {
 		add(&of->row->unowned, 1, of->shared);
 		time_unowned(of->owner->device, of->op, queue_of(slot), of->end - slot->issued,
 			     complete_of(of));

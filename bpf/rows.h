@@ -46,7 +46,7 @@ VERIFIED_ONCE int add_stages(struct wire_row *row, __u64 queue, __u64 device, __
 			     int shared)
 {
 	/* Before 2afae08c9dcb (6.8) it is verified where it is not called as well. */
-	if (!row || !(config.want_operations || config.most_groups))
+	if (!row || !(config.operations_enabled || config.most_groups))
 		return 0;
 	add_stage(row, STAGE_QUEUE, queue, shared);
 	add_stage(row, STAGE_DEVICE, device, shared);
@@ -86,7 +86,7 @@ static __always_inline void time_unowned(__u32 device, __u32 op, __u64 queue, __
 	int shared = 1;
 	struct wire_row *row;
 
-	if (!CAN_FOLLOW || !config.want_operations)
+	if (!CAN_FOLLOW || !config.operations_enabled)
 		return;
 	row = unowned_row(device, op, &shared);
 	add_stages(row, queue, served, complete, shared);

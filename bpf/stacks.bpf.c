@@ -7,7 +7,7 @@
  */
 #include "kernel.h"
 #include "compat.h"
-#include "wanted.h"
+#include "filter_sets.h"
 #include "wire.h"
 #include "cgroups.h"
 #include "work.h"
@@ -49,10 +49,10 @@ int stack_sample(struct bpf_perf_event_data *ctx)
 	__u64 id = bpf_get_current_pid_tgid();
 	long kernel, user = 0;
 
-	if (config.want_cgroups) {
+	if (config.cgroups_enabled) {
 		__u64 cgroup = cgroup_of_task(task, config.unified_cgroups);
 
-		if (!bpf_map_lookup_elem(&wanted_cgroups, &cgroup))
+		if (!bpf_map_lookup_elem(&filter_cgroups, &cgroup))
 			return 0;
 	}
 	if (!s) {

@@ -2,7 +2,7 @@
 /*
  * By which way an I/O was handed in: the stacks of some of the bios that enter the block layer, one
  * in so many as their budget allows. For the latency programs, whose `config` must stand before it;
- * nothing of it is left in the kernel without `config.want_stacks`.
+ * nothing of it is left in the kernel without `config.stacks_enabled`.
  */
 #ifndef BIOPSY_SUBMIT_STACKS_H
 #define BIOPSY_SUBMIT_STACKS_H

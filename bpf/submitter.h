@@ -63,7 +63,7 @@ MAPPED_ARRAY(origins, struct origin, 1);
 
 static __always_inline int keep_origins(void)
 {
-	return config.want_throttle && (config.want_submitter || config.want_filter);
+	return config.throttle_enabled && (config.submitter_enabled || config.filter_enabled);
 }
 
 /* The origin in a place, given as its number + 1; NULL: it is the current task. */
@@ -152,7 +152,7 @@ static __noinline void note_submitter(struct bio *bio, struct wire_submitter *su
 	}
 	submitter->sector = FIELD(bio, bi_iter.bi_sector);
 	submitter->bytes = FIELD(bio, bi_iter.bi_size);
-	if (config.want_stacks)
+	if (config.stacks_enabled)
 		note_route(submitter, (__u64)bio);
 }
 

@@ -59,6 +59,8 @@ static __always_inline void call_entered(__u32 kind, struct pt_regs *regs)
 			return;
 		kind = CALL_WAITS;
 	}
+	if (unlikely(kind == CALL_WAITS && !(following & FOLLOW_STARTS)))
+		return;
 	if (caller->tid != tid) {
 		/* It may have died within its call; after 10 s it has. */
 		if (caller->kind && bpf_ktime_get_ns() - caller->entered < 10000000000ull) {
@@ -87,12 +89,12 @@ static __always_inline void call_entered(__u32 kind, struct pt_regs *regs)
 	}
 	caller->parts = 0;
 	caller->layered = 0;
-	if (config.want_throttle && kind == CALL_WAITS)
+	if (config.throttle_enabled && kind == CALL_WAITS)
 		call_waits(tid, (__u64)regs);
 	caller->entered = submitted ? submitted : bpf_ktime_get_ns();
-	if (config.want_throttle && kind == CALL_AIO)
+	if (config.throttle_enabled && kind == CALL_AIO)
 		aio_submitted(regs, caller->entered);
-	if (config.want_events)
+	if (config.events_enabled)
 		begin_facts(call_place(tid), kind);
 	barrier();
 	caller->kind = kind;

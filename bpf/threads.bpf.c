@@ -144,7 +144,7 @@ static __always_inline void note_thread(struct task_struct *task, struct wire_th
 	to->lower = 0;
 	to->cpu = cpu_of(task);
 	to->last_ran = 0;
-	to->cgroup = config.want_cgroups ? cgroup_of(task) : 0;
+	to->cgroup = config.cgroups_enabled ? cgroup_of(task) : 0;
 	BPF_CORE_READ_STR_INTO(&to->comm, task, comm);
 }
 
@@ -157,7 +157,7 @@ static __always_inline void sample(struct task_struct *task)
 	int on_cpu;
 
 	state = state_of(task);
-	if (!config.want_sleepers && is_asleep(state) && !is_in_iowait(task)) {
+	if (!config.sleepers_enabled && is_asleep(state) && !is_in_iowait(task)) {
 		passed++;
 		return;
 	}
@@ -172,7 +172,7 @@ static __always_inline void sample(struct task_struct *task)
 	note_thread(task, to, state);
 	on_cpu = is_on_cpu(task);
 	/* What has ended has no stack any more. */
-	if (config.want_stacks && !on_cpu && !to->exit_state) {
+	if (config.stacks_enabled && !on_cpu && !to->exit_state) {
 		bytes = bpf_get_task_stack(task, scratch->ips, sizeof(scratch->ips), 0);
 		/* The kernel follows no stack of one that runs: this one has been woken since. */
 		if (bytes <= 0 && is_on_cpu(task)) {
@@ -197,7 +197,7 @@ static __always_inline void sample(struct task_struct *task)
 		}
 		if (!(to->flags & THREAD_KERNEL))
 			note_syscall(task, to);
-		if (config.want_devices && to->flags & THREAD_IN_IOWAIT)
+		if (config.devices_enabled && to->flags & THREAD_IN_IOWAIT)
 			note_device(task, to);
 	}
 	if (bytes > (long)sizeof(scratch->ips))

@@ -13,7 +13,7 @@
 #include "kernel.h"
 #include "compat.h"
 #include "task_stack.h"
-#include "wanted.h"
+#include "filter_sets.h"
 #include "wire.h"
 #include "cgroups.h"
 
@@ -49,25 +49,25 @@ struct wait_scratch {
 ARRAY(wait_scratch, struct wait_scratch, 1);
 
 /* Whether a task is among those that were named. */
-static __always_inline int is_wanted(struct task_struct *task)
+static __always_inline int passes_filter(struct task_struct *task)
 {
-	if (config.want_filter & FILTER_PID) {
+	if (config.filter_enabled & FILTER_PID) {
 		__u32 pid = BPF_CORE_READ(task, tgid);
 
-		if (!bpf_map_lookup_elem(&wanted_pids, &pid))
+		if (!bpf_map_lookup_elem(&filter_pids, &pid))
 			return 0;
 	}
-	if (config.want_filter & FILTER_COMM) {
+	if (config.filter_enabled & FILTER_COMM) {
 		struct comm comm = {};
 
 		BPF_CORE_READ_STR_INTO(&comm.bytes, task, comm);
-		if (!bpf_map_lookup_elem(&wanted_comms, &comm))
+		if (!bpf_map_lookup_elem(&filter_comms, &comm))
 			return 0;
 	}
-	if (config.want_filter & FILTER_CGROUP) {
+	if (config.filter_enabled & FILTER_CGROUP) {
 		__u64 cgroup = cgroup_of_task(task, config.unified_cgroups);
 
-		if (!bpf_map_lookup_elem(&wanted_cgroups, &cgroup))
+		if (!bpf_map_lookup_elem(&filter_cgroups, &cgroup))
 			return 0;
 	}
 	return 1;

@@ -81,7 +81,10 @@ struct wire_row {
 	__u64 bio_ns;
 	/* Timed, and waited for a flush after its data. */
 	__u64 flushed;
-	__u64 pad[5];
+	/* Timed or an empty flush, and whether of an operation is not known: not all were followed
+	 * when it came. */
+	__u64 unclassified;
+	__u64 pad[4];
 	__u64 counts[STAGES * HIST_BUCKETS];
 };
 _Static_assert(sizeof(struct wire_row) == 192 + 3 * 8 * 592, "wire_row");
@@ -239,23 +242,23 @@ struct wire_latency_config {
 	__u32 rqf_timed_out;
 	__u32 devices;
 	/* 0: block_bio_queue is not attached, there is no queue stage. */
-	__u32 want_queue;
+	__u32 queue_enabled;
 	/* Test aid: forget every Nth issue event. */
 	__u32 drop_issue;
 	/* Sets in the table of bios, minus 1. */
 	__u32 bio_mask;
 	/* 0: operations are not followed. */
-	__u32 want_operations;
+	__u32 operations_enabled;
 	/* 0: nobody asks whose an I/O is. */
-	__u32 want_submitter;
+	__u32 submitter_enabled;
 	/* 0: stages are not taken apart. */
-	__u32 want_parts;
+	__u32 parts_enabled;
 	/* 0: blk-throttle does not hold anything back: nobody looks for what it held. */
-	__u32 want_throttle;
+	__u32 throttle_enabled;
 	/* 0: no traced device is bio-based. */
-	__u32 want_bios;
-	/* 0: there is no event per I/O. Else want_submitter is set too. */
-	__u32 want_events;
+	__u32 bios_enabled;
+	/* 0: there is no event per I/O. Else submitter_enabled is set too. */
+	__u32 events_enabled;
 	/* Which I/Os have one: a bit per class, every Nth, and those that took at least as long. */
 	__u32 event_ops;
 	__u32 event_every;
@@ -264,13 +267,13 @@ struct wire_latency_config {
 	 * stacks of a CPU may take of each period. */
 	__u64 stack_budget_ns;
 	__u64 stack_period_ns;
-	__u32 want_stacks;
+	__u32 stacks_enabled;
 	/* How many rows of groups there are, the others' included; 0: no groups. */
 	__u32 most_groups;
 	/* BY_*: what tells groups apart. */
 	__u32 group_by;
 	/* FILTER_*: only what these submitters hand in is followed; 0: everything is. */
-	__u32 want_filter;
+	__u32 filter_enabled;
 	/* CPUs on either side of the matrix; 0: there is none. */
 	__u32 matrix_cpus;
 	/* The block controller lives in the one hierarchy that all tasks are in (v2). */
@@ -282,7 +285,7 @@ struct wire_latency_config {
 	/* biopsy's own process, as the kernel numbers it; 0: not known. */
 	__u32 own_process;
 	/* FILES_*: of which bios the file is found; 0: of none. */
-	__u32 want_files;
+	__u32 files_enabled;
 };
 _Static_assert(sizeof(struct wire_latency_config) == 120, "wire_latency_config");
 

@@ -54,6 +54,8 @@ pub struct Line<'a, V> {
     start: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     duration_ns: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    read_ns: Option<[u64; 2]>,
     lost: &'a Lost,
     cost: &'a Cost,
     missing: &'a [Missing],
@@ -66,10 +68,23 @@ pub struct Line<'a, V> {
 impl<'a, V: View> Line<'a, V> {
     /// `command_status` is there when a command was measured.
     pub fn new(envelope: &'a Envelope, view: &'a V, command_status: Option<i32>) -> Self {
-        let Envelope { version, kernel, start, duration_ns, lost, cost, missing } = envelope;
+        let Envelope { version, kernel, start, duration_ns, read_ns, lost, cost, missing } = envelope;
         let duration_ns = (!view.has_duration()).then_some(*duration_ns);
         let schema = V::SCHEMA;
-        Self { schema, version, kernel, start, duration_ns, lost, cost, missing, view, command_status }
+        let read_ns = *read_ns;
+        Self {
+            schema,
+            version,
+            kernel,
+            start,
+            duration_ns,
+            read_ns,
+            lost,
+            cost,
+            missing,
+            view,
+            command_status,
+        }
     }
 }
 
@@ -115,6 +130,10 @@ pub struct Envelope {
     pub start: String,
     /// Length of the measured window.
     pub duration_ns: u64,
+    /// When reading the tables behind it began and ended, from `start` on: what was read first is older by at most the
+    /// difference. Absent where several were merged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub read_ns: Option<[u64; 2]>,
     /// What was not counted or not timed.
     pub lost: Lost,
     /// What the probes cost.
@@ -139,16 +158,16 @@ impl Envelope {
     /// With that of another run, of the same machine or of another one.
     pub fn join(&mut self, other: &Self) {
         let cpu_percent = self.cpu_percent_with(other);
-        let Self { version: _, kernel: _, start: _, duration_ns, lost, cost, missing } = self;
+        let Self { version: _, kernel: _, start: _, duration_ns, read_ns, lost, cost, missing } = self;
+        *read_ns = None;
         cost.join(&other.cost);
         cost.cpu_percent = cpu_percent;
         *duration_ns = duration_ns.saturating_add(other.duration_ns);
         lost.add(&other.lost);
-        for gap in &other.missing {
-            if !missing.contains(gap) {
-                missing.push(gap.clone());
-            }
-        }
+        // The same gap may have other numbers in each interval: those of the last one stay, or a run of days would collect
+        // them all.
+        missing.retain(|old| !other.missing.iter().any(|new| new.replaces(old)));
+        how::each(missing, &other.missing);
     }
 
     /// The share of a CPU over both windows; where one of them was too short to tell, that of the other.
@@ -282,6 +301,25 @@ impl Cost {
         }
     }
 
+    /// Of probes some of which were attached for this share of the time only, where `self` was measured; `others` is the
+    /// cost of the rest. Where that saw too little, it is taken to be no more than this.
+    pub fn in_turn(self, share: f64, others: Self) -> Self {
+        let each = |of: fn(&Self) -> Option<f64>| {
+            let with = of(&self)?;
+            Some(of(&others).map_or(with, |without| share * with + (1.0 - share) * without))
+        };
+        let mut programs = self.programs.clone();
+        how::rows(&mut programs, &others.programs);
+        Self {
+            ns_per_io: each(|cost| cost.ns_per_io),
+            attach_ns_per_io: each(|cost| cost.attach_ns_per_io),
+            cpu_percent: each(|cost| cost.cpu_percent),
+            ios: self.ios.map(|ios| ios.saturating_add(others.ios.unwrap_or(0))),
+            programs,
+            ..self
+        }
+    }
+
     /// With that of a probe that may have been too seldom in use to be measured: then its maps and programs are added,
     /// no figure is, and the second value says so.
     pub fn beside(self, other: Self) -> (Self, bool) {
@@ -337,7 +375,7 @@ merge!(ProgramCost { first: name; add: runs ns; });
 row!(ProgramCost, String, |program| program.name.clone());
 
 /// A stage or part that has no key in this result.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Missing {
     /// None: on every device.
@@ -353,9 +391,38 @@ pub struct Missing {
     pub remedy: Option<String>,
 }
 
+impl Missing {
+    /// It is the same gap as `old`, with other numbers in its sentence.
+    fn replaces(&self, old: &Self) -> bool {
+        let words = |missing: &Self| -> Vec<u8> {
+            missing.why.bytes().filter(|byte| !byte.is_ascii_digit()).collect()
+        };
+        self.why != old.why
+            && words(self) == words(old)
+            && Self { why: old.why.clone(), ..self.clone() } == *old
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Of each interval's sentence the last one stays; another gap of the same stage does as well.
+    #[test]
+    fn gaps_of_intervals_do_not_pile_up() {
+        let gap = |why: &str| Missing { stage: Some("layer".into()), why: why.into(), ..Missing::default() };
+        let of = |gaps: &[&str]| Envelope {
+            missing: gaps.iter().map(|why| gap(why)).collect(),
+            ..Envelope::default()
+        };
+        let mut all = of(&["read: 7 of 9 I/Os", "write: 1 of 2 I/Os"]);
+        all.follow(&of(&["read: 123 of 9 I/Os"]));
+        all.follow(&of(&["read: 8 of 1000 I/Os"]));
+        assert_eq!(all.missing, of(&["write: 1 of 2 I/Os", "read: 8 of 1000 I/Os"]).missing);
+        let elsewhere = Missing { device: Some("sda".into()), ..gap("read: 1 of 1 I/Os") };
+        all.follow(&Envelope { missing: vec![elsewhere], ..Envelope::default() });
+        assert_eq!(all.missing.len(), 3);
+    }
 
     #[test]
     fn losses_of_intervals_add_up_and_those_of_views_do_not() {

@@ -91,6 +91,18 @@ pub struct Finding {
     pub worth: Option<Worth>,
 }
 
+impl Finding {
+    /// The command that compares the run as it is with the advice followed; None where [`Self::check`] is another one.
+    pub fn comparison(&self) -> Option<&str> {
+        Some(self.check.as_str()).filter(|check| is_comparison(check))
+    }
+}
+
+/// Whether a command that checks a finding compares.
+pub fn is_comparison(check: &str) -> bool {
+    check.strip_prefix("sudo ").unwrap_or(check).starts_with("biopsy compare ")
+}
+
 /// Something that could have mattered and was not looked at.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct NotExamined {

@@ -33,6 +33,7 @@ pub mod memory_surroundings;
 pub mod mounts;
 pub mod nvme;
 pub mod open_files;
+pub mod own;
 pub mod pci;
 pub mod pressure;
 pub mod processes;

@@ -7,17 +7,18 @@
 //!  session --> probe, analyze, wire, host, load (its results), symbols, envelope, clock, refusal
 //!  probe ----> wire, host, envelope, clock, refusal   the only room that knows libbpf
 //!  load -----> wire, hist, host, clock, names, refusal  the only room that knows io_uring
-//!  experiment -> load, refusal, units, names         a load in several arms
-//!  analyze --> wire, hist, host, envelope, load (its results), symbols (the names), merge, names
+//!  experiment -> load, settings, host, envelope, refusal, units, names, stats  a load or a command in several arms
+//!  analyze --> wire, hist, host, envelope, load (its results), symbols (the names), merge, names, stats
 //!  symbols --> host, envelope, refusal                the only room that knows blazesym
-//!  rules ----> findings, analyze, hist, host, load (its results), experiment (likewise), envelope, merge, units
-//!  render ---> analyze, findings, rules, hist, host, load (its results), experiment (likewise), recording, merge, envelope, units
+//!  rules ----> findings, analyze, hist, host, load (its results), experiment (likewise), envelope, merge, stats, units
+//!  render ---> analyze, findings, rules, hist, host, load (its results), experiment (likewise), recording, merge, envelope, stats, units
 //!  wire -----> hist, host (the kernel's counters), names
 //!  host -----> refusal
+//!  settings -> refusal                               values of sysfs and /proc/sys, and how they come back
 //!  recording -> envelope, merge
 //!  envelope -> merge, names
 //!  merge ----> hist
-//!  findings, hist, clock, names, refusal, units: leaves
+//!  findings, hist, clock, names, refusal, stats, units: leaves
 //! ```
 //!
 //! `analyze`, `findings`, `rules`, `render` and `units` use no clock, no file system and no threads:
@@ -42,6 +43,8 @@ pub mod refusal;
 pub mod render;
 pub mod rules;
 pub mod session;
+pub mod settings;
+pub mod stats;
 pub mod symbols;
 pub mod units;
 pub mod wire;

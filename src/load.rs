@@ -10,7 +10,6 @@
 //! [`prepare()`] opens or makes the targets and checks everything that can be checked beforehand: what is written
 //! passes the [`guard`]. [`Prepared::run`] drives them.
 
-mod beacon;
 mod buffers;
 mod content;
 mod cpus;
@@ -37,7 +36,9 @@ mod sequence;
 mod series;
 mod stamps;
 mod steady;
+mod submit_stamps;
 mod tally;
+mod targets;
 mod unsupported;
 mod worker;
 
@@ -48,8 +49,9 @@ use std::io;
 pub use drive::Drive;
 pub use guard::Permission;
 pub use job::{
-    Advice, Arrivals, BlockShare, BlockSizes, Direction, Distribution, Engine, Extent, Job, OnError, Pattern,
-    Placement, Rate, Target, Timestamps,
+    Advice, Arrivals, BlockShare, BlockSizes, Direction, Distribution, Engine, ExitWhat, Extent, Job,
+    LatencyTarget, Logs, OnError, Pattern, Placement, PriorityShare, Rate, Target, Timestamps, io_priority,
+    priority_name,
 };
 pub use precondition::{End, MOST_ROUNDS, Preconditioned, Preconditioning, Round, precondition};
 pub use prepare::{Phase, Prepared, Progress, Rates, ScratchFiles, prepare, prepare_again};
@@ -103,6 +105,16 @@ impl Transfer {
     }
 }
 
+/// What one thread did in one direction with one I/O priority.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Served {
+    pub direction: Direction,
+    /// None: that of the thread.
+    pub priority: Option<u16>,
+    pub clat: Histogram,
+    pub lat: Histogram,
+}
+
 /// Operations that failed alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Failures {
@@ -116,11 +128,14 @@ pub struct Failures {
 /// What a thread moved in an interval of its run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sample {
-    /// Length of the interval: 500 ms, and what the thread was late by.
+    /// Length of the interval: that of the job's logs (500 ms), and what the thread was late by.
     pub duration_ns: u64,
     /// By direction, as are the bytes: operations that succeeded in it.
     pub operations: [u64; 3],
     pub bytes: [u64; 3],
+    /// Those of them whose latency was taken, and its sum.
+    pub timed: [u64; 3],
+    pub latency_ns: [u64; 3],
 }
 
 impl Failures {
@@ -150,6 +165,8 @@ pub struct JobResult {
     pub started_ms: Option<u64>,
     /// By direction.
     pub transfers: [Transfer; 3],
+    /// Its times by I/O priority; empty where operations have none of their own.
+    pub priorities: Vec<Served>,
     /// fsync and fdatasync calls, and how long they took.
     pub syncs: Histogram,
     pub failures: Vec<Failures>,
@@ -168,6 +185,11 @@ pub struct JobResult {
     pub cut: bool,
     /// The first block that was not read back so.
     pub mismatch: Option<String>,
+    /// The rate that was below the least one that the job accepts: it ended there.
+    pub too_slow: Option<String>,
+    /// With `latency_target`: the queue depth that was found, or else tried last.
+    pub latency_depth: Option<u32>,
+    pub depth_is_found: bool,
     /// Operations that were due within the time that is counted and never began; None where no rate was asked for.
     pub never_began: Option<u64>,
     /// From its first submission to its last result, or to the end of its time if that is later; without the ramp.
@@ -256,6 +278,22 @@ pub struct RingWorkers {
     pub system_ns: u64,
 }
 
+/// The times of a direction by I/O priority, of these threads together; as in fio, only where there are two or more.
+pub fn served<'a>(jobs: impl IntoIterator<Item = &'a JobResult>, direction: Direction) -> Vec<Served> {
+    let mut all: Vec<Served> = Vec::new();
+    for one in jobs.into_iter().flat_map(|job| &job.priorities).filter(|one| one.direction == direction) {
+        match all.iter_mut().find(|other| other.priority == one.priority) {
+            Some(other) => {
+                other.clat.merge(&one.clat);
+                other.lat.merge(&one.lat);
+            }
+            None => all.push(one.clone()),
+        }
+    }
+    all.sort_by_key(|one| one.priority);
+    if all.len() < 2 { Vec::new() } else { all }
+}
+
 names! {
     /// How far what was written was looked at.
     pub enum ReadBack {
@@ -309,6 +347,11 @@ impl LoadSummary {
         let mut all = Transfer::default();
         self.jobs.iter().for_each(|job| all.merge(&job.transfers[direction.index()]));
         all
+    }
+
+    /// The times of a direction by I/O priority, all threads together; empty where they had fewer than two.
+    pub fn priorities(&self, direction: Direction) -> Vec<Served> {
+        served(&self.jobs, direction)
     }
 
     /// Writes that were read back as they were written; None where nobody looked.
@@ -435,7 +478,13 @@ impl LoadSummary {
     /// measured up to there is in the summary all the same, so print it first.
     pub fn untrusted(&self) -> Option<Refusal> {
         let mut errnos = self.jobs.iter().filter_map(|job| job.first_errno);
-        let first = errnos.next()?;
+        let Some(first) = errnos.next() else {
+            let too_slow = self.too_slow()?;
+            return Some(Refusal::Untrusted(format!(
+                "job {} ended early: {too_slow}; ask for less, or find what slows it down",
+                self.job.name.escape_debug()
+            )));
+        };
         let differs = self.not_read_back();
         // What failed before anything was read back is the cause.
         let cause =
@@ -445,6 +494,16 @@ impl LoadSummary {
             (Some(errno), Some(differs)) => format!("{}; besides, {differs}", self.failed(errno)),
             (None, differs) => differs.unwrap_or_else(|| self.failed(first)),
         }))
+    }
+
+    /// With `latency_target`: the queue depth, and whether it was found or only tried last.
+    pub fn latency_depth(&self) -> Option<(u32, bool)> {
+        self.jobs.iter().find_map(|job| Some((job.latency_depth?, job.depth_is_found)))
+    }
+
+    /// The first rate that was below the least one.
+    pub fn too_slow(&self) -> Option<&str> {
+        self.jobs.iter().find_map(|job| job.too_slow.as_deref())
     }
 
     /// How many threads were over before their ramp was, so that nothing of them is counted.

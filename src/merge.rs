@@ -31,6 +31,11 @@ pub trait Summary: Merge {
     /// The length of the window where all else is told apart by [`Self::name_host`]; None: there are figures of a whole
     /// machine, which those of several machines together are not.
     fn window(&mut self) -> Option<&mut u64>;
+
+    /// How much of the window some figures are of; of several machines together the least is said.
+    fn part_of_window(&mut self) -> Option<&mut u64> {
+        None
+    }
 }
 
 /// Sums of figures that were read back, which may be any: they stay at the most where they would overflow.
@@ -166,7 +171,7 @@ impl<T: Merge, const N: usize> Merge for [T; N] {
 
 /// The ways in which a field is merged.
 pub mod how {
-    use std::collections::{BTreeMap, HashMap};
+    use std::collections::{BTreeMap, HashMap, HashSet};
     use std::hash::Hash;
 
     use super::{Merge, Row};
@@ -230,13 +235,16 @@ pub mod how {
     /// What is the same all the time, or was so at the begin.
     pub fn first<T>(_: &mut T, _: &T) {}
 
-    /// Each thing once.
-    pub fn each<T: Clone + PartialEq>(mine: &mut Vec<T>, later: &[T]) {
-        for one in later {
-            if !mine.contains(one) {
-                mine.push(one.clone());
-            }
+    /// Each thing once, in the order in which they came.
+    pub fn each<T: Clone + Eq + Hash>(mine: &mut Vec<T>, later: &[T]) {
+        // Most lists are the same.
+        let same = mine.iter().zip(later).take_while(|(mine, later)| mine == later).count();
+        if same == later.len() {
+            return;
         }
+        let mut known: HashSet<&T> = mine.iter().collect();
+        let new: Vec<T> = later[same..].iter().filter(|one| known.insert(one)).cloned().collect();
+        mine.extend(new);
     }
 
     /// What it is at the end.
@@ -330,6 +338,17 @@ mod tests {
         how::rows(&mut equal, &[numbered(8), numbered(7), numbered(8)]);
         let ios: Vec<u64> = equal.iter().map(|one| one.ios).collect();
         assert_eq!(ios, [2, 1, 2]);
+    }
+
+    /// As above.
+    #[test]
+    fn many_things_are_there_once_and_in_their_order() {
+        let text = |number: u32| format!("gap {number}");
+        let mut all: Vec<String> = (0..100_000).map(text).collect();
+        let later: Vec<String> = (0..100_003).rev().chain([100_002]).map(text).collect();
+        how::each(&mut all, &later);
+        assert_eq!(all[..100_000], (0..100_000).map(text).collect::<Vec<_>>());
+        assert_eq!(all[100_000..], [100_002, 100_001, 100_000].map(text));
     }
 
     #[test]

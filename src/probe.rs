@@ -3,7 +3,6 @@
 //! Everything here ends with the process: links and maps are file descriptors, nothing is pinned,
 //! nothing else is changed.
 
-pub mod births;
 pub mod blocked;
 pub mod btf;
 pub mod btf_file;
@@ -17,11 +16,10 @@ pub mod filter;
 mod flame;
 pub mod generator;
 pub mod groups;
-pub mod held;
 pub mod interrupts;
-mod kicks;
 pub mod latency;
 mod libbpf;
+pub mod loaded_objects;
 pub mod locks;
 mod maps;
 mod multipath;
@@ -30,10 +28,12 @@ mod perf_event;
 pub mod permit;
 pub mod plan;
 pub mod preflight;
+pub mod process_events;
 mod process_ios;
 mod process_maps;
 pub mod reclaim;
 mod registry;
+mod self_interrupt;
 mod skel;
 mod spec;
 pub mod stacks;
@@ -42,6 +42,8 @@ pub mod threads;
 mod trial;
 pub mod verifier;
 mod waits;
+
+pub use self::libbpf::version as libbpf_version;
 
 use std::time::{Duration, Instant};
 

@@ -34,6 +34,9 @@ const MOST_BYTES: u64 = 8 << 20;
 const MOST_OBJECTS: usize = 30_000;
 const MOST_LISTS: usize = 200_000;
 
+/// Of a short one once all its keys are written.
+const OBJECT_BYTES: u64 = 512;
+
 /// How a line begins whose first key is its schema.
 const SCHEMA_FIRST: &[u8] = b"{\"schema\":";
 
@@ -44,6 +47,8 @@ pub struct Piece<V> {
     pub view: V,
     /// Of the measured command, where it has ended.
     pub command_status: Option<i32>,
+    /// What a result may grow by that it is added to.
+    pub size: u64,
 }
 
 /// What every line has beside the envelope.
@@ -166,14 +171,21 @@ impl Notes {
 fn find<V: View>(line: &[u8], span: Span, began: Option<&str>) -> Result<Found<V>> {
     let bytes = line.len();
     ensure!(bytes as u64 <= MOST_BYTES, "it is longer than {} MiB", MOST_BYTES >> 20);
-    let count = |byte: u8| line.iter().filter(|one| **one == byte).count();
-    ensure!(count(b'{') <= MOST_OBJECTS && count(b'[') <= MOST_LISTS, "it has too many objects or lists");
+    // In bytes that cannot overflow, so that the compiler counts many at once.
+    let count = |byte: u8| -> usize {
+        let of = |part: &[u8]| part.iter().map(|one| u8::from(*one == byte)).sum::<u8>();
+        line.chunks(255).map(|part| usize::from(of(part))).sum()
+    };
+    let objects = count(b'{');
+    ensure!(objects <= MOST_OBJECTS && count(b'[') <= MOST_LISTS, "it has too many objects or lists");
+    // The keys that an object lacks are written of a result.
+    let size = bytes as u64 + OBJECT_BYTES * objects as u64;
     // What we write begins with it; elsewhere the schema may be anywhere.
     if span == Span::default() && line.starts_with(SCHEMA_FIRST) {
         return match parse(line)? {
             Line::Of { framed, command_status } => {
                 let Framed { envelope, view } = *framed;
-                Ok(Found::Within(Box::new(Piece { envelope, view, command_status })))
+                Ok(Found::Within(Box::new(Piece { envelope, view, command_status, size })))
             }
             Line::Other(schema) => other::<V>(schema),
         };
@@ -186,7 +198,17 @@ fn find<V: View>(line: &[u8], span: Span, began: Option<&str>) -> Result<Found<V
     if !span.holds(began.unwrap_or(&envelope.start), &envelope.start)? {
         return Ok(Found::Outside(envelope.start));
     }
-    Ok(Found::Within(Box::new(Piece { envelope, view: parse(line)?, command_status })))
+    Ok(Found::Within(Box::new(Piece { envelope, view: parse(line)?, command_status, size })))
+}
+
+/// Reads what is one object in a file of its own.
+fn whole<V: View>(bytes: &[u8]) -> Result<V> {
+    let Head { schema, .. } = parse(bytes)?;
+    if schema != V::SCHEMA {
+        other::<V>(schema.clone())?;
+        bail!("it has no {}, but {schema}", V::SCHEMA);
+    }
+    parse(bytes)
 }
 
 fn other<V: View>(schema: String) -> Result<Found<V>> {

@@ -19,6 +19,8 @@ pub enum Refusal {
     Untrusted(String),
     /// What the command line asked to be told of by the exit code was found. Exit code 10.
     Found(String),
+    /// A comparison found an arm to be worse, and was to be told of it by the exit code. Exit code 11.
+    Worse(String),
 }
 
 impl Refusal {
@@ -29,6 +31,7 @@ impl Refusal {
             Self::Refused(_) => 3,
             Self::Untrusted(_) => 4,
             Self::Found(_) => 10,
+            Self::Worse(_) => 11,
         }
     }
 }
@@ -37,9 +40,11 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             // Errors of other crates are quoted in it.
-            Self::Usage(why) | Self::Refused(why) | Self::Untrusted(why) | Self::Found(why) => {
-                f.write_str(&plain(why))
-            }
+            Self::Usage(why)
+            | Self::Refused(why)
+            | Self::Untrusted(why)
+            | Self::Found(why)
+            | Self::Worse(why) => f.write_str(&plain(why)),
         }
     }
 }

@@ -13,7 +13,7 @@ pub mod numbers;
 mod parts;
 pub mod pprof;
 mod processes;
-mod shares;
+pub mod shares;
 pub mod speedscope;
 pub mod svg;
 pub mod text;

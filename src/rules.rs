@@ -5,6 +5,7 @@ mod cache_too_small;
 mod cases;
 mod command;
 mod complete_cpu_bound;
+mod coverage;
 mod cpu;
 mod cpu_contention;
 mod cpu_quota;
@@ -15,11 +16,14 @@ mod device_outlier;
 mod direct_reclaim;
 mod driver_queue_full;
 mod facts;
+#[cfg(test)]
+pub(crate) mod fixtures;
 mod flush_bound;
 mod foreign_io;
 mod generator_bound;
 mod groups;
 mod inconclusive;
+pub mod inputs;
 mod interrupt_bound;
 mod interrupt_imbalance;
 mod interrupts;
@@ -27,16 +31,13 @@ mod largest_stage;
 mod link_bound;
 mod link_degraded;
 mod links;
-#[cfg(test)]
-pub(crate) mod literal;
 mod lock_contention;
 pub mod measured;
 mod neighbours;
 mod not_enough_io;
-mod noticed;
+mod notices;
 mod numa_remote;
 mod numbers;
-pub mod observed;
 mod offered_load;
 mod pagecache;
 mod pagecache_storm;
@@ -59,13 +60,12 @@ mod table;
 mod tag_starvation;
 mod thermal_throttle;
 mod throttled;
-mod unexamined;
 mod volume_cap;
 mod worker_punt;
 
 pub use deallocated_read::EMPTY_SHARE;
 pub use groups::{GROUPS, Group};
-pub use noticed::NOTICED;
+pub use notices::NOTICED;
 pub use table::TABLE;
 
 use crate::analyze::cpu::CpuSummary;
@@ -80,7 +80,7 @@ use crate::host::Host;
 use crate::host::cpu_quota::CpuQuota;
 use crate::load::{LoadSummary, Scaling};
 use crate::merge::SaturatingSum as _;
-use crate::rules::observed::{Locks, PageCache, Threads};
+use crate::rules::inputs::{Locks, PageCache, Threads};
 
 /// Everything that a rule may look at.
 #[derive(Debug, Clone, Copy)]
@@ -163,12 +163,12 @@ pub fn pages() -> impl Iterator<Item = (&'static str, &'static str, &'static str
 
 /// Runs all rules. The first finding is the answer.
 pub fn diagnose(s: &Summaries<'_>) -> Diagnosis {
-    Diagnosis { findings: table::decide(s), not_examined: unexamined::list(s) }
+    Diagnosis { findings: table::decide(s), not_examined: coverage::list(s) }
 }
 
 /// I/Os that costs are divided by: those of the devices that the run is about.
 pub fn ios(s: &Summaries<'_>) -> u64 {
-    facts::pictures(s).iter().map(|p| p.ios).saturating_sum()
+    facts::device_views(s).iter().map(|p| p.ios).saturating_sum()
 }
 
 /// CPU time of one class per I/O; None where no I/O was seen. Everything that ran on the machine is
@@ -194,7 +194,7 @@ pub fn class_ns(s: &Summaries<'_>, profile: &ProfileSummary, class: CpuClass) ->
 
 #[cfg(test)]
 mod tests {
-    use super::literal::Case;
+    use super::fixtures::Case;
     use super::*;
     use crate::analyze::interrupts::{DeviceInterrupts, InterruptSummary};
     use crate::analyze::stage::Stage;
@@ -421,7 +421,7 @@ mod tests {
             &[
                 facts::SHALLOW,
                 depth::MODERATE,
-                facts::CROWDED,
+                facts::QUEUEING_RATIO,
                 depth::DEVICE_SHARE,
                 depth::WORKER_IDLE,
                 facts::BUSY,
@@ -449,7 +449,7 @@ mod tests {
         states("complete-cpu-bound", &limits);
         use tag_starvation as tags;
         states("tag-starvation", &[tags::IN_A_BATCH, tags::FEW_REQUESTS, tags::IN_USE_IN_A_BATCH]);
-        states("tag-starvation", &[tags::QUEUE_SHARE, tags::WAIT_SHARE, facts::FULL, facts::CROWDED]);
+        states("tag-starvation", &[tags::QUEUE_SHARE, tags::WAIT_SHARE, facts::FULL, facts::QUEUEING_RATIO]);
         states("link-bound", &[links::FULL]);
         states("volume-cap", &[volume_cap::ALONE]);
         states("link-degraded", &[link_degraded::LOADED]);

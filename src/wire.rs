@@ -23,7 +23,6 @@ macro_rules! counted {
     };
 }
 
-pub mod births;
 pub mod blocked;
 pub mod errors;
 pub mod events;
@@ -35,6 +34,7 @@ pub mod locks;
 pub mod pagecache;
 pub mod parts;
 pub mod places;
+pub mod process_events;
 pub mod process_ios;
 pub mod reading;
 pub mod rows;

@@ -40,7 +40,10 @@ pub fn run(args: &Check, color: Color) -> Result<()> {
     let bytes = if args.output.json {
         line_of(rights, abilities)
     } else {
-        render::text::check::render(&host, &rights, &abilities, output::colored(color)).into_bytes()
+        output::fitted(
+            &args.output,
+            &render::text::check::render(&host, &rights, &abilities, output::colored(color)),
+        )
     };
     sink.write(&bytes)
 }
@@ -54,7 +57,10 @@ fn recorded(args: &Check, recording: &Path, color: Color) -> Result<()> {
     let bytes = if args.output.json {
         render::json::view(&kept.envelope, &kept.view, None)
     } else {
-        render::text::check::render(&host, rights, abilities, output::colored(color)).into_bytes()
+        output::fitted(
+            &args.output,
+            &render::text::check::render(&host, rights, abilities, output::colored(color)),
+        )
     };
     sink.write(&bytes)
 }

@@ -14,7 +14,7 @@ use biopsy::render::{json, text};
 use biopsy::session::wall_clock;
 
 use crate::cli::Devices;
-use crate::output::Sink;
+use crate::output::{self, Sink};
 use crate::replay;
 
 pub fn run(args: &Devices) -> Result<()> {
@@ -31,7 +31,7 @@ pub fn run(args: &Devices) -> Result<()> {
         return sink.write(&line_of(&host, &selection, start, missing));
     }
     let warnings = warnings::warnings(&host, &selection.devices);
-    sink.write(text::devices::devices(&host, &selection, &warnings, &missing).as_bytes())
+    sink.write(&output::fitted(&args.output, &text::devices::devices(&host, &selection, &warnings, &missing)))
 }
 
 /// The machine that was recorded.
@@ -45,7 +45,10 @@ fn recorded(args: &Devices, recording: &Path) -> Result<()> {
     // Of all devices: nothing has to be looked up on this machine.
     let selection = select::selection(&host, Path::new("/"), &[], false)?;
     let missing = &kept.envelope.missing;
-    sink.write(text::devices::devices(&host, &selection, &kept.view.warnings, missing).as_bytes())
+    sink.write(&output::fitted(
+        &args.output,
+        &text::devices::devices(&host, &selection, &kept.view.warnings, missing),
+    ))
 }
 
 /// All devices, and all that the rules want to know of the machine, each as a line of JSON.

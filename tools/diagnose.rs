@@ -22,7 +22,7 @@ use biopsy::probe::latency::options::Options;
 use biopsy::probe::permit;
 use biopsy::refusal::{Refusal, plain};
 use biopsy::render;
-use biopsy::rules::{self, Summaries, observed};
+use biopsy::rules::{self, Summaries, inputs};
 use biopsy::session::beside::{self, Prepared as Others, Probes};
 use biopsy::session::command::Running;
 use biopsy::session::diagnosis::Run;
@@ -115,6 +115,8 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
 
     let options = Options {
         generator: own_load,
+        // Each operation of the load is held against what the load counted.
+        budget: (args.max_cost > 0.0 && !args.detail && !own_load).then_some(args.max_cost),
         parts: args.detail,
         processes: true,
         files: true,
@@ -177,9 +179,9 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     });
     drop(probe);
     let seen = others.summarize(&host, &latency, &mut envelope);
-    let locks = seen.pressure.locks.as_ref().map(|locks| observed::Locks::of(locks, host.cpus_online));
-    let pagecache = seen.pressure.pagecache.as_ref().map(observed::PageCache::from);
-    let threads = seen.threads.as_ref().map(observed::Threads::from);
+    let locks = seen.pressure.locks.as_ref().map(|locks| inputs::Locks::of(locks, host.cpus_online));
+    let pagecache = seen.pressure.pagecache.as_ref().map(inputs::PageCache::from);
+    let threads = seen.threads.as_ref().map(inputs::Threads::from);
 
     let summaries = Summaries {
         envelope: &envelope,

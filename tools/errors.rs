@@ -13,15 +13,18 @@ use biopsy::session::watch::Shown;
 
 use crate::cli::Errors;
 use crate::live::{self, Asked};
-use crate::output::Sink;
+use crate::output::{self, Sink};
 use crate::{replay, window};
 
 pub fn run(args: &Errors) -> Result<()> {
     let show = |shown: &Shown<'_, ErrorSummary>| {
         Ok(match args.output.json {
             true => json::view(shown.envelope, shown.summary, shown.status),
-            false => text::errors::render(shown.envelope, shown.summary, shown.status, shown.is_further)
-                .into_bytes(),
+            false => {
+                let width = output::width(&args.output);
+                text::errors::render(shown.envelope, shown.summary, shown.status, shown.is_further, width)
+                    .into_bytes()
+            }
         })
     };
     if let Some(shown) = replay::run(&args.input, &args.output, show) {

@@ -24,7 +24,7 @@ use biopsy::session::{stop, wall_clock};
 
 use crate::cli::Flame;
 use crate::output::Sink;
-use crate::{live, output, window};
+use crate::{live, output, replay, window};
 
 /// Characters of a command that stand in a caption.
 const MOST_COMMAND: usize = 100;
@@ -78,6 +78,11 @@ pub fn run(args: &Flame) -> Result<()> {
     if let Some(input) = &args.input {
         let sink = Sink::open(Some(&path))?;
         let read = recording::read(input, args.unit, args.span())?;
+        if read.measurement.summary.profile.is_empty() {
+            let length = render::text::time(read.measurement.summary.duration_ns);
+            let why = format!("{}: {NOTHING}: the CPUs were idle in {length}", replay::name(input));
+            return undrawn(args, &read.measurement, &why);
+        }
         return present(args, &how, sink, &read.measurement, read.place);
     }
     let what = what(args);
@@ -88,6 +93,7 @@ pub fn run(args: &Flame) -> Result<()> {
         frequency: args.freq,
         max_cost: args.max_cost,
         min_block: args.min_block.unwrap_or_default(),
+        all_waits: args.all_waits,
         devices: window::resolve_layers(&host, &args.devices)?,
         files: args.files,
         cost: !args.no_cost,
@@ -108,18 +114,25 @@ pub fn run(args: &Flame) -> Result<()> {
             output::warn(&format!("taking stacks {}", window::how_long(args.length, &args.command)));
         }
     })?;
-    let Measurement { summary, envelope, status, .. } = &measurement;
-    if summary.profile.is_empty() {
-        if args.json {
-            Sink::open(None)?.write(&render::json::flame::render(envelope, summary, None, *status))?;
-        } else {
-            // They hold all the same, such as the time ready to run where no task was blocked.
-            render::text::notes::of(summary).iter().for_each(|note| output::warn(note));
-        }
-        return Err(nothing(what, &measurement));
+    if measurement.summary.profile.is_empty() {
+        return undrawn(args, &measurement, &nothing(what, &measurement));
     }
-    let place = place(args, summary, &chosen);
+    let place = place(args, &measurement.summary, &chosen);
     present(args, &how, sink, &measurement, place)
+}
+
+/// Nothing is written: an empty picture would look like an idle machine.
+fn undrawn(args: &Flame, measurement: &Measurement, why: &str) -> Result<()> {
+    let Measurement { summary, envelope, status, .. } = measurement;
+    if args.json {
+        Sink::open(None)?.write(&render::json::flame::render(envelope, summary, None, *status))?;
+    } else {
+        // They hold all the same, such as the time ready to run where no task was blocked.
+        render::text::notes::of(summary).iter().for_each(|note| output::warn(note));
+    }
+    trust(measurement, args.max_loss)?;
+    output::warn(why);
+    Ok(())
 }
 
 /// What is to be written.
@@ -154,7 +167,8 @@ fn present(
         let place = Some((&*path, how.format.word().0));
         Sink::open(None)?.write(&render::json::flame::render(envelope, summary, place, *status))?;
     } else {
-        let text = render::text::flame::render(envelope, summary, shown.as_deref(), *status);
+        let width = if on_stdout { output::stderr_width() } else { output::stdout_width() };
+        let text = render::text::flame::render(envelope, summary, shown.as_deref(), *status, width);
         match on_stdout {
             true => output::note(&text),
             false => Sink::open(None)?.write(text.as_bytes())?,
@@ -186,7 +200,8 @@ fn unfit(args: &Flame) -> Option<String> {
         (args.io_wait, "--io-wait"),
     ];
     let kind = kinds.into_iter().find(|(is_named, _)| *is_named).map(|(_, name)| name);
-    let options: [(bool, &str, &[&str]); 9] = [
+    let options: [(bool, &str, &[&str]); 10] = [
+        (args.all_waits, "--all-waits", &["--off-cpu"]),
         (args.io_wait, "--io-wait", &["--off-cpu", "--io-wait"]),
         (!args.devices.is_empty(), "--device", &["--io"]),
         (args.files, "--files", &["--io"]),
@@ -313,23 +328,26 @@ fn caption(measurement: &Measurement, place: String) -> Caption {
     caption
 }
 
-/// No picture: an empty one would look like an idle machine.
-fn nothing(what: What, measurement: &Measurement) -> anyhow::Error {
+const NOTHING: &str = "there is nothing to draw";
+
+/// Why there is no picture.
+fn nothing(what: What, measurement: &Measurement) -> String {
     let Measurement { summary, status, .. } = measurement;
     let why = match what {
-        What::OnCpu => "the CPUs were idle, or nobody who was asked for ran",
-        What::OffCpu | What::IoWait if summary.measured > 0 => "all waits were shorter than --min-block",
-        What::OffCpu | What::IoWait => "nobody who was asked for waited",
-        What::LockWait => "nobody waited for a lock",
+        What::OnCpu => "the CPUs were idle, or none of the selected threads ran",
+        What::OffCpu | What::IoWait if summary.measured > 0 => {
+            "all waits were shorter than --min-block, or of threads with nothing to do"
+        }
+        What::OffCpu | What::IoWait => "none of the selected threads waited",
+        What::LockWait => "no thread waited for a lock",
         What::Io => "no I/O was submitted and completed",
-        What::Reclaim => "nobody had to reclaim memory",
+        What::Reclaim => "no direct reclaim",
     };
     let ended = status.map(|status| format!(" (the command ended with status {status})")).unwrap_or_default();
-    Refusal::Untrusted(format!(
-        "there is nothing to draw: {why} in {}{ended}; take it longer with --for, or while the load runs",
+    format!(
+        "{NOTHING}: {why} in {}{ended}; take it longer with --for, or while the load runs",
         render::text::time(summary.duration_ns)
-    ))
-    .into()
+    )
 }
 
 fn trust(measurement: &Measurement, max_loss: f64) -> Result<()> {
@@ -383,7 +401,8 @@ mod tests {
         &["none", "on-cpu", "off-cpu", "io-wait", "both", "lock-wait", "io", "reclaim", "diff", "input"];
 
     /// All other options, and what each goes with.
-    const OPTIONS: [(&[&str], &[&str]); 26] = [
+    const OPTIONS: [(&[&str], &[&str]); 27] = [
+        (&["--all-waits"], &["off-cpu", "both"]),
         (&["--device", "sda"], &["io"]),
         (&["--files"], &["io"]),
         (&["--ios", "1", "2"], &["diff"]),

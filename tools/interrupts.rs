@@ -15,22 +15,22 @@ use biopsy::session::watch::Shown;
 use crate::cli::{Color, Interrupts};
 use crate::live::{self, Asked};
 use crate::output::{self, Sink};
+use crate::screen::Screen;
 use crate::{replay, window};
 
 pub fn run(args: &Interrupts, color: Color) -> Result<()> {
-    let show = |shown: &Shown<'_, InterruptSummary>| {
-        let (envelope, summary, status) = (shown.envelope, shown.summary, shown.status);
-        if args.output.json {
-            return Ok(render::json::view(envelope, summary, status));
-        }
+    let mut screen = Screen::of(&args.output, &args.lines, args.all, &args.interval, &args.input)?;
+    let text = |shown: &Shown<'_, InterruptSummary>| {
         let style = render::text::interrupts::Style {
             all: args.all,
             color: output::colored(color),
             brief: shown.is_further,
+            width: output::width(&args.output),
         };
-        Ok(render::text::interrupts::render(envelope, summary, status, style).into_bytes())
+        render::text::interrupts::render(shown.envelope, shown.summary, shown.status, style)
     };
-    if let Some(shown) = replay::run(&args.input, &args.output, show) {
+    if let Some(shown) = replay::run(&args.input, &args.output, |shown| Ok(screen.show(shown, text))) {
+        screen.finish(&shown);
         return shown;
     }
     let mut host = Host::read(Path::new("/"))?;
@@ -55,5 +55,7 @@ pub fn run(args: &Interrupts, color: Color) -> Result<()> {
         quiet_stdout: args.output.json,
     };
     let view = InterruptView { host: &host, time_every: args.time_every };
-    live::run(view, &mut probe, &asked, sink, |_, shown| show(shown))
+    let result = live::run(view, &mut probe, &asked, sink, |_, shown| Ok(screen.show(shown, text)));
+    screen.finish(&result);
+    result
 }

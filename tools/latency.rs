@@ -1,37 +1,42 @@
 //! `biopsy latency`.
 
 use std::path::Path;
+use std::time::Instant;
 
 use anyhow::Result;
 use biopsy::analyze::groups::{self, Dimension};
 use biopsy::analyze::latency::LatencySummary;
-use biopsy::host::Host;
+use biopsy::envelope::Reason;
+use biopsy::host::{Host, activity};
 use biopsy::probe::latency::LatencyProbe;
 use biopsy::probe::latency::options::{Options, Stages};
 use biopsy::refusal::Refusal;
 use biopsy::render;
 use biopsy::session::latency::LatencyView;
-use biopsy::session::stop;
+use biopsy::session::submitters::Chosen;
 use biopsy::session::watch::Shown;
+use biopsy::session::window::{Until, Window};
+use biopsy::session::{overhead, stop, wall_clock};
 
 use crate::cli::{Color, Latency};
 use crate::live::{self, Asked};
 use crate::output::{self, Sink};
+use crate::screen::Screen;
 use crate::{replay, window};
 
 pub fn run(args: &Latency, color: Color) -> Result<()> {
-    let show = |shown: &Shown<'_, LatencySummary>| {
-        if args.output.json {
-            return Ok(render::json::view(shown.envelope, shown.summary, shown.status));
-        }
+    let mut screen = Screen::of(&args.output, &args.lines, args.all, &args.interval, &args.input)?;
+    let text = |shown: &Shown<'_, LatencySummary>| {
         let style = render::text::latency::Style {
             all: args.all,
             color: output::colored(color),
             brief: shown.is_further,
+            width: output::width(&args.output),
         };
-        Ok(render::text::latency::render(shown.envelope, shown.summary, shown.status, style).into_bytes())
+        render::text::latency::render(shown.envelope, shown.summary, shown.status, style)
     };
-    if let Some(shown) = replay::run(&args.input, &args.output, show) {
+    if let Some(shown) = replay::run(&args.input, &args.output, |shown| Ok(screen.show(shown, text))) {
+        screen.finish(&shown);
         return shown;
     }
     refuse_stages(args)?;
@@ -47,14 +52,22 @@ pub fn run(args: &Latency, color: Color) -> Result<()> {
     let view = LatencyView::new(&host, &by)?;
     let sink = Sink::open(args.output.output.as_deref())?;
     stop::install();
+    // To detach from functions takes seconds.
+    let is_sliced =
+        args.max_cost > 0.0 && !args.detail && by.is_empty() && !args.measure_cost && !args.functions;
     let options = Options {
         group_by: (!by.is_empty()).then(|| groups::mask(&by)),
         filter: chosen.filter.clone(),
         layers: true,
         stages: args.stages,
+        budget: is_sliced.then_some(args.max_cost),
         parts: args.detail,
+        functions: args.functions,
         ..window::options(named.clone(), &args.window)
     };
+    if args.measure_cost {
+        return measure_cost(args, &host, &named, &chosen, Options { cost: false, ..options }, sink);
+    }
     let mut probe = LatencyProbe::attach(&host, Path::new("/"), &options)?;
     let asked = Asked {
         named: &named,
@@ -64,7 +77,56 @@ pub fn run(args: &Latency, color: Color) -> Result<()> {
         followed: Some(&chosen),
         quiet_stdout: args.output.json,
     };
-    live::run(view, &mut probe, &asked, sink, |_, shown| show(shown))
+    let result = live::run(view, &mut probe, &asked, sink, |_, shown| Ok(screen.show(shown, text)));
+    screen.finish(&result);
+    result
+}
+
+/// What the programs take from the load.
+fn measure_cost(
+    args: &Latency,
+    host: &Host,
+    named: &[String],
+    chosen: &Chosen,
+    options: Options,
+    mut sink: Sink,
+) -> Result<()> {
+    let least = overhead::length(overhead::LEAST_PAIRS);
+    if args.window.length.is_some_and(|length| length < least) {
+        let why =
+            format!("--measure-cost takes {least:?} at least: say --for {least:?} or more, or leave it out");
+        return Err(Refusal::Usage(why).into());
+    }
+    let mut probe = LatencyProbe::attach(host, Path::new("/"), &options)?;
+    window::announce(named, &args.window, &args.command);
+    let until = live::until(named, &args.window, &args.command, Some(chosen));
+    let mut envelope = wall_clock::envelope();
+    let began = Instant::now();
+    let mut window = Window::open(Until { quiet_stdout: args.output.json, ..until })?;
+    // An I/O of a device is one of those below it, too.
+    let disks = match named {
+        [] => activity::without_upper(host, &probe.devices().map(String::from).collect::<Vec<_>>()),
+        named => named.to_vec(),
+    };
+    let summary = overhead::measure(&mut probe, &mut window, &disks)?;
+    envelope.duration_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    envelope.missing = probe.missing().iter().filter(|gap| gap.reason == Reason::Refused).cloned().collect();
+    drop(probe);
+    let status = window.status();
+    sink.write(&match args.output.json {
+        true => render::json::view(&envelope, &summary, status),
+        false => output::fitted(&args.output, &render::text::overhead::render(&envelope, &summary)),
+    })?;
+    match summary.iops_lost_percent {
+        Some(_) => Ok(()),
+        // Interrupted, it has shown what it has.
+        None if stop::requested() => Ok(()),
+        None => {
+            let why = "too few pairs with I/O to say what the programs take: let the load run for all of the time, on a \
+                       device whose I/O the kernel counts";
+            Err(Refusal::Untrusted(why.to_string()).into())
+        }
+    }
 }
 
 /// What needs events that the stages leave out.
@@ -72,6 +134,7 @@ fn refuse_stages(args: &Latency) -> Result<()> {
     let is_device = args.stages == Stages::Device;
     let needs = [
         ("--detail", args.detail && args.stages != Stages::All, "all"),
+        ("--functions", args.functions && args.stages != Stages::All, "all"),
         ("--by", is_device && !args.by.is_empty(), "queue,device"),
         ("-p, --comm and --cgroup", is_device && !args.submitters.is_empty(), "queue,device"),
     ];

@@ -52,7 +52,11 @@ pub fn run<V: Live>(
     };
     let often = Often { interval: asked.interval.interval, count: asked.interval.count };
     window::announce(asked.named, asked.window, asked.command);
-    let show = |probe: &V::Probe, shown: &Shown<'_, V::Summary>| sink.write(&show(probe, shown)?);
+    // Without bytes the file gets no name: there is no empty picture.
+    let show = |probe: &V::Probe, shown: &Shown<'_, V::Summary>| match show(probe, shown)? {
+        bytes if bytes.is_empty() => Ok(()),
+        bytes => sink.write(&bytes),
+    };
     match watch::run(&mut view, probe, until, often, asked.window.max_loss, show)? {
         Some(why) => Err(Refusal::Untrusted(why).into()),
         None => Ok(()),

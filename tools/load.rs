@@ -1,26 +1,26 @@
 //! `biopsy load`.
 
 use std::ffi::OsStr;
-use std::fs::File;
-use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use biopsy::analyze::sweep::{Point, Sweep};
+use biopsy::host::counters::Counters;
+use biopsy::host::kernel;
 use biopsy::load::jobfile::{self, JobFile};
 use biopsy::load::options::{self, Request};
 use biopsy::load::{
     self, Extent, Job, LoadSummary, Pattern, Permission, Preconditioned, Preconditioning, ScratchFiles,
     Target,
 };
-use biopsy::refusal::{Refusal, plain, reason};
+use biopsy::refusal::{Refusal, plain};
 use biopsy::render::{json, text};
 use biopsy::session::{stop, wall_clock};
 
 use crate::cli::{Format, Load, Rw, Workload};
-use crate::output::{Sink, warn};
+use crate::output::{self, Sink, warn};
 use crate::progress::Line;
 
 pub fn run(args: &Load) -> Result<()> {
@@ -45,6 +45,8 @@ pub fn run(args: &Load) -> Result<()> {
         return run_sweep(args, &request, &permission, &mut sink);
     }
     let jobs: Vec<Job> = request.points.into_iter().flatten().collect();
+    let logs = text::fio_log::paths(&jobs);
+    let mut logs = logs.iter().map(|path| Sink::open(Some(path))).collect::<Result<Vec<_>>>()?;
     let line = Line::default();
     let report = |progress| line.show(progress);
     let mut scratch = ScratchFiles::default();
@@ -61,21 +63,55 @@ pub fn run(args: &Load) -> Result<()> {
         }
     }
     let mut envelope = wall_clock::envelope();
+    let disks = disks(&jobs, prepared.devices());
+    let started = Instant::now();
     let summaries = prepared.run(stop::flag(), &report, &[])?;
     line.clear();
+    for (log, text) in logs.iter_mut().zip(text::fio_log::render(&summaries)) {
+        log.write(text.as_bytes())?;
+    }
     envelope.duration_ns = summaries.iter().map(|summary| summary.duration_ns).max().unwrap_or(0);
     let bytes = match format {
-        _ if args.output.json => json::line(json::load::object(&envelope, &summaries, before.as_ref())),
-        Format::Normal => (said(&before) + &text::load::render_all(&summaries)).into_bytes(),
+        _ if args.output.json => {
+            json::line(json::load::object(&envelope, &summaries, before.as_ref(), hostname()))
+        }
+        Format::Normal => {
+            let width = output::width(&args.output);
+            (text::fit(&said(&before), width) + &text::load::render_all(&summaries, width)).into_bytes()
+        }
         Format::Terse => text::terse::render(&summaries).into_bytes(),
         Format::Json | Format::JsonPlus => {
             let (unix_ms, text) = wall_clock::local_time();
             let time = json::fio::Time { unix_ms, text, elapsed: began.elapsed() };
-            json::fio::render(&summaries, &[], &time, format == Format::JsonPlus)
+            let disks = used(disks, started.elapsed());
+            json::fio::render(&summaries, &[], &disks, &time, format == Format::JsonPlus)
         }
     };
     sink.write(&bytes)?;
     untrusted(&summaries).map_or(Ok(()), |refusal| Err(refusal.into()))
+}
+
+/// The name of this machine.
+pub fn hostname() -> Option<String> {
+    kernel::hostname(Path::new("/"))
+}
+
+/// The counters of the disks now, where a job's result has them.
+fn disks(jobs: &[Job], names: Vec<String>) -> Vec<(String, Counters)> {
+    if !jobs.iter().any(|job| job.disk_util) {
+        return Vec::new();
+    }
+    let counters = |name: String| Some((Counters::read_counts(Path::new("/"), &name).ok()?, name));
+    names.into_iter().filter_map(counters).map(|(counters, name)| (name, counters)).collect()
+}
+
+/// What came of them meanwhile.
+fn used(before: Vec<(String, Counters)>, duration: Duration) -> Vec<json::fio::Disk> {
+    let one = |(name, before): (String, Counters)| {
+        let after = Counters::read_counts(Path::new("/"), &name).ok()?;
+        Some(json::fio::Disk { name, before, after, duration })
+    };
+    before.into_iter().filter_map(one).collect()
 }
 
 /// Why what was measured must not be trusted. Whoever stops a run in its ramp knows that nothing was counted.
@@ -111,19 +147,31 @@ fn said(before: &Option<Preconditioned>) -> String {
 
 /// The result does not go where the load goes, nor onto the file that describes it.
 fn beside_the_targets(args: &Load, request: &Request) -> Result<()> {
-    let output = args.output.output.as_deref();
-    let Some(place) = output.and_then(|path| path.metadata().ok()) else { return Ok(()) };
-    let is_place = |path: &&Path| {
-        path.metadata().is_ok_and(|found| (found.dev(), found.ino()) == (place.dev(), place.ino()))
-    };
+    let logs = text::fio_log::paths(request.points.iter().flatten());
+    for output in args.output.output.iter().chain(&logs) {
+        beside_one(args, request, output)?;
+    }
+    Ok(())
+}
+
+fn beside_one(args: &Load, request: &Request, output: &Path) -> Result<()> {
     let targets = request.points.iter().flatten().flat_map(|job| &job.targets);
     let paths = targets.filter_map(|target| match target {
         Target::Existing(path) => Some(path.as_path()),
         Target::Scratch { .. } => None,
     });
-    let target = paths.map(|path| (path, "a target of the load")).find(|(path, _)| is_place(path));
-    let file = job_file(args)?.filter(is_place).map(|path| (path, "the job file"));
-    match target.or(file) {
+    let mut others: Vec<(&Path, &str)> = paths.map(|path| (path, "a target of the load")).collect();
+    others.extend(job_file(args)?.map(|path| (path, "the job file")));
+    beside(output, &others)
+}
+
+/// A result is not written onto one of these, each with what it is.
+pub fn beside(output: &Path, others: &[(&Path, &str)]) -> Result<()> {
+    let Some(place) = output.metadata().ok() else { return Ok(()) };
+    let is_place = |path: &Path| {
+        path.metadata().is_ok_and(|found| (found.dev(), found.ino()) == (place.dev(), place.ino()))
+    };
+    match others.iter().find(|(path, _)| is_place(path)) {
         Some((path, what)) => {
             let path = text::clean(&path.display().to_string());
             Err(Refusal::Usage(format!("{path} is {what}: write the result to another file")).into())
@@ -189,8 +237,8 @@ fn run_sweep(args: &Load, request: &Request, permission: &Permission, sink: &mut
     }
     envelope.duration_ns = sweep.points.iter().map(Point::duration_ns).sum();
     sink.write(&match args.output.json {
-        true => json::line(json::load::object_of_sweep(&envelope, &sweep, before.as_ref())),
-        false => (said(&before) + &text::sweep::render(&sweep)).into_bytes(),
+        true => json::line(json::load::object_of_sweep(&envelope, &sweep, before.as_ref(), hostname())),
+        false => output::fitted(&args.output, &(said(&before) + &text::sweep::render(&sweep))),
     })?;
     let failed = sweep.failed().count();
     match sweep.failed().next() {
@@ -246,15 +294,13 @@ fn job_file(args: &Load) -> Result<Option<&Path>> {
 fn from_file(args: &Load, path: &Path) -> Result<Asked> {
     let name = text::clean(&path.display().to_string());
     let of_all = |word: &str| word == "readonly" || word == "minimal";
-    if let Some((word, _)) = args.words.said.iter().find(|(word, _)| !of_all(word)) {
-        let why = format!("--{word} is for jobs of the command line: write it into {name}");
-        return Err(Refusal::Usage(why).into());
-    }
+    let words: Vec<_> = args.words.said.iter().filter(|(word, _)| !of_all(word)).cloned().collect();
     if args.scratch {
         let why = format!("--scratch does not go with the job file {name}: leave out one of them");
         return Err(Refusal::Usage(why).into());
     }
-    let JobFile { jobs, warnings, minimal, readonly } = jobfile::read(&content(path, &name)?, &name)?;
+    let JobFile { jobs, warnings, minimal, readonly } =
+        jobfile::read_behind(&words, &jobfile::content(path, &name)?, &name)?;
     for warning in warnings {
         warn(&format!("warning: {warning}"));
     }
@@ -273,20 +319,6 @@ fn is_on(args: &Load, name: &str) -> bool {
     args.words.said.iter().rfind(|(word, _)| word == name).is_some_and(|(_, on)| on == "1")
 }
 
-/// The text of a job file, as far as one can be long.
-fn content(path: &Path, name: &str) -> Result<String, Refusal> {
-    let mut bytes = Vec::new();
-    let most = jobfile::MOST_BYTES as u64 + 1;
-    File::open(path)
-        .and_then(|file| file.take(most).read_to_end(&mut bytes))
-        .map_err(|error| Refusal::Usage(format!("cannot read the job file {name}: {}", reason(&error))))?;
-    String::from_utf8(bytes).map_err(|error| {
-        let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
-        let line = good.iter().filter(|byte| **byte == b'\n').count() + 1;
-        Refusal::Usage(format!("{name}:{line}: the bytes there are no text (UTF-8): name a job file"))
-    })
-}
-
 /// What cannot be done together, before anything is opened.
 fn check(args: &Load, request: &Request) -> Result<()> {
     let refuse = |why: String| Err(Refusal::Usage(why).into());
@@ -303,6 +335,14 @@ fn check(args: &Load, request: &Request) -> Result<()> {
              --output-format and --minimal (--json has all points)"
         ));
     }
+    if let Some(sweep) = request.sweeps.first()
+        && !text::fio_log::paths(request.points.iter().flatten()).is_empty()
+    {
+        return refuse(format!(
+            "--{} has several values, and fio's logs have a place for one run: give one, or leave out the logs",
+            sweep.word
+        ));
+    }
     match request.points.iter().flatten().find_map(load::unsupported) {
         Some(why) => refuse(why),
         None => Ok(()),
@@ -313,6 +353,41 @@ fn check(args: &Load, request: &Request) -> Result<()> {
 pub fn scratch(directory: &Path, bytes: Option<u64>) -> Result<Target> {
     let bytes = bytes.map_or_else(|| load::default_scratch_bytes(directory), Ok)?;
     Ok(Target::Scratch { directory: directory.to_path_buf(), bytes })
+}
+
+/// What a comparison runs: the one job of each arm, which has these words behind those of the command line.
+pub fn arms(args: &Load, arms: &[Vec<(String, String)>]) -> Result<(Vec<Job>, Permission)> {
+    let refuse = |why: &str| Err(Refusal::Usage(why.to_string()).into());
+    if args.output.json || args.output.output.is_some() || args.output_format != Format::Normal {
+        return refuse("the result is that of the comparison: give --json and -o before --");
+    }
+    if args.precondition {
+        return refuse("compare does not precondition: run biopsy load --precondition before it");
+    }
+    if job_file(args)?.is_some() {
+        return refuse("compare runs one job, in words: write those of the job file behind load");
+    }
+    let mut jobs = Vec::with_capacity(arms.len());
+    let mut readonly = false;
+    for words in arms {
+        let mut args = args.clone();
+        args.words.said.extend(words.iter().cloned());
+        let Asked { request, readonly: is_readonly } = request(&args)?;
+        check(&args, &request)?;
+        readonly |= is_readonly;
+        match <[Vec<Job>; 1]>::try_from(request.points).map(|[point]| <[Job; 1]>::try_from(point)) {
+            Ok(Ok([job])) => jobs.push(job),
+            Err(_) => return refuse("a word of the load has several values: vary it with --vary"),
+            Ok(Err(_)) => return refuse("compare runs one job: name one target"),
+        }
+    }
+    let permission = Permission {
+        write: args.write,
+        readonly,
+        destroy_data_on: args.destroy_data_on.clone(),
+        overwrite: args.words.overwrite.clone(),
+    };
+    Ok((jobs, permission))
 }
 
 /// The job that the options of a diagnosis describe.

@@ -16,22 +16,22 @@ use biopsy::{probe, render};
 use crate::cli::{Color, Locks};
 use crate::live::{self, Asked};
 use crate::output::{self, Sink};
+use crate::screen::Screen;
 use crate::{replay, window};
 
 pub fn run(args: &Locks, color: Color) -> Result<()> {
-    let show = |shown: &Shown<'_, PressureSummary>| {
-        let (envelope, summary, status) = (shown.envelope, shown.summary, shown.status);
-        if args.output.json {
-            return Ok(render::json::view(envelope, summary, status));
-        }
+    let mut screen = Screen::of(&args.output, &args.lines, args.all, &args.interval, &args.input)?;
+    let whole = |shown: &Shown<'_, PressureSummary>| {
         let style = render::text::locks::Style {
             all: args.all,
             color: output::colored(color),
             brief: shown.is_further,
+            width: output::width(&args.output),
         };
-        Ok(text(envelope, summary, status, style).into_bytes())
+        text(shown.envelope, shown.summary, shown.status, style)
     };
-    if let Some(shown) = replay::run(&args.input, &args.output, show) {
+    if let Some(shown) = replay::run(&args.input, &args.output, |shown| Ok(screen.show(shown, whole))) {
+        screen.finish(&shown);
         return shown;
     }
     let host = Host::read(Path::new("/"))?;
@@ -62,7 +62,9 @@ pub fn run(args: &Locks, color: Color) -> Result<()> {
         quiet_stdout: args.output.json,
     };
     let view = PressureView { naming, has_cost: cost };
-    live::run(view, &mut probes, &asked, sink, |_, shown| show(shown))
+    let result = live::run(view, &mut probes, &asked, sink, |_, shown| Ok(screen.show(shown, whole)));
+    screen.finish(&result);
+    result
 }
 
 fn text(

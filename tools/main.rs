@@ -5,6 +5,7 @@
 
 mod check;
 mod cli;
+mod compare;
 mod devices;
 mod diagnose;
 mod errors;
@@ -21,10 +22,12 @@ mod progress;
 mod record;
 mod replay;
 mod schema;
+mod screen;
 mod self_test;
 mod threads;
 mod top;
 mod trace;
+mod version;
 mod window;
 mod words;
 
@@ -40,12 +43,13 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
     };
+    output::set_style(cli.quiet, cli.verbose, cli.wide);
     let result = cli.btf.as_deref().map_or(Ok(()), btf_file::set).and_then(|()| run(&cli));
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if output::is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            output::warn(&format!("error: {}", plain(&format!("{error:#}"))));
+            output::error(&plain(&format!("{error:#}")));
             ExitCode::from(error.downcast_ref::<Refusal>().map_or(1, Refusal::exit_code))
         }
     }
@@ -68,11 +72,14 @@ fn run(cli: &cli::Cli) -> Result<()> {
         cli::Verb::Record(args) => record::run(args),
         cli::Verb::Pack(args) => pack::run(args),
         cli::Verb::Load(args) => load::run(args),
+        cli::Verb::Compare(args) => compare::run(args),
         cli::Verb::Devices(args) => devices::run(args),
         cli::Verb::Check(args) => check::run(args, cli.color),
         cli::Verb::Explain(args) => explain::run(args),
         cli::Verb::Schema(args) => schema::run(args),
+        cli::Verb::Version => version::run(),
         cli::Verb::SymbolReader => Ok(Helper::serve()?),
+        cli::Verb::SettingWatcher { values } => compare::watch(values),
     }
 }
 
@@ -80,7 +87,7 @@ fn run(cli: &cli::Cli) -> Result<()> {
 /// every error is.
 fn usage(error: &clap::Error) -> ExitCode {
     match cli::sentence(error) {
-        Some(sentence) => output::warn(&format!("error: {sentence}")),
+        Some(sentence) => output::error(&sentence),
         None => {
             let _closed = error.print();
         }

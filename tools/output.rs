@@ -1,5 +1,6 @@
 //! Where bytes go: the product to stdout or a file, everything else to stderr.
 
+use std::borrow::Cow;
 use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
@@ -7,13 +8,14 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, SyncSender, TrySendError};
 use std::thread::JoinHandle;
 
 use anyhow::{Context, Result, anyhow};
 use biopsy::refusal::{Refusal, reason};
 
-use crate::cli::Color;
+use crate::cli::{Color, Output};
 
 /// The place of a verb's product, opened before anything is measured, so that a typo fails early.
 ///
@@ -89,7 +91,7 @@ impl Sink {
         match self {
             Self::Stdout => {
                 let mut out = io::stdout().lock();
-                out.write_all(bytes)
+                out.write_all(&for_terminal(bytes, &out))
                     .and_then(|()| out.flush())
                     .context("cannot write to stdout, use -o to name a file")
             }
@@ -185,14 +187,50 @@ impl Stream {
     }
 }
 
-/// A line on stderr; a closed stderr is not an error.
-pub fn warn(text: &str) {
-    let _closed = writeln!(io::stderr().lock(), "biopsy: {}", biopsy::render::text::clean(text));
+/// -q: results and errors alone.
+static IS_QUIET: AtomicBool = AtomicBool::new(false);
+/// -v.
+static IS_VERBOSE: AtomicBool = AtomicBool::new(false);
+
+/// --wide.
+static IS_WIDE: AtomicBool = AtomicBool::new(false);
+
+/// For the whole run.
+pub fn set_style(quiet: bool, verbose: bool, wide: bool) {
+    IS_QUIET.store(quiet, Ordering::Relaxed);
+    IS_VERBOSE.store(verbose, Ordering::Relaxed);
+    IS_WIDE.store(wide, Ordering::Relaxed);
 }
 
-/// Lines on stderr that are rendered already.
+pub fn is_verbose() -> bool {
+    IS_VERBOSE.load(Ordering::Relaxed)
+}
+
+/// A line on stderr; a closed stderr is not an error.
+fn line(text: &str) {
+    let text = format!("biopsy: {}", biopsy::render::text::clean(text));
+    let text = biopsy::render::text::fit(&text, width_of(&io::stderr()));
+    let _closed = io::stderr().lock().write_all(&for_terminal(text.as_bytes(), &io::stderr()));
+}
+
+/// Why nothing more comes.
+pub fn error(text: &str) {
+    line(&format!("error: {text}"));
+}
+
+/// A line on stderr that -q leaves out.
+pub fn warn(text: &str) {
+    if !IS_QUIET.load(Ordering::Relaxed) {
+        line(text);
+    }
+}
+
+/// Lines on stderr that are rendered already; -q leaves them out.
 pub fn note(text: &str) {
-    let _closed = io::stderr().lock().write_all(text.as_bytes());
+    if !IS_QUIET.load(Ordering::Relaxed) {
+        let text = biopsy::render::text::fit(text, width_of(&io::stderr()));
+        let _closed = io::stderr().lock().write_all(&for_terminal(text.as_bytes(), &io::stderr()));
+    }
 }
 
 /// A closed pipe on stdout ends quietly (`| head`).
@@ -208,22 +246,92 @@ pub fn colored(choice: Color) -> bool {
         Color::Always => true,
         Color::Never => false,
         Color::Auto => {
-            io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
+            let is_unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+            io::stdout().is_terminal() && !is_unwanted && !is_dumb()
         }
+    }
+}
+
+/// A terminal that moves no cursor: TERM is `dumb` or not set.
+fn is_dumb() -> bool {
+    std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb")
+}
+
+/// Whether the terminal takes UTF-8, by the locale.
+fn takes_utf8() -> bool {
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(std::env::var_os);
+    let first = locale.into_iter().find(|value| !value.is_empty());
+    first.is_some_and(|value| {
+        let value = value.to_string_lossy().to_ascii_lowercase();
+        value.contains("utf-8") || value.contains("utf8")
+    })
+}
+
+/// Text for a terminal: where that takes ASCII alone, as much of it as that has.
+fn for_terminal<'a>(bytes: &'a [u8], stream: &impl IsTerminal) -> Cow<'a, [u8]> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) if !text.is_ascii() && stream.is_terminal() && !takes_utf8() => {
+            let ascii = |c: char| match c {
+                'µ' => 'u',
+                '±' => '~',
+                '×' => 'x',
+                '·' => '-',
+                c if c.is_ascii() => c,
+                _ => '?',
+            };
+            Cow::Owned(text.chars().map(ascii).collect::<String>().into_bytes())
+        }
+        _ => Cow::Borrowed(bytes),
     }
 }
 
 /// Lines of the terminal on stdout; None where that is none.
 pub fn rows() -> Option<u64> {
+    size(libc::STDOUT_FILENO).map(|size| u64::from(size.ws_row)).filter(|rows| *rows > 0)
+}
+
+/// Characters of a line of a terminal that does not say it.
+const USUAL_WIDTH: usize = 80;
+
+/// Characters of a line of the product: None where it goes to a file or pipe, which take any.
+pub fn width(output: &Output) -> Option<usize> {
+    let is_file = output.output.as_deref().is_some_and(|path| path != Path::new("-"));
+    if is_file { None } else { stdout_width() }
+}
+
+/// The same of what goes to stdout.
+pub fn stdout_width() -> Option<usize> {
+    width_of(&io::stdout())
+}
+
+/// Characters of a line on stderr, where that is a terminal.
+pub fn stderr_width() -> Option<usize> {
+    width_of(&io::stderr())
+}
+
+fn width_of(stream: &(impl IsTerminal + AsRawFd)) -> Option<usize> {
+    if IS_WIDE.load(Ordering::Relaxed) || !stream.is_terminal() {
+        return None;
+    }
+    let columns = size(stream.as_raw_fd()).map(|size| usize::from(size.ws_col));
+    Some(columns.filter(|columns| *columns > 0).unwrap_or(USUAL_WIDTH))
+}
+
+/// Text that was rendered without a width, as it fits.
+pub fn fitted(output: &Output, text: &str) -> Vec<u8> {
+    biopsy::render::text::fit(text, width(output)).into_bytes()
+}
+
+/// The size of a terminal; None where that is none.
+fn size(descriptor: libc::c_int) -> Option<libc::winsize> {
     // SAFETY: zeroed is a valid winsize, and the call only writes to it.
-    let rows = unsafe {
+    unsafe {
         let mut size: libc::winsize = std::mem::zeroed();
-        (libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &mut size) == 0).then_some(size.ws_row)
-    };
-    rows.filter(|rows| *rows > 0).map(u64::from)
+        (libc::ioctl(descriptor, libc::TIOCGWINSZ, &mut size) == 0).then_some(size)
+    }
 }
 
 /// Whether stderr can show a progress line.
 pub fn progress() -> bool {
-    io::stderr().is_terminal()
+    !IS_QUIET.load(Ordering::Relaxed) && io::stderr().is_terminal() && !is_dumb()
 }

@@ -52,14 +52,16 @@ impl Line {
                 let left = match progress.total {
                     // Until its bytes are moved.
                     u64::MAX => String::new(),
-                    total => format!("  eta {} s", (total - progress.done).div_ceil(1_000_000_000)),
+                    total => format!("eta {} s", (total - progress.done).div_ceil(1_000_000_000)),
                 };
-                bar.set_message(format!(
-                    "{:>6} IOPS  {}/s  {per_call} IOS/call  CPU {:.0} %{left}",
-                    text::short(rates.iops),
-                    text::bytes(rates.bytes_per_second),
-                    rates.cpu_percent,
-                ));
+                let parts = [
+                    format!("{:>6} IOPS", text::short(rates.iops)),
+                    format!("{}/s", text::bytes(rates.bytes_per_second)),
+                    format!("{per_call} IOS/call"),
+                    format!("CPU {:.0} %", rates.cpu_percent),
+                    left,
+                ];
+                bar.set_message(message(&parts, output::stderr_width()));
             }
         }
     }
@@ -72,8 +74,39 @@ impl Line {
     }
 }
 
+/// What the bar and the words before it take at least.
+const BAR: usize = 34;
+
+/// As many parts as leave room for the bar: a line that is too long would be drawn again and again.
+fn message(parts: &[String], width: Option<usize>) -> String {
+    let room = width.map_or(usize::MAX, |width| width.saturating_sub(BAR));
+    let mut out = String::new();
+    for part in parts.iter().filter(|part| !part.is_empty()) {
+        let gap = if out.is_empty() { "" } else { "  " };
+        if out.chars().count() + gap.len() + part.chars().count() > room {
+            break;
+        }
+        out.push_str(gap);
+        out.push_str(part);
+    }
+    out
+}
+
 impl Drop for Line {
     fn drop(&mut self) {
         self.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::message;
+
+    #[test]
+    fn the_message_leaves_room_for_the_bar() {
+        let parts = ["1.15M IOPS", "4.38 GiB/s", "31.0 IOS/call", ""].map(String::from);
+        assert_eq!(message(&parts, None), "1.15M IOPS  4.38 GiB/s  31.0 IOS/call");
+        assert_eq!(message(&parts, Some(60)), "1.15M IOPS  4.38 GiB/s");
+        assert_eq!(message(&parts, Some(20)), "");
     }
 }

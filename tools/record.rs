@@ -1,6 +1,7 @@
 //! `biopsy record`: several views at once, kept in a folder, or in memory until they are asked for.
 
 mod flight;
+mod place;
 mod trace;
 mod views;
 mod watch;
@@ -14,7 +15,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use biopsy::clock::{now_ns, process_ns};
 use biopsy::envelope::{Envelope, Missing};
-use biopsy::host::{Host, kernel};
+use biopsy::host::{Host, kernel, own};
 use biopsy::recording::folder::{self, Folder};
 use biopsy::recording::manifest::{self, Ended, Manifest, Recorded};
 use biopsy::recording::redact::Redactor;
@@ -26,6 +27,7 @@ use biopsy::session::window::{Until, Window, are_gone};
 use biopsy::session::{stop, wall_clock};
 use biopsy::units;
 
+use self::place::Place;
 use self::views::{Asked, Named};
 use crate::cli::{At, Record, Recordable};
 use crate::{check, devices, output, window};
@@ -87,6 +89,10 @@ fn to_folder(
         let end = clocks();
         manifest.ended = Some(ended);
         manifest.recorder_cpu_percent = usage.cpu_percent();
+        if let Ok(Place::Traced(name)) = Place::of(host, named, folder.path()) {
+            manifest.recorder_device = Some(name);
+            manifest.recorder_written_bytes = usage.written_bytes();
+        }
         let failed = collect(views.finish(), &mut manifest);
         // What the command still does is not recorded.
         let status = window.status();
@@ -133,6 +139,8 @@ fn begin(args: &Record, missing: Vec<Missing>) -> Result<(Envelope, Manifest)> {
         ended: None,
         trigger: None,
         recorder_cpu_percent: None,
+        recorder_device: None,
+        recorder_written_bytes: None,
     };
     Ok((Envelope { missing, ..wall_clock::envelope() }, manifest))
 }
@@ -142,11 +150,17 @@ fn begin(args: &Record, missing: Vec<Missing>) -> Result<(Envelope, Manifest)> {
 struct Usage {
     cpu_ns: u64,
     at_ns: u64,
+    written_bytes: Option<u64>,
 }
 
 impl Usage {
     fn begin() -> Self {
-        Self { cpu_ns: process_ns(), at_ns: now_ns() }
+        Self { cpu_ns: process_ns(), at_ns: now_ns(), written_bytes: own::written_bytes(Path::new("/")) }
+    }
+
+    /// Since the begin; None where the kernel does not account for it.
+    fn written_bytes(self) -> Option<u64> {
+        Some(Self::begin().written_bytes?.saturating_sub(self.written_bytes?))
     }
 
     /// Of one CPU, since the begin.
@@ -276,13 +290,18 @@ fn say(path: &Path, manifest: &Manifest, envelope: &Envelope) {
         format!(": read it with biopsy {verb} -i {}", path.display())
     });
     let cpu = manifest.recorder_cpu_percent.map(|percent| format!(", {percent:.1} % of a CPU"));
+    let own = manifest.recorder_device.as_ref().zip(manifest.recorder_written_bytes);
+    let own = own.map(|(device, written)| {
+        format!("; the writes of {} have {} of its own", text::clean(device), units::bytes(written as f64))
+    });
     output::warn(&format!(
-        "recorded {} of {} in {} ({}{}){}",
+        "recorded {} of {} in {} ({}{}{}){}",
         text::time(envelope.duration_ns),
         views.join(", "),
         path.display(),
         units::bytes(bytes as f64),
         cpu.unwrap_or_default(),
+        own.unwrap_or_default(),
         how.unwrap_or_default()
     ));
 }

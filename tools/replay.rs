@@ -40,11 +40,31 @@ fn write<V: View>(
     mut sink: Sink,
     mut show: impl FnMut(&Shown<'_, V>) -> Result<Vec<u8>>,
 ) -> Result<()> {
-    let mut is_further = false;
-    each(path, span, |piece| {
-        let is_further = std::mem::replace(&mut is_further, true);
-        sink.write(&show(&shown(&piece, is_further))?)
-    })
+    let mut place = Place::default();
+    // The first one waits for the second, which says that they are intervals.
+    let mut first: Option<Piece<V>> = None;
+    let mut write = |piece: &Piece<V>, place: Place| sink.write(&show(&shown(piece, place))?);
+    let read = each(path, span, |piece| {
+        if let Some(before) = first.take() {
+            place.is_interval = true;
+            write(&before, place)?;
+            place.is_further = true;
+        }
+        if place.is_further {
+            return write(&piece, place);
+        }
+        first = Some(piece);
+        Ok(())
+    });
+    // Of what is damaged, every line before is shown.
+    first.map_or(Ok(()), |only| write(&only, place)).and(read)
+}
+
+/// Where a result stands among those of a recording.
+#[derive(Debug, Clone, Copy, Default)]
+struct Place {
+    is_further: bool,
+    is_interval: bool,
 }
 
 /// Calls `with` with each result of a recording.
@@ -61,7 +81,8 @@ fn each<V: View>(path: &Path, span: Span, mut with: impl FnMut(Piece<V>) -> Resu
     read.with_context(|| name(path))
 }
 
-fn name(path: &Path) -> String {
+/// What to call it; `-` is stdin.
+pub fn name(path: &Path) -> String {
     if path == Path::new("-") { "stdin".to_string() } else { path.display().to_string() }
 }
 
@@ -70,9 +91,10 @@ pub fn open<V: View>(path: &Path) -> Result<Lines> {
     source::open(path, name_of(V::SCHEMA)).map_err(|error| unreadable(error, &name(path)))
 }
 
-fn shown<V>(piece: &Piece<V>, is_further: bool) -> Shown<'_, V> {
-    let Piece { envelope, view, command_status } = piece;
-    Shown { envelope, summary: view, status: *command_status, is_further, end_ns: 0 }
+fn shown<V>(piece: &Piece<V>, place: Place) -> Shown<'_, V> {
+    let Piece { envelope, view, command_status, .. } = piece;
+    let Place { is_further, is_interval } = place;
+    Shown { envelope, summary: view, status: *command_status, is_further, is_interval, end_ns: 0 }
 }
 
 /// The same as one result.
@@ -86,10 +108,10 @@ fn write_merged<V: View + Summary>(
 ) -> Result<()> {
     let mut all = Together::default();
     for path in &input.input {
-        all.add(read(path, input.within.span())?);
+        all.add(read(path, input.within.span())?).map_err(|why| Refusal::Usage(why.to_string()))?;
     }
     let merged = all.merge().map_err(|why| Refusal::Usage(why.to_string()))?;
-    sink.write(&show(&shown(&merged, false))?)
+    sink.write(&show(&shown(&merged, Place::default()))?)
 }
 
 /// All intervals of a recording.
@@ -112,7 +134,7 @@ pub fn intervals<V: View + Merge>(
         match &mut run {
             Some(run) => {
                 run.precedes(&piece).map_err(|why| anyhow!("{why}"))?;
-                run.add(piece);
+                run.add(piece).map_err(|why| anyhow!("{why}"))?;
             }
             None => run = Some(Run::new(name.to_string(), piece)),
         }

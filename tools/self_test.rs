@@ -12,9 +12,9 @@ use biopsy::host::rights::Rights;
 use biopsy::host::{BlockDevice, Host, select};
 use biopsy::load::{self, Job, LoadSummary, Permission, Prepared, Target};
 use biopsy::probe::btf::KernelBtf;
-use biopsy::probe::held::Held;
 use biopsy::probe::latency::LatencyProbe;
 use biopsy::probe::latency::options::Options;
+use biopsy::probe::loaded_objects::LoadedObjects;
 use biopsy::probe::{Probe, permit, preflight};
 use biopsy::refusal::{Refusal, plain, reason};
 use biopsy::render;
@@ -88,8 +88,9 @@ pub fn run(args: &Check, device: &str, sink: &mut Sink, color: Color) -> Result<
         render::json::view(&envelope, &CheckSummary { abilities, rights, self_test }, None)
     } else {
         let load = load.as_ref().map_err(String::as_str);
-        render::text::self_test::render(&envelope, &disk.name, load, &tested, output::colored(color))
-            .into_bytes()
+        let color = output::colored(color);
+        let text = render::text::self_test::render(&envelope, &disk.name, load, &tested, color);
+        output::fitted(&args.output, &text)
     };
     sink.write(&bytes)?;
     verdict(&disk.name, &tested, summary.devices.iter().any(|d| d.vanished))
@@ -105,8 +106,8 @@ fn job(args: &Check, disk: &BlockDevice) -> Job {
 }
 
 /// What the probes hold by now, where the kernel's lists can be read to look for it later.
-fn held() -> Result<Held, String> {
-    let held = Held::by_this_process().map_err(|error| reason(&error))?;
+fn held() -> Result<LoadedObjects, String> {
+    let held = LoadedObjects::by_this_process().map_err(|error| reason(&error))?;
     match held.listed() {
         Ok(listed) if listed == held.count() => Ok(held),
         Ok(_) => Err("the kernel's lists do not show what the probes hold".to_string()),

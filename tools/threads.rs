@@ -21,22 +21,22 @@ use biopsy::session::{stop, submitters};
 use crate::cli::{Color, Stacks, Threads};
 use crate::live::{self, Asked};
 use crate::output::{self, Sink};
+use crate::screen::Screen;
 use crate::{replay, window};
 
 pub fn run(args: &Threads, color: Color) -> Result<()> {
-    let show = |shown: &Shown<'_, ThreadSummary>| {
-        let (envelope, summary, status) = (shown.envelope, shown.summary, shown.status);
-        if args.output.json {
-            return Ok(render::json::view(envelope, summary, status));
-        }
+    let mut screen = Screen::of(&args.output, &args.lines, args.all, &args.interval, &args.input)?;
+    let text = |shown: &Shown<'_, ThreadSummary>| {
         let style = render::text::threads::Style {
             all: args.all,
             color: output::colored(color),
             brief: shown.is_further,
+            width: output::width(&args.output),
         };
-        Ok(render::text::threads::render(envelope, summary, status, style).into_bytes())
+        render::text::threads::render(shown.envelope, shown.summary, shown.status, style)
     };
-    if let Some(shown) = replay::run(&args.input, &args.output, show) {
+    if let Some(shown) = replay::run(&args.input, &args.output, |shown| Ok(screen.show(shown, text))) {
+        screen.finish(&shown);
         return shown;
     }
     let root = Path::new("/");
@@ -65,18 +65,24 @@ pub fn run(args: &Threads, color: Color) -> Result<()> {
         quiet_stdout: args.output.json || args.stacks.is_some(),
     };
     let view = ThreadView { naming: Naming::new(&host, root), columns: &columns, shares_process: false };
-    live::run(view, &mut probe, &asked, sink, |probe, shown| {
+    let result = live::run(view, &mut probe, &asked, sink, |probe, shown| {
         let (envelope, summary, status) = (shown.envelope, shown.summary, shown.status);
         if args.stacks.is_some() {
             output::note(&render::text::threads::aside(envelope, status, shown.is_further));
         }
         match args.stacks {
             Some(Stacks::Folded) => return Ok(render::text::threads::folded(&summary.folded).into_bytes()),
+            Some(Stacks::Flame) if summary.folded.is_empty() => {
+                output::warn("there is nothing to draw: no thread ran or waited uninterruptibly");
+                return Ok(Vec::new());
+            }
             Some(Stacks::Flame) => return picture(envelope, summary, probe),
             None => {}
         }
-        show(shown)
-    })
+        Ok(screen.show(shown, text))
+    });
+    screen.finish(&result);
+    result
 }
 
 /// What to count apart: as asked for, else the usual.

@@ -30,12 +30,13 @@ pub fn run(args: &Top) -> Result<()> {
         let why = "the full-screen view is not there yet: biopsy top --plain prints a line per second";
         return Err(Refusal::Usage(why.to_string()).into());
     }
+    let width = output::width(&args.output);
     let (mut lines, mut said) = (0, Vec::new());
     let kept = replay::run(&args.input, &args.output, |shown: &Shown<'_, top::Line>| {
         lines += 1;
         Ok(match args.output.json {
             true => json::view(shown.envelope, shown.summary, shown.status),
-            false => text_of(shown, lines - 1, &mut said).into_bytes(),
+            false => text_of(shown, lines - 1, &mut said, width).into_bytes(),
         })
     });
     if let Some(shown) = kept {
@@ -63,7 +64,7 @@ pub fn run(args: &Top) -> Result<()> {
         let bytes = match args.output.json {
             true => json::view(shown.envelope, shown.summary, None),
             false if shown.is_further && length < SHORTEST.min(every / 2) => return Ok(()),
-            false => text_of(shown, lines, &mut said).into_bytes(),
+            false => text_of(shown, lines, &mut said, width).into_bytes(),
         };
         lines += 1;
         sink.write(&bytes)
@@ -76,12 +77,12 @@ pub fn run(args: &Top) -> Result<()> {
 
 /// With the header above the first line, and on a terminal again where it has scrolled away. `said` is what was said of
 /// the line before: what stays as it is is not said again.
-fn text_of(line: &Shown<'_, top::Line>, shown: u64, said: &mut Vec<String>) -> String {
+fn text_of(line: &Shown<'_, top::Line>, shown: u64, said: &mut Vec<String>, width: Option<usize>) -> String {
     let why: Vec<String> = line.envelope.missing.iter().map(|missing| missing.why.clone()).collect();
     why.iter().filter(|why| !said.contains(why)).for_each(|why| output::warn(why));
     *said = why;
     let rows = output::rows().filter(|_| io::stdout().is_terminal());
     let again = rows.is_some_and(|rows| shown.is_multiple_of(rows.saturating_sub(3).max(1)));
     let header = if shown == 0 || again { text::top::header() } else { String::new() };
-    header + &text::top::line(line.summary)
+    text::top::fit(&(header + &text::top::line(line.summary)), width)
 }

@@ -5,13 +5,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use biopsy::analyze::latency::summarize;
-use biopsy::analyze::trace;
+use biopsy::analyze::op;
 use biopsy::analyze::trace::io::{TracedIo, openers};
 use biopsy::analyze::trace::scene::Scene;
 use biopsy::analyze::trace::slowest::Slowest;
-use biopsy::analyze::{loss, missing, op};
-use biopsy::envelope::Envelope;
 use biopsy::host::Host;
 use biopsy::host::cgroups::Hierarchy;
 use biopsy::probe::Probe;
@@ -21,7 +18,7 @@ use biopsy::probe::latency::LatencyProbe;
 use biopsy::probe::latency::options::Options;
 use biopsy::refusal::Refusal;
 use biopsy::render;
-use biopsy::session::trace::Tracer;
+use biopsy::session::trace::{Tracer, Whole};
 use biopsy::session::window::Window;
 use biopsy::session::{stop, wall_clock};
 
@@ -96,27 +93,18 @@ pub fn run(args: &Trace) -> Result<()> {
             stream.give(page.take());
         }
     }
-    let emitted = probe.emitted()?;
-    let summary = summarize(&host, &first, &end);
+    let whole = Whole::read(&host, &probe, &end, started)?;
     let shown = page.finish().unwrap_or(tracer.ios());
-    let traced = tracer.summary(shown, emitted.matched, summary.devices.clone());
-    let envelope = Envelope {
-        duration_ns: summary.duration_ns,
-        lost: trace::lost(loss::lost(&summary, &first, &end), &emitted),
-        cost: probe.cost(summary.ios_per_second()),
-        missing: [probe.missing().to_vec(), missing::stages(&summary)].concat(),
-        ..started
-    };
+    let traced = tracer.summary(shown, whole.emitted.matched, whole.latency.devices.clone());
     let mut bytes = page.bytes;
     if args.output.json {
-        bytes.extend(render::json::view(&envelope, &traced, status));
+        bytes.extend(render::json::view(&whole.envelope, &traced, status));
     }
     stream.finish(bytes)?;
     if !args.output.json {
-        output::note(&render::text::trace::summary(&envelope, &summary, &traced, status));
+        output::note(&render::text::trace::summary(&whole.envelope, &whole.latency, &traced, status));
     }
-    let doubt = loss::distrust(&summary, &envelope.lost, args.window.max_loss);
-    match doubt.or_else(|| trace::distrust(&emitted, args.window.max_loss, FEWER)) {
+    match whole.distrust(args.window.max_loss, FEWER) {
         Some(why) => Err(Refusal::Untrusted(why).into()),
         None => Ok(()),
     }
@@ -141,6 +129,8 @@ struct Page {
     json: bool,
     /// Where the file of each I/O is shown.
     names: Option<FileNames>,
+    /// Characters of a line: where they are few, the columns of biosnoop.
+    width: Option<usize>,
     scene: Scene,
     slowest: Option<Slowest>,
     looked: Instant,
@@ -150,13 +140,21 @@ struct Page {
 impl Page {
     fn new(args: &Trace, scene: Scene) -> Self {
         let json = args.output.json;
+        // The file of an I/O has no place among those.
+        let width = output::width(&args.output).filter(|_| !args.files);
+        let header = match width {
+            _ if json => String::new(),
+            Some(width) => render::text::trace::narrow_header(width),
+            None => render::text::trace::header(args.files),
+        };
         Self {
             json,
+            width,
             names: args.files.then(|| FileNames::new(Path::new("/"))),
             scene,
             slowest: args.top.map(|most| Slowest::new(most as usize)),
             looked: Instant::now(),
-            bytes: if json { Vec::new() } else { render::text::trace::header(args.files).into_bytes() },
+            bytes: header.into_bytes(),
         }
     }
 
@@ -181,6 +179,8 @@ impl Page {
     fn show(&mut self, io: &TracedIo) {
         if self.json {
             render::json::trace::io(&mut self.bytes, &self.scene, io);
+        } else if let Some(width) = self.width {
+            self.bytes.extend(render::text::trace::narrow_io(&self.scene, io, width).into_bytes());
         } else {
             self.bytes.extend(render::text::trace::io(&self.scene, io, self.names.is_some()).into_bytes());
         }

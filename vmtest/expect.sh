@@ -79,3 +79,29 @@ referee() {
         sort -n | awk -v n="$2" '{ all[NR] = $1 } END { if (NR != n) exit 1; print all[int(n / 2)] }' ||
         fail "the kernel's trace does not have the $2 I/Os: $(wc -l <"$1") lines" >&2
 }
+
+# unchanged RECORDS FOUND FACTOR: the lines of both are `KERNEL A B COUNT ...`, and no count of this kernel is more than
+# FACTOR times the recorded one. `refused` in place of a count has to stay so. With `vmtest/run --record` FOUND becomes the
+# record, by kernel as in kernels.txt.
+unchanged() {
+    if [ -n "${BIOPSY_VM_RECORD-}" ]; then
+        { grep '^#' "$1" && grep -v "^#\|^$BIOPSY_VM_KERNEL " "$1" | cat - "$2" | sort -s -V -k1,1; } >new
+        cp new "$1"
+    fi
+    awk -v kernel="$BIOPSY_VM_KERNEL" -v factor="$3" '
+        FNR == NR { if ($1 == kernel) had[$2 " " $3] = $4; next }
+        {
+            name = $2 " " $3
+            if (!(name in had)) problem = name " is not recorded"
+            else if (($4 == "refused") != (had[name] == "refused")) problem = name ": " had[name] " before, " $4 " now"
+            else if ($4 != "refused" && $4 > had[name] * factor) problem = name " grew from " had[name] " to " $4 " instructions"
+            if (problem) print kernel " " problem
+            bad += problem != ""
+            problem = ""
+            delete had[name]
+        }
+        END {
+            for (name in had) { print kernel " " name " is recorded and gone"; bad++ }
+            exit bad > 0
+        }' "$1" "$2"
+}

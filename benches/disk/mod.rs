@@ -33,10 +33,3 @@ impl Drop for Loop {
         let _gone = Command::new("losetup").args(["-d", &self.0]).status();
     }
 }
-
-/// The middle one, or the mean of the two in the middle; sorts them.
-pub fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    if values.len().is_multiple_of(2) { (values[middle - 1] + values[middle]) / 2.0 } else { values[middle] }
-}

@@ -21,13 +21,13 @@ struct wire_waits_config {
 	/* Rows of one program. */
 	__u32 cpus;
 	/* FILTER_*. */
-	__u32 want_filter;
+	__u32 filter_enabled;
 	/* Groups are those of v2. */
 	__u32 unified_cgroups;
 	/* Only waits for I/O. */
-	__u32 want_io;
+	__u32 io_enabled;
 	/* Our own threads as well. */
-	__u32 want_ours;
+	__u32 own_process_enabled;
 	/* The fourth argument of sched_switch is the state in which the task leaves (5.18). */
 	__u32 has_state;
 	/* Shorter ones have no stacks. */

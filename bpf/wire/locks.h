@@ -27,18 +27,18 @@ enum wire_lock_kind {
 struct wire_locks_config {
 	__u32 cpus;
 	/* FILTER_*. */
-	__u32 want_filter;
+	__u32 filter_enabled;
 	/* Groups are those of v2. */
 	__u32 unified_cgroups;
 	/* Stacks are taken. */
-	__u32 want_stacks;
+	__u32 stacks_enabled;
 	/* What the stacks of a CPU may take of each period. */
 	__u64 budget_ns;
 	__u64 period_ns;
 	/* The kernel says who releases a lock that somebody sleeps for. */
-	__u32 want_holders;
+	__u32 holders_enabled;
 	/* Of stacks also who waits, with the user's side. */
-	__u32 want_waiters;
+	__u32 waiters_enabled;
 };
 _Static_assert(sizeof(struct wire_locks_config) == 40, "wire_locks_config");
 

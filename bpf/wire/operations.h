@@ -22,6 +22,17 @@
 #define REF_IN_TABLE (1u << 27)
 /* Of a request: a command of the driver's own, which may have no bio. */
 #define REF_COMMAND (1u << 26)
+/* It found no operation when not all were followed: whether it has one is not known. */
+#define REF_UNCLASSIFIED (1u << 25)
+
+/*
+ * Which operations are followed, bits of `following`. User space sets it; see
+ * src/probe/latency/slices.rs. An I/O whose bio finds no operation belongs to none only where those
+ * that were under way when following began have ended (FOLLOW_ALL).
+ */
+#define FOLLOW_STARTS 1
+#define FOLLOW_ENDS   2
+#define FOLLOW_ALL    4
 
 /* Of the part of an operation that finished last. */
 struct wire_stamps {

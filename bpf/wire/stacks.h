@@ -37,7 +37,7 @@ _Static_assert(sizeof(struct wire_stack_sample) == 48, "wire_stack_sample");
 /* What the sampler is told. */
 struct stack_config {
 	/* Only tasks of these groups. */
-	__u32 want_cgroups;
+	__u32 cgroups_enabled;
 	/* Groups are those of v2. */
 	__u32 unified_cgroups;
 };

@@ -46,12 +46,12 @@ _Static_assert(sizeof(struct wire_thread) == 72, "wire_thread");
 struct wire_threads_config {
 	/* Threads that wait for anything at all, not only for I/O or without being interruptible.
 	 */
-	__u32 want_sleepers;
-	__u32 want_stacks;
-	__u32 want_cgroups;
+	__u32 sleepers_enabled;
+	__u32 stacks_enabled;
+	__u32 cgroups_enabled;
 	/* The block controller is in the one hierarchy (v2). */
 	__u32 unified_cgroups;
-	__u32 want_devices;
+	__u32 devices_enabled;
 };
 
 #endif

@@ -29,15 +29,15 @@ pub trait Each {
 
 pub fn each(with: &mut impl Each) {
     with.view(name_of(LatencySummary::SCHEMA), |envelope, view: &LatencySummary, status| {
-        let style = text::latency::Style { all: true, color: true, brief: false };
+        let style = text::latency::Style { all: true, color: true, brief: false, width: None };
         text::latency::render(envelope, view, status, style)
     });
     with.view(name_of(InterruptSummary::SCHEMA), |envelope, view: &InterruptSummary, status| {
-        let style = text::interrupts::Style { all: true, color: true, brief: false };
+        let style = text::interrupts::Style { all: true, color: true, brief: false, width: None };
         text::interrupts::render(envelope, view, status, style)
     });
     with.view(name_of(PressureSummary::SCHEMA), |envelope, view: &PressureSummary, status| {
-        let style = text::locks::Style { all: true, color: true, brief: false };
+        let style = text::locks::Style { all: true, color: true, brief: false, width: None };
         let memory = view.pagecache.as_ref().map(text::pagecache::render).unwrap_or_default();
         match &view.locks {
             Some(locks) => text::locks::render(envelope, locks, &memory, status, style),
@@ -45,11 +45,11 @@ pub fn each(with: &mut impl Each) {
         }
     });
     with.view(name_of(ThreadSummary::SCHEMA), |envelope, view: &ThreadSummary, status| {
-        let style = text::threads::Style { all: true, color: true, brief: false };
+        let style = text::threads::Style { all: true, color: true, brief: false, width: None };
         text::threads::render(envelope, view, status, style)
     });
     with.view(name_of(ErrorSummary::SCHEMA), |envelope, view: &ErrorSummary, status| {
-        text::errors::render(envelope, view, status, false)
+        text::errors::render(envelope, view, status, false, None)
     });
     with.view(name_of(Line::SCHEMA), |_, view: &Line, _| text::top::line(view));
 }
@@ -70,14 +70,18 @@ pub fn read<V: View + Summary + Clone + PartialEq + Debug>(
     }
     let Some((first, rest)) = all.split_first() else { return };
     let mut run = Run::new("a".to_string(), first.clone());
-    rest.iter().chain([first, first]).for_each(|piece| run.add(piece.clone()));
+    if rest.iter().chain([first, first]).any(|piece| run.add(piece.clone()).is_err()) {
+        return;
+    }
     shown(&run.clone().whole(), show);
     for hosts in [[None, None], [Some("web1"), Some("web2")]] {
         let mut together = Together::default();
         for host in hosts {
             let mut run = run.clone();
             run.host = host.map(str::to_string);
-            together.add(run);
+            if together.add(run).is_err() {
+                return;
+            }
         }
         if let Ok(merged) = together.merge() {
             shown(&merged, show);
@@ -87,7 +91,7 @@ pub fn read<V: View + Summary + Clone + PartialEq + Debug>(
 
 /// Shows a result, and checks that its JSON is read back as the same.
 fn shown<V: View + PartialEq + Debug>(piece: &Piece<V>, show: fn(&Envelope, &V, Option<i32>) -> String) {
-    let Piece { envelope, view, command_status } = piece;
+    let Piece { envelope, view, command_status, .. } = piece;
     show(envelope, view, *command_status);
     let line = json::view(envelope, view, *command_status);
     let again = Pieces::new(line.as_slice(), Span::default()).read::<V>();

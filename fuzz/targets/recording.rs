@@ -57,8 +57,8 @@ fn read(path: &Path) {
     }
     views::each(&mut Recording(path));
     if let Ok(Some(mut profiles)) = Profiles::open(path) {
-        for at in 0..profiles.len() {
-            let bytes = profiles.read(at, MOST_PROFILE).1.and_then(unpacked);
+        while let Ok(Some((_, bytes))) = profiles.next(MOST_PROFILE) {
+            let bytes = bytes.and_then(unpacked);
             let _read = bytes.as_ref().map(|bytes| Reading::new(bytes).is_ok());
         }
     }

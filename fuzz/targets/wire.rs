@@ -125,7 +125,7 @@ fn of_kernel(kind: u8, bytes: &[u8]) {
         }
         _ => {
             let mut rest = bytes;
-            while births::next(&mut rest).is_some() {}
+            while process_events::next(&mut rest).is_some() {}
             let mut emitted = Emitted::default();
             for emitter in bytes.chunks(size_of::<WireEmitter>()) {
                 let emitter = <WireEmitter as biopsy::wire::Record>::decode(&exactly::<WireEmitter>(emitter));

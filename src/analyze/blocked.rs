@@ -1,16 +1,17 @@
 //! Time off the CPU and in reclaim, by stack.
 
-mod strata;
+pub mod idle;
+mod ratio_estimator;
 
 use std::collections::BTreeMap;
 
+use super::stack_quality::ending;
 use super::stacks::{addresses_of, escape, fold_as, who};
-use super::unwinding::ending;
 use crate::symbols::{Addresses, Names, UNKNOWN};
 use crate::wire::blocked::{Followed, Lost, NO_USER, RECLAIM_SHIFT, RawBlocked, Totals, Waits};
 use crate::wire::pagecache::Kind;
 use crate::wire::stacks::{KERNEL_FAILED, Sample, USER_FAILED, is_of_ring};
-use strata::Strata;
+use ratio_estimator::RatioEstimator;
 
 /// A window's time by stack, with names.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -84,7 +85,7 @@ pub fn summarize(raw: &RawBlocked, names: &Names) -> BlockedSummary {
         ..BlockedSummary::default()
     };
     let leaders = leaders(raw);
-    let strata = Strata::of(raw);
+    let strata = RatioEstimator::of(raw);
     for (sample, waits) in &raw.samples {
         let ns = strata.scaled(sample.pid, waits);
         let Some(own) = woken(sample, names) else {
@@ -128,7 +129,7 @@ fn leaders(raw: &RawBlocked) -> BTreeMap<u32, &[u8]> {
 /// Of the time of stacks: that whose frames of user mode end in the middle of a program.
 pub fn cut_ns(raw: &RawBlocked, names: &Names) -> u64 {
     let is_cut = |sample: &Sample| !sample.user().is_empty() && ending(sample, names).0.is_cut();
-    let strata = Strata::of(raw);
+    let strata = RatioEstimator::of(raw);
     let cut = raw.samples.iter().filter(|(sample, _)| is_cut(sample));
     cut.map(|(sample, waits)| strata.scaled(sample.pid, waits)).sum()
 }

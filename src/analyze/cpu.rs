@@ -170,11 +170,45 @@ merge!(CpuSummary {
 });
 
 impl CpuSummary {
-    /// A CPU that was not there all the time has no row, as where the window is one.
+    /// A CPU that was not there all the time has no row, as where the window is one, and is in no core's.
     pub(crate) fn settle(&mut self) {
-        let left_out = &self.left_out;
-        self.cpus.retain(|row| left_out.iter().all(|gone| !row.cpus.contains(&gone.cpu)));
+        let mut gone: BTreeSet<u32> = self.left_out.iter().map(|gone| gone.cpu).collect();
+        for row in self.cpus.iter().filter(|row| row.wall_ns < self.duration_ns) {
+            let new = row.cpus.iter().copied().filter(|cpu| gone.insert(*cpu));
+            self.left_out
+                .extend(new.map(|cpu| CpuLeftOut { cpu, why: "it was offline in an interval".into() }));
+        }
+        if gone.is_empty() {
+            return;
+        }
+        self.cpus.retain(|row| row.cpus.iter().all(|cpu| !gone.contains(cpu)));
+        let there: BTreeMap<u32, &CpuRow> =
+            self.cpus.iter().flat_map(|row| row.cpus.iter().map(move |cpu| (*cpu, row))).collect();
+        for rows in [&mut self.cores, &mut self.sockets] {
+            *rows = regrouped(rows, &there);
+        }
+        self.all = CpuRow::sum(&self.cpus.iter().collect::<Vec<_>>());
     }
+}
+
+/// Rows of the same core, or socket, with other CPUs in other intervals: those of the CPUs that were there all the time.
+fn regrouped(rows: &[CpuRow], there: &BTreeMap<u32, &CpuRow>) -> Vec<CpuRow> {
+    let mut groups: Vec<BTreeSet<u32>> = Vec::new();
+    let mut of_cpu: BTreeMap<u32, usize> = BTreeMap::new();
+    for row in rows {
+        let known = row.cpus.iter().find_map(|cpu| of_cpu.get(cpu)).copied();
+        let group = known.unwrap_or_else(|| {
+            groups.push(BTreeSet::new());
+            groups.len() - 1
+        });
+        for cpu in row.cpus.iter().filter(|cpu| there.contains_key(cpu)) {
+            if *of_cpu.entry(*cpu).or_insert(group) == group {
+                groups[group].insert(*cpu);
+            }
+        }
+    }
+    let row_of = |cpus: &BTreeSet<u32>| CpuRow::sum(&cpus.iter().map(|cpu| there[cpu]).collect::<Vec<_>>());
+    groups.iter().filter_map(row_of).collect()
 }
 
 impl Counted {
@@ -188,7 +222,7 @@ impl Counted {
 }
 
 /// A CPU without a row.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct CpuLeftOut {
     pub cpu: u32,
     pub why: Cow<'static, str>,

@@ -1,9 +1,11 @@
 //! Where the time of block I/O went, per device, operation and queue.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::counting::{Bracket, Counting, KernelCount, all_ios, in_flight, kernel_brackets};
 use super::files::{self, FileIos};
@@ -11,12 +13,13 @@ use super::groups::Groups;
 use super::layers::{self, Inside, Layer};
 use super::loss::unseen;
 use super::op::{KernelClass, Op};
-use super::operations::{self, OperationLatency, Shown};
+use super::operations::{self, OperationKeys, OperationLatency, Shown};
 use super::parts::{self, Part, Parts};
 use super::queues::{QueueLatency, queue_facts};
 use super::sharing::{self, ProcessIos};
 use super::stage::Stage;
 use crate::envelope::View;
+use crate::envelope::reading::without;
 use crate::hist::Histogram;
 use crate::host::select::is_head;
 use crate::host::{BlockDevice, Host};
@@ -32,6 +35,16 @@ use crate::wire::rows::Row;
 #[serde(default)]
 pub struct LatencySummary {
     pub duration_ns: u64,
+    /// How long operations that begin were followed: less than `duration_ns` where that cost more than the budget
+    /// (`--max-cost`). Their counts, sums and histograms are those of this time. Absent where they are not followed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub operations_followed_ns: Option<u64>,
+    /// The share of `duration_ns` that this is. That of all other figures is 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub operations_duty: Option<f64>,
+    /// Operations with an I/O out when following ended for a while: they are in no figure of operations.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub operations_cut: u64,
     pub devices: Vec<DeviceLatency>,
     /// Only the I/Os of some submitters were followed.
     pub filtered: bool,
@@ -47,10 +60,11 @@ impl View for LatencySummary {
 }
 
 merge!(LatencySummary {
-    add: duration_ns groups;
+    add: duration_ns operations_cut groups;
+    both: operations_followed_ns;
     rows: devices;
     any: filtered;
-    derived: kernel_classes;
+    derived: kernel_classes operations_duty;
 });
 
 impl LatencySummary {
@@ -73,7 +87,16 @@ impl LatencySummary {
             device.derive();
         }
         self.kernel_classes = Counting::Requests.classes();
+        self.operations_duty = self.operations_followed_ns.map(|ns| match self.duration_ns {
+            0 => 1.0,
+            whole => (ns as f64 / whole as f64).min(1.0),
+        });
         self
+    }
+
+    /// Operations were not followed all the time: what is said of them is of this share of it.
+    pub fn sliced(&self) -> Option<f64> {
+        self.operations_duty.filter(|duty| *duty < 1.0)
     }
 
     /// Of all devices, each layer's own included.
@@ -84,6 +107,11 @@ impl LatencySummary {
     pub fn ios_per_second(&self) -> f64 {
         self.ios() as f64 * 1e9 / self.duration_ns.max(1) as f64
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks with a reference")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// One block device.
@@ -189,6 +217,10 @@ impl Summary for LatencySummary {
         let is_by_cpu = self.groups.cpus.is_some();
         (!is_by_cpu).then_some(&mut self.duration_ns)
     }
+
+    fn part_of_window(&mut self) -> Option<&mut u64> {
+        self.operations_followed_ns.as_mut()
+    }
 }
 
 merge!(DeviceLatency {
@@ -213,7 +245,7 @@ names! {
 
 /// One class of I/O on one device.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
+#[serde(default, remote = "Self")]
 pub struct OpLatency {
     pub ios: u64,
     pub bytes: u64,
@@ -221,6 +253,9 @@ pub struct OpLatency {
     /// operations are not followed.
     #[serde(rename = "ios_without_operation", skip_serializing_if = "Option::is_none")]
     pub unowned: Option<u64>,
+    /// I/Os like those, but not known whether of an operation: not all operations were followed when they came.
+    #[serde(rename = "ios_unclassified", skip_serializing_if = "is_zero")]
+    pub unclassified: u64,
     /// Per I/O. A stage that cannot be seen has no key.
     pub request_stages: BTreeMap<Stage, Histogram>,
     /// Of a bio-based device: the whole time of each bio.
@@ -256,8 +291,35 @@ pub struct OpLatency {
     pub layer: Option<Inside>,
 }
 
+impl Serialize for OpLatency {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Self::serialize(self, serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for OpLatency {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Object;
+        impl<'de> Visitor<'de> for Object {
+            type Value = OpLatency;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object of one class of I/O")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<OpLatency, A::Error> {
+                let mut operations = OperationKeys::default();
+                // Nothing is left for its own `flatten`.
+                let latency = OpLatency::deserialize(without(map, &mut operations))?;
+                Ok(OpLatency { operations: operations.all(), ..latency })
+            }
+        }
+        deserializer.deserialize_map(Object)
+    }
+}
+
 merge_fields!(OpLatency {
-    add: ios bytes request_stages bio unowned_stages unowned_bio bios_ns operations request_parts undivided;
+    add: ios bytes unclassified request_stages bio unowned_stages unowned_bio bios_ns operations request_parts undivided;
     both: unowned;
     last: unfetched;
     // See below.
@@ -298,7 +360,7 @@ impl OpLatency {
     pub fn stages(&self) -> (Unit, &BTreeMap<Stage, Histogram>) {
         // Of flushes it is not known which belong to one: then two operations do not speak for thousands of I/Os.
         let are_most = |operations: u64| match self.unowned {
-            Some(unowned) => unowned < self.ios.saturating_sub(unowned),
+            Some(unowned) => unowned < self.owned().unwrap_or(0),
             None => operations >= self.ios.saturating_sub(operations),
         };
         match &self.operations {
@@ -307,6 +369,11 @@ impl OpLatency {
             }
             _ => (Unit::Io, &self.request_stages),
         }
+    }
+
+    /// I/Os that are known to belong to an operation; None where operations are not followed.
+    pub fn owned(&self) -> Option<u64> {
+        Some(self.ios.saturating_sub(self.unowned?.saturating_add(self.unclassified)))
     }
 
     /// The parts of [`Self::stages`].
@@ -328,8 +395,14 @@ impl OpLatency {
         device.or(self.unowned_bio.as_ref()).map_or(0, Histogram::count)
     }
 
-    /// Mean of a stage of the I/Os that belong to an operation; None where none of them has it.
+    /// Mean of a stage of the I/Os that belong to an operation; None where none of them has it, or of too many it is not
+    /// known whether they do.
     pub fn owned_mean_ns(&self, stage: Stage) -> Option<f64> {
+        // Those of which it is not known are like the others: nearly all of operations.
+        let few = self.unowned.unwrap_or(0).saturating_mul(20) <= self.owned().unwrap_or(0);
+        if self.unclassified > 0 && !few {
+            return None;
+        }
         let all = self.request_stages.get(&stage)?;
         let (n, sum) = self.unowned_stages.get(&stage).map_or((0, 0), |hist| (hist.count(), hist.sum()));
         let ios = all.count().saturating_sub(n);
@@ -453,6 +526,8 @@ impl DeviceLatency {
 
 /// The window between two readings.
 pub fn summarize(host: &Host, start: &Reading, end: &Reading) -> LatencySummary {
+    let operations_followed_ns =
+        end.followed_ns.map(|end_ns| end_ns.saturating_sub(start.followed_ns.unwrap_or(0)));
     let mut devices: Vec<DeviceLatency> = end
         .devices
         .iter()
@@ -471,7 +546,15 @@ pub fn summarize(host: &Host, start: &Reading, end: &Reading) -> LatencySummary 
         .collect();
     devices.sort_by(|a, b| b.ios.cmp(&a.ios).then_with(|| a.name.cmp(&b.name)));
     let duration_ns = end.at_ns.saturating_sub(start.at_ns);
-    LatencySummary { duration_ns, devices, filtered: end.filtered, ..LatencySummary::default() }.derived()
+    LatencySummary {
+        duration_ns,
+        operations_followed_ns,
+        operations_cut: end.cut.saturating_sub(start.cut),
+        devices,
+        filtered: end.filtered,
+        ..LatencySummary::default()
+    }
+    .derived()
 }
 
 fn device(host: &Host, first: Option<&DeviceSample>, last: &DeviceSample) -> DeviceLatency {
@@ -503,6 +586,7 @@ fn device(host: &Host, first: Option<&DeviceSample>, last: &DeviceSample) -> Dev
         held_unknown: delta.counters.held_unknown,
         ..DeviceLatency::default()
     };
+    // Also in a window in which none was: it adds nothing, and is merged with others.
     let followed = !delta.operations.is_empty();
     for (queue, op, row) in delta.each() {
         let ios = counted(row);
@@ -520,6 +604,7 @@ fn device(host: &Host, first: Option<&DeviceSample>, last: &DeviceSample) -> Dev
         entry.bytes += row.bytes;
         if followed {
             *entry.unowned.get_or_insert(0) += row.unowned;
+            entry.unclassified += row.unclassified;
         }
         if last.bio_based {
             if !row.stages[1].is_empty() {

@@ -30,6 +30,9 @@ pub struct LoadResult {
     /// What was written before.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub precondition: Option<PreconditionRecord>,
+    /// The machine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hostname: Option<String>,
 }
 
 impl View for LoadResult {
@@ -39,7 +42,7 @@ impl View for LoadResult {
 impl LoadResult {
     /// Of a job, or of all sections of a job file.
     pub fn of(loads: &[LoadSummary]) -> Self {
-        Self { figures: Figures::of(loads), sweep: None, precondition: None }
+        Self { figures: Figures::of(loads), sweep: None, precondition: None, hostname: None }
     }
 
     /// The same behind what was written before it.

@@ -270,6 +270,11 @@ merge_fields!(LockRow {
 impl Merge for LockRow {
     fn merge_with(&mut self, later: &Self) {
         self.merge_fields(later);
+        // Those of other intervals may be others again and again.
+        if self.stacks.len() > MOST_MERGED {
+            self.stacks.sort_by_key(|stack| std::cmp::Reverse(stack.wait_ns));
+            self.stacks.truncate(MOST_MERGED);
+        }
         // One interval may have shown what another one did not.
         if later.by < self.by {
             let LockRow { name, by, device, node, cgroup, pid, .. } = later.clone();
@@ -289,6 +294,8 @@ row!(LockRow, LockKey, |row| {
 
 /// Stacks of one lock in JSON, those that waited longest.
 const MOST_STACKS: usize = 16;
+/// And of several intervals, before those are chosen.
+const MOST_MERGED: usize = 4 * MOST_STACKS;
 
 fn first<S: Serializer>(stacks: &[Stack], serializer: S) -> Result<S::Ok, S::Error> {
     stacks[..stacks.len().min(MOST_STACKS)].serialize(serializer)

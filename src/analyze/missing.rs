@@ -143,8 +143,8 @@ fn missing_parts(device: &DeviceLatency) -> Option<Missing> {
 mod tests {
     use std::collections::BTreeMap;
 
+    use super::super::fixtures::{reading, sample};
     use super::super::latency::{OpLatency, summarize};
-    use super::super::literal::{reading, sample};
     use super::stages as stages_of;
     use super::*;
     use crate::host::Host;

@@ -31,7 +31,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use self::fit::{SHORTEST, Series};
-use crate::analyze::moment::Moment;
+use crate::analyze::memory_sample::MemorySample;
 
 /// Fewer moments than this, in all and on either side, say nothing.
 pub const LEAST_MOMENTS: usize = 10;
@@ -83,7 +83,7 @@ impl Signal {
     }
 
     /// What a moment says of it.
-    fn of(self, moment: &Moment) -> Option<f64> {
+    fn of(self, moment: &MemorySample) -> Option<f64> {
         let per_second = |n: u64| n as f64 * 1e9 / moment.duration_ns as f64;
         let value = match self {
             Self::Free => moment.free_bytes? as f64,
@@ -177,14 +177,14 @@ impl NoOnset {
 /// the one before, are left out.
 ///
 /// Fails where none can be named, with the reason.
-pub fn onset(moments: &[Moment]) -> Result<Onset, NoOnset> {
+pub fn onset(moments: &[MemorySample]) -> Result<Onset, NoOnset> {
     let mut end_ns = 0;
-    let in_order = |moment: &&Moment| {
+    let in_order = |moment: &&MemorySample| {
         let later = moment.duration_ns > 0 && moment.at_ns > end_ns;
         end_ns = if later { moment.at_ns } else { end_ns };
         later
     };
-    let ordered: Vec<Moment> = moments.iter().filter(in_order).copied().collect();
+    let ordered: Vec<MemorySample> = moments.iter().filter(in_order).copied().collect();
     let loaded = under_load(&ordered);
     if loaded.len() < LEAST_MOMENTS {
         return Err(NoOnset::TooShort);
@@ -204,10 +204,10 @@ pub fn onset(moments: &[Moment]) -> Result<Onset, NoOnset> {
 }
 
 /// Without the moments at both ends in which the load moved next to nothing.
-fn under_load(moments: &[Moment]) -> &[Moment] {
-    let rate = |moment: &Moment| Signal::Throughput.of(moment);
+fn under_load(moments: &[MemorySample]) -> &[MemorySample] {
+    let rate = |moment: &MemorySample| Signal::Throughput.of(moment);
     let best = moments.iter().filter_map(rate).fold(0.0, f64::max);
-    let is_loaded = |moment: &Moment| rate(moment).is_none_or(|rate| rate >= best * LOADED);
+    let is_loaded = |moment: &MemorySample| rate(moment).is_none_or(|rate| rate >= best * LOADED);
     let (Some(first), Some(last)) = (moments.iter().position(is_loaded), moments.iter().rposition(is_loaded))
     else {
         return &[];
@@ -217,7 +217,7 @@ fn under_load(moments: &[Moment]) -> &[Moment] {
 
 /// The series of a run, moment by moment.
 struct Run<'a> {
-    moments: &'a [Moment],
+    moments: &'a [MemorySample],
     signals: Vec<(Signal, Series)>,
 }
 
@@ -245,7 +245,7 @@ impl Judged {
 }
 
 impl<'a> Run<'a> {
-    fn new(moments: &'a [Moment]) -> Self {
+    fn new(moments: &'a [MemorySample]) -> Self {
         Self { moments, signals: series(moments) }
     }
 
@@ -253,7 +253,7 @@ impl<'a> Run<'a> {
     fn cuts(&self) -> Vec<usize> {
         let count = self.moments.len();
         let width = count.div_ceil(MOST_STEPS);
-        let binned: Vec<Moment>;
+        let binned: Vec<MemorySample>;
         let (signals, steps) = if width == 1 {
             (self.signals.iter().map(|(_, series)| series.clone()).collect::<Vec<_>>(), count)
         } else {
@@ -389,7 +389,7 @@ impl Way {
     }
 }
 
-fn series(moments: &[Moment]) -> Vec<(Signal, Series)> {
+fn series(moments: &[MemorySample]) -> Vec<(Signal, Series)> {
     let times: Vec<f64> = moments.iter().map(|moment| moment.at_ns as f64 / 1e9).collect();
     let mut found = Vec::new();
     for signal in Signal::ALL {
@@ -406,13 +406,13 @@ fn series(moments: &[Moment]) -> Vec<(Signal, Series)> {
 }
 
 /// Several moments as one. What one of them does not know the mean is of the others.
-fn mean_of(moments: &[Moment]) -> Moment {
+fn mean_of(moments: &[MemorySample]) -> MemorySample {
     let mean = |signal: Signal| {
         let known: Vec<f64> = moments.iter().filter_map(|moment| signal.of(moment)).collect();
         (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)
     };
     // Rates of moments of one second each.
-    Moment {
+    MemorySample {
         at_ns: moments.last().map_or(0, |moment| moment.at_ns),
         duration_ns: 1_000_000_000,
         read_bytes: mean(Signal::Throughput).map(|value| value as u64),
@@ -420,7 +420,7 @@ fn mean_of(moments: &[Moment]) -> Moment {
         scanned_pages: mean(Signal::Reclaim).map(|value| value as u64),
         spin_percent: mean(Signal::Spin).map(|value| (value, value)),
         system_percent: mean(Signal::System),
-        ..Moment::default()
+        ..MemorySample::default()
     }
 }
 

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
+use serde::de::MapAccess;
 use serde::{Deserialize, Serialize};
 
 use super::stage::Stage;
+use crate::envelope::reading::{KeyOwner, Keys};
 use crate::hist::Histogram;
 use crate::merge::{Merge, SaturatingSum as _, how, merge, row};
 use crate::names::names;
@@ -32,6 +34,41 @@ pub struct OperationLatency {
     /// What each stage took in all operations that have stages, also where these are not those which are shown, ns.
     #[serde(rename = "stage_sums_ns", default)]
     pub sums_ns: BTreeMap<Stage, u64>,
+}
+
+/// Its keys, which stand among those of [`super::latency::OpLatency`].
+#[derive(Default)]
+pub struct OperationKeys {
+    read: OperationLatency,
+    /// Which of those that are always there were found: a bit each.
+    found: u32,
+}
+
+impl OperationKeys {
+    /// None where one of the keys is not there.
+    pub fn all(self) -> Option<OperationLatency> {
+        (self.found == 0b11111).then_some(self.read)
+    }
+}
+
+impl Keys for OperationKeys {
+    fn take<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<KeyOwner, A::Error> {
+        let bit;
+        match key {
+            "operations" => (self.read.operations, bit) = (map.next_value()?, 0),
+            "stages" => (self.read.stages, bit) = (map.next_value()?, 1),
+            "total" => (self.read.total, bit) = (map.next_value()?, 2),
+            "by_total" => (self.read.by_total, bit) = (map.next_value()?, 3),
+            "not_covered" => (self.read.not_covered, bit) = (map.next_value()?, 4),
+            "stage_sums_ns" => {
+                self.read.sums_ns = map.next_value()?;
+                return Ok(KeyOwner::Inner);
+            }
+            _ => return Ok(KeyOwner::Outer),
+        }
+        self.found |= 1 << bit;
+        Ok(KeyOwner::Inner)
+    }
 }
 
 /// The slowest operations together.

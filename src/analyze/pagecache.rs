@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use self::paths::PathSummary;
 use super::counting::Bracket;
-use super::moment::Moment;
+use super::memory_sample::MemorySample;
 use super::onset::{NoOnset, Onset, onset};
 use crate::hist::Histogram;
 use crate::host::absence::Absence;
@@ -22,7 +22,7 @@ use crate::host::memory_surroundings::Surroundings;
 use crate::host::pressure::Pressure;
 use crate::host::vmstat::{Counter, NAMES};
 use crate::host::zones::Zone;
-use crate::merge::{Merge, Row, SaturatingSum as _, merge, merge_fields, row, weighted_known};
+use crate::merge::{Merge, Row, SaturatingSum as _, how, merge, merge_fields, row, weighted_known};
 use crate::names::names;
 use crate::wire::Count;
 pub use crate::wire::pagecache::{Kind, ReadaheadSource};
@@ -33,6 +33,11 @@ const PAGE_BYTES: u64 = 4096;
 
 /// More processes than these are not in JSON.
 const MOST_RECLAIMERS: usize = 64;
+/// Of several intervals, before those are chosen.
+const MOST_MERGED: usize = 16 * MOST_RECLAIMERS;
+
+/// Of a longer run the series has the last hour.
+const MOST_MOMENTS: usize = 36_000;
 
 /// The window between two readings.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -71,7 +76,7 @@ pub struct PagecacheSummary {
     pub nodes: Vec<NodeSummary>,
     /// The most time first.
     pub paths: Vec<PathSummary>,
-    pub series: Vec<Moment>,
+    pub series: Vec<MemorySample>,
     /// When trouble began in the series; None: `absent` says why.
     pub onset: Option<Onset>,
     pub lru: Lru,
@@ -104,7 +109,8 @@ impl Merge for PagecacheSummary {
         self.series_cpu_percent =
             weighted_known(self.series_cpu_percent, steps(self), later.series_cpu_percent, steps(later));
         let begin_ns = self.duration_ns;
-        let shifted = |moment: &Moment| Moment { at_ns: moment.at_ns.saturating_add(begin_ns), ..*moment };
+        let shifted =
+            |moment: &MemorySample| MemorySample { at_ns: moment.at_ns.saturating_add(begin_ns), ..*moment };
         self.series.extend(later.series.iter().map(shifted));
         // A count of one of them cannot be compared with the kernel's of both.
         let of_both = |check: &Check| later.checks.iter().any(|other| other.what == check.what);
@@ -112,6 +118,24 @@ impl Merge for PagecacheSummary {
         let checked: Vec<String> = self.checks.iter().map(Row::key).collect();
         self.merge_fields(later);
         self.checks.retain(|check| checked.contains(&check.what));
+        self.bound();
+    }
+}
+
+impl PagecacheSummary {
+    /// Leaves out what grows with each interval.
+    fn bound(&mut self) {
+        if self.reclaimers.len() > MOST_MERGED {
+            sort(&mut self.reclaimers);
+            let more = self.reclaimers.len() - MOST_MERGED;
+            self.more_reclaimers = self.more_reclaimers.saturating_add(more);
+            self.reclaimers.truncate(MOST_MERGED);
+        }
+        if self.series.len() > MOST_MOMENTS {
+            self.series.drain(..self.series.len() - MOST_MOMENTS);
+            let why = format!("of a longer run it has the last {MOST_MOMENTS} samples");
+            how::each(&mut self.absent, &[Absence::new("series", why)]);
+        }
     }
 }
 

@@ -56,13 +56,17 @@ row!(DeviceWindows, String, |device| device.name.clone());
 impl DeviceWindows {
     /// Of a longer run the last: 10 minutes of windows of 100 ms.
     pub const MOST: usize = 6_000;
+
+    pub fn keep_last(&mut self, most: usize) {
+        let over = self.windows.len().saturating_sub(most);
+        self.windows.drain(..over);
+    }
 }
 
 impl Merge for DeviceWindows {
     fn merge_with(&mut self, later: &Self) {
         self.windows.extend_from_slice(&later.windows);
-        let over = self.windows.len().saturating_sub(Self::MOST);
-        self.windows.drain(..over);
+        self.keep_last(Self::MOST);
     }
 }
 

@@ -7,15 +7,15 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::blocked::watched;
+use super::confidence::widest;
 use super::files::File;
 use super::latency::LatencySummary;
 use super::op::Op;
-use super::scatter::widest;
+use super::stack_quality::ending;
 use super::stacks::{WORKERS_FOR, addresses_of, escape, fold_as};
 use super::stage::Stage;
 use super::trace::io::{Route, TracedIo};
 use super::trace::operation::Kind;
-use super::unwinding::ending;
 use crate::symbols::{Addresses, Names};
 use crate::wire::events::NO_ROOM;
 use crate::wire::files::WireFile;

@@ -8,7 +8,7 @@ use super::cpu::{Counted, CpuSummary};
 use super::rates::{DeviceRates, DeviceWindows};
 use crate::envelope::View;
 use crate::host::cpu_quota::CpuQuota;
-use crate::merge::{Merge, Summary, how, merge, row};
+use crate::merge::{Merge, Summary, how, merge_fields, row};
 
 /// The system in a window.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -63,12 +63,23 @@ impl SystemSummary {
     }
 }
 
-merge!(SystemSummary {
+merge_fields!(SystemSummary {
     add: duration_ns cpu;
     add: counted;
     both: context_switches forks wakeups;
     rows: cpu_quotas devices;
 });
+
+/// Windows of all devices together: 10 minutes of 40 devices.
+const MOST_WINDOWS: usize = 40 * DeviceWindows::MOST;
+
+impl Merge for SystemSummary {
+    fn merge_with(&mut self, later: &Self) {
+        self.merge_fields(later);
+        let most = MOST_WINDOWS / self.devices.len().max(1);
+        self.devices.iter_mut().for_each(|device| device.keep_last(most));
+    }
+}
 
 row!(CpuQuota, String, |quota| quota.cgroup.clone());
 
@@ -174,5 +185,52 @@ mod tests {
         whole.settle();
         assert_eq!(whole.cpu.cpus.iter().map(|row| row.cpus[0]).collect::<Vec<_>>(), [0]);
         assert_eq!(whole.cpu.left_out.len(), 1);
+    }
+
+    #[test]
+    fn a_core_has_one_row_whichever_of_its_cpus_were_there() {
+        let of_core = |cpus: &[CpuRow]| {
+            let ids: Vec<u32> = cpus.iter().flat_map(|row| &row.cpus).copied().collect();
+            let times = cpus.iter().map(|row| row.times[2]).sum();
+            CpuRow { socket: Some(0), ..row(&ids, 1_000 * cpus.len() as u64, times, None) }
+        };
+        let interval = |cpus: &[CpuRow], left_out: Vec<CpuLeftOut>| {
+            let core = of_core(cpus);
+            let rows = cpus.iter().map(|row| CpuRow { socket: Some(0), ..row.clone() }).collect();
+            let cores = vec![core.clone(), row(&[7], 1_000, 5, None)];
+            let cpus = [rows, vec![row(&[7], 1_000, 5, None)]].concat();
+            let all = Some(of_core(&cpus));
+            let cpu = CpuSummary {
+                duration_ns: 1_000,
+                all,
+                cores,
+                sockets: vec![core],
+                cpus,
+                left_out,
+                ..CpuSummary::default()
+            };
+            SystemSummary::new(cpu, Vec::new(), Vec::new())
+        };
+        let [one, other] = [row(&[0], 1_000, 300, None), row(&[1], 1_000, 100, None)];
+        let both = interval(&[one.clone(), other], Vec::new());
+        let goes =
+            interval(std::slice::from_ref(&one), vec![CpuLeftOut { cpu: 1, why: "it went offline".into() }]);
+        let without = interval(&[one], Vec::new());
+        // It may go, and come, between two intervals as well.
+        for intervals in [vec![&both, &goes, &both], vec![&both, &without], vec![&without, &both, &without]] {
+            let mut whole = SystemSummary::default();
+            whole.cpu.all = Some(CpuRow::default());
+            intervals.iter().for_each(|interval| whole.merge_with(interval));
+            whole.settle();
+            let (cpu, n) = (&whole.cpu, intervals.len() as u64);
+            for rows in [&cpu.cpus, &cpu.cores] {
+                let seen: Vec<_> =
+                    rows.iter().map(|row| (&row.cpus[..], row.wall_ns, row.times[2])).collect();
+                assert_eq!(seen, [(&[0][..], n * 1_000, n * 300), (&[7], n * 1_000, n * 5)]);
+            }
+            assert_eq!(cpu.sockets.iter().map(|row| &row.cpus[..]).collect::<Vec<_>>(), [&[0][..]]);
+            assert_eq!(cpu.all.as_ref().map(|row| (row.wall_ns, row.times[2])), Some((n * 2_000, n * 305)));
+            assert_eq!(cpu.left_out.iter().map(|gone| gone.cpu).collect::<Vec<_>>(), [1]);
+        }
     }
 }

@@ -306,7 +306,7 @@ mod tests {
     use super::super::latency::summarize;
     use serde_json::json;
 
-    use super::super::literal::{json, reading, sample};
+    use super::super::fixtures::{json, reading, sample};
     use super::*;
     use crate::host::Host;
 

@@ -1,10 +1,10 @@
 //! Each I/O with the operation that it belongs to.
 
 mod event;
+#[cfg(test)]
+mod fixtures;
 pub mod io;
 pub mod join;
-#[cfg(test)]
-mod literal;
 pub mod operation;
 pub mod scene;
 pub mod slowest;
@@ -71,8 +71,8 @@ pub fn distrust(emitted: &Emitted, max_loss: f64, remedy: &str) -> Option<String
 mod tests {
     use serde_json::json;
 
+    use super::super::fixtures::{json, reading, sample};
     use super::super::latency::summarize;
-    use super::super::literal::{json, reading, sample};
     use super::*;
     use crate::host::Host;
 

@@ -6,7 +6,7 @@ use crate::names::names;
 
 names! {
     /// The word that scripts test; [`super::Missing::why`] is its sentence.
-    #[derive(Default)]
+    #[derive(Default, Hash)]
     pub enum Reason {
         /// Names of two programs are at the address.
         Ambiguous = "ambiguous",
@@ -60,6 +60,8 @@ names! {
         OneHierarchy = "one-hierarchy",
         /// It is the whole disk's, and a partition has none of its own.
         Partition = "partition",
+        /// It costs more than it may.
+        OverBudget = "over-budget",
         /// The application looks for results without a system call.
         Polled = "polled",
         /// The kernel refused it.

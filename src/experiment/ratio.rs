@@ -3,6 +3,11 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::stats::Paired;
+
+/// The share of experiments whose interval misses the truth.
+pub const ERROR: f64 = 0.05;
+
 /// How many times another arm's values an arm's are, with the bounds of a 95 % confidence interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ratio {
@@ -15,6 +20,12 @@ pub struct Ratio {
 }
 
 impl Ratio {
+    /// Of logarithms, with an interval that misses the truth in the share `p` of experiments.
+    pub fn of(paired: &Paired, p: f64) -> Self {
+        let (low, high) = paired.estimate().interval(p);
+        Self { estimate: paired.mean.exp(), low: low.exp(), high: high.exp(), blocks: paired.pairs }
+    }
+
     /// `+1 % IOPS (-1 to +3 %)`, where `what` is IOPS; nothing of it where that is empty.
     pub fn change(&self, what: &str) -> String {
         let signed = |ratio: f64| {
@@ -35,42 +46,8 @@ pub const LEAST_BLOCKS: usize = 3;
 ///
 /// The logarithms of the blocks' ratios are taken for normally distributed (Student's t).
 pub fn ratio(of: &[f64], to: &[f64]) -> Option<Ratio> {
-    let is_usable = |value: f64| value > 0.0 && value.is_finite();
-    let pairs = of.iter().zip(to).filter(|(of, to)| is_usable(**of) && is_usable(**to));
-    let logs: Vec<f64> = pairs.map(|(of, to)| (of / to).ln()).collect();
-    if logs.len() < LEAST_BLOCKS {
-        return None;
-    }
-    let n = logs.len() as f64;
-    let mean = logs.iter().sum::<f64>() / n;
-    let variance = logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>() / (n - 1.0);
-    let half = student(logs.len() - 1) * (variance / n).sqrt();
-    Some(Ratio {
-        estimate: mean.exp(),
-        low: (mean - half).exp(),
-        high: (mean + half).exp(),
-        blocks: logs.len(),
-    })
-}
-
-/// The 97.5th percentile of Student's t.
-fn student(degrees: usize) -> f64 {
-    const FEW: [f64; 9] =
-        [12.706_205, 4.302_653, 3.182_446, 2.776_445, 2.570_582, 2.446_912, 2.364_624, 2.306_004, 2.262_157];
-    // Of the normal distribution, and the expansion about it (Abramowitz and Stegun, 26.7.5).
-    const Z: f64 = 1.959_964;
-    if let Some(value) = degrees.checked_sub(1).and_then(|index| FEW.get(index)) {
-        return *value;
-    }
-    let n = degrees as f64;
-    let terms = [
-        (Z.powi(3) + Z) / 4.0,
-        (5.0 * Z.powi(5) + 16.0 * Z.powi(3) + 3.0 * Z) / 96.0,
-        (3.0 * Z.powi(7) + 19.0 * Z.powi(5) + 17.0 * Z.powi(3) - 15.0 * Z) / 384.0,
-        (79.0 * Z.powi(9) + 776.0 * Z.powi(7) + 1_482.0 * Z.powi(5) - 1_920.0 * Z.powi(3) - 945.0 * Z)
-            / 92_160.0,
-    ];
-    terms.iter().rev().fold(0.0, |sum, term| (sum + term) / n) + Z
+    let paired = Paired::of_ratios(of, to).filter(|paired| paired.pairs >= LEAST_BLOCKS)?;
+    Some(Ratio::of(&paired, ERROR))
 }
 
 #[cfg(test)]
@@ -78,22 +55,6 @@ mod tests {
     use super::*;
     use crate::load::random::unit;
     use proptest::prelude::*;
-
-    /// scipy.stats.t.ppf(0.975, n).
-    #[test]
-    fn quantiles_are_those_of_the_tables() {
-        for (degrees, value) in [
-            (1, 12.706_205),
-            (5, 2.570_582),
-            (9, 2.262_157),
-            (10, 2.228_139),
-            (11, 2.200_985),
-            (30, 2.042_272),
-            (100, 1.983_972),
-        ] {
-            assert!((student(degrees) - value).abs() < 1e-4, "{degrees}: {}", student(degrees));
-        }
-    }
 
     #[test]
     fn equal_arms_have_one_without_doubt_and_too_few_blocks_have_none() {

@@ -9,7 +9,7 @@ use super::idle::Wakeup;
 use super::{BlockDevice, Host};
 
 /// One value, and why it is absent.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Absence {
     /// Its key in JSON.
     pub what: Cow<'static, str>,

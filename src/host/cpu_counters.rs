@@ -3,7 +3,7 @@
 use super::cpu_time::{CpuReading, Topology};
 
 /// What is counted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Event {
     /// Of the processor, while it is not halted.
     Cycles,

@@ -153,7 +153,7 @@ fn of_disk(device: &BlockDevice) -> Vec<Warning> {
             format!(
                 "the I/O scheduler {scheduler} is active on an NVMe drive; the kernel's default there is none"
             ),
-            format!("`echo none > /sys/block/{}/queue/scheduler`, unless somebody wants it so", device.name),
+            format!("`echo none > /sys/block/{}/queue/scheduler`, unless it was set on purpose", device.name),
         );
     }
     if device.iostats == Some(false) && counts_by_the_flag(device) {

@@ -28,31 +28,22 @@ impl Buffers {
     }
 
     /// In huge pages from 2 MiB on: fewer entries for the processor's and the device's address translation, and
-    /// fewer pages for the kernel to pin. Also returns why it is not so, and then the pages are usual ones.
-    pub fn huge(bytes: usize) -> io::Result<(Self, Option<String>)> {
-        let (memory, mut missing) = Self::placed(bytes, None)?;
-        Ok((memory, missing.pop()))
-    }
-
-    /// The same in the memory of a NUMA node, as far as there is room. Also returns what of that is not so.
-    pub fn on_node(bytes: usize, node: u32) -> io::Result<(Self, Vec<String>)> {
-        Self::placed(bytes, Some(node))
-    }
-
-    fn placed(bytes: usize, node: Option<u32>) -> io::Result<(Self, Vec<String>)> {
-        if let Some(made) = Self::reserved(bytes, node) {
+    /// fewer pages for the kernel to pin. They lie in the memory of a NUMA node if one is given, as far as there is room,
+    /// round-robin where several are. Also returns which of this the kernel did not do.
+    pub fn on_nodes(bytes: usize, nodes: &[u32]) -> io::Result<(Self, Vec<String>)> {
+        if let Some(made) = Self::reserved(bytes, nodes) {
             return Ok(made);
         }
         let memory = if bytes >= HUGE { Self::aligned(bytes)? } else { Self::map(bytes, 0)? };
-        let mut missing: Vec<String> = node.and_then(|node| memory.prefer(node).err()).into_iter().collect();
-        let on = missing.is_empty().then_some(node).flatten();
+        let mut missing: Vec<String> = memory.prefer(nodes).err().into_iter().collect();
+        let is_placed = missing.is_empty();
         if bytes >= HUGE {
             // A kernel without transparent huge pages answers EINVAL, which the count below shows too.
             // SAFETY: advice about a mapping of our own.
             unsafe { libc::madvise(memory.base.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) };
         }
         memory.populate()?;
-        missing.extend(on.and_then(|node| memory.strays(node)));
+        missing.extend(is_placed.then(|| memory.strays(nodes)).flatten());
         if bytes >= HUGE {
             missing.extend(memory.small_pages());
         }
@@ -60,18 +51,18 @@ impl Buffers {
     }
 
     /// From the pool of huge pages that the administrator reserved; None where it has not enough.
-    fn reserved(bytes: usize, node: Option<u32>) -> Option<(Self, Vec<String>)> {
+    fn reserved(bytes: usize, nodes: &[u32]) -> Option<(Self, Vec<String>)> {
         if bytes < HUGE {
             return None;
         }
         let memory = Self::map(bytes.checked_next_multiple_of(HUGE)?, libc::MAP_HUGETLB | libc::MAP_HUGE_2MB);
         let memory = memory.ok()?;
-        let mut missing: Vec<String> = node.and_then(|node| memory.prefer(node).err()).into_iter().collect();
-        let on = missing.is_empty().then_some(node).flatten();
+        let mut missing: Vec<String> = memory.prefer(nodes).err().into_iter().collect();
+        let is_placed = missing.is_empty();
         // The pool may have pages on nodes only that this process may not use. A touch would then be a SIGBUS:
         // kernels that cannot say so beforehand (before 5.14) get usual pages.
         memory.populate_or_say().ok()?;
-        missing.extend(on.and_then(|node| memory.strays(node)));
+        missing.extend(is_placed.then(|| memory.strays(nodes)).flatten());
         Some((memory, missing))
     }
 
@@ -144,25 +135,31 @@ impl Buffers {
     }
 
     /// Asks for pages of a node, which other ones follow when it is full: to be bound to a full node would have
-    /// the kernel end processes.
-    fn prefer(&self, node: u32) -> Result<(), String> {
+    /// the kernel end processes. Several nodes take turns page by page. Without a node there is no policy.
+    fn prefer(&self, nodes: &[u32]) -> Result<(), String> {
         const NODES: usize = 1024;
-        let mut nodes = [0u64; NODES / 64];
+        if nodes.is_empty() {
+            return Ok(());
+        }
+        let mut mask = [0u64; NODES / 64];
         let failed = |e: &io::Error| {
-            format!("buffers on NUMA node {node}: {}; they lie near the thread that uses them", reason(e))
+            format!("buffers on {}: {}; they lie near the thread that uses them", named(nodes), reason(e))
         };
-        let Some(word) = nodes.get_mut(node as usize / 64) else {
-            return Err(failed(&io::Error::from_raw_os_error(libc::EINVAL)));
-        };
-        *word |= 1 << (node % 64);
+        for node in nodes {
+            let Some(word) = mask.get_mut(*node as usize / 64) else {
+                return Err(failed(&io::Error::from_raw_os_error(libc::EINVAL)));
+            };
+            *word |= 1 << (node % 64);
+        }
+        let policy = if nodes.len() > 1 { libc::MPOL_INTERLEAVE } else { libc::MPOL_PREFERRED };
         // SAFETY: a mapping of our own, and as many bits as are told: the kernel counts one less.
         let done = unsafe {
             libc::syscall(
                 libc::SYS_mbind,
                 self.base.as_ptr(),
                 self.bytes,
-                libc::MPOL_PREFERRED,
-                nodes.as_ptr(),
+                policy,
+                mask.as_ptr(),
                 NODES + 1,
                 0,
             )
@@ -170,9 +167,12 @@ impl Buffers {
         if done == 0 { Ok(()) } else { Err(failed(&io::Error::last_os_error())) }
     }
 
-    /// What does not lie on the node that was asked for.
-    fn strays(&self, node: u32) -> Option<String> {
+    /// What does not lie on the nodes that were asked for, if any were.
+    fn strays(&self, nodes: &[u32]) -> Option<String> {
         const BATCH: usize = 512;
+        if nodes.is_empty() {
+            return None;
+        }
         let mut pages = [ptr::null_mut::<u8>(); BATCH];
         let mut on = [0 as libc::c_int; BATCH];
         let (mut stray, all) = (0, self.bytes.div_ceil(PAGE));
@@ -189,14 +189,17 @@ impl Buffers {
             if done != 0 {
                 let why = reason(&io::Error::last_os_error());
                 return Some(format!(
-                    "buffers on NUMA node {node}: whether they are there is not known ({why})"
+                    "buffers on {}: whether they are there is not known ({why})",
+                    named(nodes)
                 ));
             }
-            stray += on[..count].iter().filter(|on| u32::try_from(**on) != Ok(node)).count();
+            let is_there = |on: &&libc::c_int| u32::try_from(**on).is_ok_and(|on| nodes.contains(&on));
+            stray += count - on[..count].iter().filter(is_there).count();
         }
         (stray > 0).then(|| {
             format!(
-                "buffers on NUMA node {node}: {stray} of {all} pages lie elsewhere; it has no room for them"
+                "buffers on {}: {stray} of {all} pages lie elsewhere; there is no room for them",
+                named(nodes)
             )
         })
     }
@@ -259,6 +262,12 @@ fn huge_bytes(smaps: &str, begin: usize, bytes: usize) -> usize {
     sum.min(bytes)
 }
 
+/// Nodes, for a sentence.
+fn named(nodes: &[u32]) -> String {
+    let list: Vec<String> = nodes.iter().map(u32::to_string).collect();
+    format!("NUMA node{} {}", if nodes.len() > 1 { "s" } else { "" }, list.join(", "))
+}
+
 /// The buffers of an engine: one per slot, each on pages of its own.
 #[derive(Debug)]
 pub struct Slots {
@@ -274,9 +283,9 @@ impl Slots {
         if job.engine.is_synchronous() { 1 } else { job.iodepth.max(1) }
     }
 
-    /// Room for the largest read or write of the job in each slot (a trim moves no bytes), on a node if one is
-    /// given. Also returns what of the memory is not as it should be.
-    pub fn new(job: &Job, node: Option<u32>) -> Result<(Self, Vec<String>), Refusal> {
+    /// Room for the largest read or write of the job in each slot (a trim moves no bytes), on the nodes that are
+    /// given, if any. Also returns what of the memory is not as it should be.
+    pub fn new(job: &Job, nodes: &[u32]) -> Result<(Self, Vec<String>), Refusal> {
         let depth = Self::depth_of(job);
         let moves = job.directions().filter(|direction| *direction != Direction::Trim);
         let largest = moves.map(|direction| job.bs[direction.index()].largest()).max().unwrap_or(0).max(1);
@@ -287,11 +296,7 @@ impl Slots {
                 "{depth} buffers of {largest} bytes do not fit the address space: choose a smaller --bs or --iodepth"
             )));
         };
-        let made = match node {
-            Some(node) => Buffers::on_node(bytes, node),
-            None => Buffers::huge(bytes).map(|(memory, missing)| (memory, missing.into_iter().collect())),
-        };
-        let (memory, missing) = made.map_err(|e| {
+        let (memory, missing) = Buffers::on_nodes(bytes, nodes).map_err(|e| {
             Refusal::Refused(format!(
                 "no memory for {bytes} bytes of buffers per job: {}; choose a smaller --bs or --iodepth",
                 reason(&e)
@@ -359,18 +364,18 @@ mod tests {
 
     #[test]
     fn small_buffers_ask_for_no_huge_page_and_miss_none() {
-        let (memory, missing) = Buffers::huge(HUGE - PAGE).unwrap();
-        assert_eq!((memory.bytes, missing), (HUGE - PAGE, None));
+        let (memory, missing) = Buffers::on_nodes(HUGE - PAGE, &[]).unwrap();
+        assert_eq!((memory.bytes, missing), (HUGE - PAGE, Vec::new()));
     }
 
     #[test]
     fn large_buffers_lie_in_huge_pages_or_say_why_not() {
-        let (mut memory, missing) = Buffers::huge(3 * HUGE + PAGE).unwrap();
+        let (mut memory, missing) = Buffers::on_nodes(3 * HUGE + PAGE, &[]).unwrap();
         assert_eq!(memory.base() as usize % HUGE, 0);
         let bytes = memory.as_mut_slice();
         assert!(bytes.len() > 3 * HUGE && bytes.iter().all(|byte| *byte == 0));
         bytes.fill(7);
-        if let Some(why) = missing {
+        for why in missing {
             assert!(why.starts_with("huge pages: "), "{why}");
         }
     }
@@ -393,18 +398,21 @@ mod tests {
         };
         let node: u32 = nodes.split([',', '-', '\n']).next().unwrap().parse().unwrap();
         for bytes in [8 * PAGE, HUGE + PAGE] {
-            let (memory, missing) = Buffers::on_node(bytes, node).unwrap();
+            let (memory, missing) = Buffers::on_nodes(bytes, &[node]).unwrap();
             if missing.iter().any(|why| why.contains("not permitted") || why.contains("not implemented")) {
                 eprintln!("skipped: {missing:?}");
                 return;
             }
             assert!(missing.iter().all(|why| why.starts_with("huge pages: ")), "{missing:?}");
-            assert_eq!(memory.strays(node), None);
-            let elsewhere = memory.strays(node + 1).unwrap();
+            assert_eq!(memory.strays(&[node]), None);
+            let elsewhere = memory.strays(&[node + 1]).unwrap();
             assert!(elsewhere.contains("pages lie elsewhere"), "{elsewhere}");
         }
+        // The kernel takes those nodes of a list that are there.
+        let (memory, missing) = Buffers::on_nodes(8 * PAGE, &[node, 1023]).unwrap();
+        assert!(missing.is_empty() && memory.strays(&[1023]).is_some(), "{missing:?}");
         for absent in [1023, 1024, u32::MAX] {
-            let (_, missing) = Buffers::on_node(PAGE, absent).unwrap();
+            let (_, missing) = Buffers::on_nodes(PAGE, &[absent]).unwrap();
             assert!(missing[0].starts_with(&format!("buffers on NUMA node {absent}: ")), "{missing:?}");
         }
     }
@@ -413,17 +421,17 @@ mod tests {
     fn each_slot_has_pages_for_the_largest_block_and_a_trim_needs_none() {
         let mut mixed = job(Pattern::TrimWrite, 5000, 3);
         mixed.bs[Direction::Trim.index()] = BlockSizes::fixed(1 << 40);
-        let (slots, _) = Slots::new(&mixed, None).unwrap();
+        let (slots, _) = Slots::new(&mixed, &[]).unwrap();
         assert_eq!((slots.depth(), slots.stride()), (3, 2 * PAGE));
         assert_eq!(slots.at(2) as usize - slots.base() as usize, 4 * PAGE);
         let sync = Job { engine: crate::load::Engine::Psync, ..mixed };
-        assert_eq!(Slots::new(&sync, None).unwrap().0.depth(), 1);
-        assert_eq!(Slots::new(&job(Pattern::Trim, 1 << 40, 2), None).unwrap().0.stride(), PAGE);
+        assert_eq!(Slots::new(&sync, &[]).unwrap().0.depth(), 1);
+        assert_eq!(Slots::new(&job(Pattern::Trim, 1 << 40, 2), &[]).unwrap().0.stride(), PAGE);
     }
 
     #[test]
     fn more_memory_than_there_can_be_is_refused() {
-        let why = |bs| Slots::new(&job(Pattern::Read, bs, 1024), None).unwrap_err();
+        let why = |bs| Slots::new(&job(Pattern::Read, bs, 1024), &[]).unwrap_err();
         assert!(matches!(why(u64::MAX), Refusal::Usage(_)));
         assert!(matches!(why(1 << 46), Refusal::Refused(_) | Refusal::Usage(_)));
     }

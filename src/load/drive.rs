@@ -34,7 +34,7 @@ impl Prepared {
     pub fn sample(&mut self, stop: &AtomicBool) {
         let later = self.jobs.iter().skip(1).position(|job| job.job.stonewall).map_or(usize::MAX, |n| n + 1);
         let first = self.jobs.iter_mut().take(later);
-        for job in first.filter(|job| job.job.rw.has(Direction::Read) && !job.job.nop) {
+        for job in first.filter(|job| job.job.rw.has(Direction::Read) && !job.job.moves_nothing()) {
             match job.sampled(stop) {
                 Ok(sampled) => job.drive.sampled = sampled,
                 Err(why) => job.missing.push(format!("content before the load: {why}")),
@@ -142,7 +142,9 @@ impl PreparedJob {
 
     /// Whether its throughput is that of writes to the target and of nothing else.
     pub(super) fn only_writes(&self) -> bool {
-        matches!(self.job.rw, Pattern::Write | Pattern::RandWrite) && self.job.direct && !self.job.nop
+        matches!(self.job.rw, Pattern::Write | Pattern::RandWrite)
+            && self.job.direct
+            && !self.job.moves_nothing()
     }
 }
 

@@ -3,15 +3,17 @@
 pub mod aio;
 pub mod command;
 pub mod mapping;
+pub mod null;
 pub mod sync;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 pub mod trim;
 pub mod uring;
 
 use std::io;
 use std::os::fd::RawFd;
 
+use super::job::{Direction, Job};
 use super::sequence::Piece;
 
 /// A file that is open for what the job does with it.
@@ -22,6 +24,14 @@ pub struct Place {
     pub is_device: bool,
 }
 
+/// `RWF_*` of linux/fs.h for the operations of a direction.
+pub fn rw_flags(job: &Job, direction: Direction) -> u32 {
+    const RWF_ATOMIC: u32 = 0x40;
+    const RWF_DONTCACHE: u32 = 0x80;
+    let flag = |is_on: bool, flag: u32| if is_on { flag } else { 0 };
+    flag(job.uncached, RWF_DONTCACHE) | flag(job.atomic && direction == Direction::Write, RWF_ATOMIC)
+}
+
 /// One thread's queue of operations. A slot is a number below the depth, and has a buffer of its own; it is
 /// queued again after it was reaped.
 pub trait Engine {
@@ -30,8 +40,18 @@ pub trait Engine {
     /// To submit and to wait are two calls anyway.
     const SUBMITS_APART: bool;
 
+    /// A trim is over when [`Engine::queue`] returns: a system call of its own does it, and waits.
+    fn trims_at_once(&self) -> bool {
+        Self::IS_SYNCHRONOUS
+    }
+
     /// Takes a read, write or trim. Synchronous engines do it here.
     fn queue(&mut self, slot: u32, piece: &Piece);
+
+    /// As [`Engine::queue`], with an I/O priority of its own, for engines that have it.
+    fn queue_with_priority(&mut self, slot: u32, piece: &Piece, _priority: u16) {
+        self.queue(slot, piece);
+    }
 
     /// Takes an fsync, or with `data_only` an fdatasync, of a file.
     fn queue_sync(&mut self, slot: u32, file: u16, data_only: bool);

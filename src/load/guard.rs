@@ -17,7 +17,7 @@
 
 mod claim;
 mod content;
-mod kin;
+mod device_graph;
 mod mounted;
 mod openers;
 mod permission;
@@ -26,14 +26,14 @@ use std::fs::{self, File, FileType, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 pub use claim::Machine;
 pub use content::allocate;
 pub use permission::Permission;
 
 use self::claim::Node;
-use self::kin::unpacked;
+use self::device_graph::unpacked;
 use super::direct::{self, Facts, Obstacle};
 use super::sequence::Whole;
 use crate::refusal::{Refusal, reason};
@@ -53,24 +53,50 @@ pub struct Opened {
     pub device: Option<String>,
     /// A block device, or the character device of a namespace, and no regular file.
     pub is_device: bool,
-    /// The length of a file that was there and was made longer.
-    grown_from: Option<u64>,
+    change: Change,
     /// What is held beside it.
     _claims: Vec<File>,
+}
+
+/// What was done to a file when it was opened.
+#[derive(Debug)]
+enum Change {
+    Nothing,
+    /// It was made, by this path.
+    Made(PathBuf),
+    /// It was made longer, and had this length.
+    Grown(u64),
 }
 
 impl Opened {
     /// A file without a name, that the run made itself.
     pub fn scratch(file: File, name: String, bytes: u64, facts: direct::Facts) -> Self {
         let direct::Facts { block, device } = facts;
-        Self { file, name, bytes, block, device, is_device: false, grown_from: None, _claims: Vec::new() }
+        let (change, _claims) = (Change::Nothing, Vec::new());
+        Self { file, name, bytes, block, device, is_device: false, change, _claims }
     }
 
-    /// Gives a file that was made longer its old length again, where nothing comes of the run. What cannot be undone
-    /// stays: the refusal that there is says more.
-    pub fn ungrow(&self) {
-        if let Some(before) = self.grown_from {
-            let _left = content::shorten(&self.file, before);
+    /// What the engine `null` uses: a name and a length.
+    pub fn nothing(name: String, bytes: u64) -> io::Result<Self> {
+        let facts = direct::Facts { block: 1, device: None };
+        Ok(Self::scratch(File::open("/dev/null")?, name, bytes, facts))
+    }
+
+    /// Whether it was not there before.
+    pub fn is_new(&self) -> bool {
+        matches!(self.change, Change::Made(_))
+    }
+
+    /// Removes a file that was made, and gives one that was made longer its old length again, where nothing comes of
+    /// the run. What cannot be undone stays: the refusal that there is says more.
+    pub fn undo(&self) {
+        match &self.change {
+            Change::Nothing => {}
+            // Half of a file would be taken for a whole one by the next run.
+            Change::Made(path) => content::unmake(path, &self.file),
+            Change::Grown(before) => {
+                let _left = content::shorten(&self.file, *before);
+            }
         }
     }
 
@@ -134,7 +160,7 @@ impl Machine<'_> {
             let file = content::overwrite(self, path, node, permission, flags(direct))?;
             return opened(path, file, Vec::new(), direct);
         };
-        permission.to_destroy(path, &[&kin::name(self.root, number)?])?;
+        permission.to_destroy(path, &[&device_graph::name(self.root, number)?])?;
         let open = || node.open(true, flags(direct) | libc::O_EXCL);
         let (file, claims) = claim::claim(self, path, number, &[node.fd()], &open)?;
         node.unchanged(path, &file)?;
@@ -160,7 +186,9 @@ impl Machine<'_> {
         }
         if let Some(file) = content::make(path, bytes, flags(direct))? {
             let made = file.try_clone().map_err(|e| cannot_open(path, &e))?;
-            return opened(path, file, Vec::new(), direct).inspect_err(|_| content::unmake(path, &made));
+            return opened(path, file, Vec::new(), direct)
+                .map(|opened| Opened { change: Change::Made(path.to_path_buf()), ..opened })
+                .inspect_err(|_| content::unmake(path, &made));
         }
         let node = Node::of(path).map_err(|e| cannot_open(path, &e))?;
         if !node.data.is_file() {
@@ -174,7 +202,8 @@ impl Machine<'_> {
         })?;
         let grown = file.try_clone().map_err(|e| cannot_open(path, &e))?;
         match opened(path, file, Vec::new(), direct) {
-            Ok(opened) => Ok(Opened { grown_from: (before < bytes).then_some(before), ..opened }),
+            Ok(opened) if before < bytes => Ok(Opened { change: Change::Grown(before), ..opened }),
+            Ok(opened) => Ok(opened),
             Err(refusal) => {
                 let _left = content::shorten(&grown, before);
                 Err(refusal)
@@ -200,13 +229,13 @@ impl Machine<'_> {
             return Err(not_one());
         }
         let (number, generic) =
-            kin::namespace_of(self.root, unpacked(node.data.rdev())).ok_or_else(not_one)?;
+            device_graph::namespace_of(self.root, unpacked(node.data.rdev())).ok_or_else(not_one)?;
         let (file, claims) = match permission {
             None => (node.open(false, 0).map_err(|e| cannot_open(path, &e))?, Vec::new()),
             Some(permission) => {
-                let namespace = kin::name(self.root, number)?;
+                let namespace = device_graph::name(self.root, number)?;
                 permission.to_destroy(path, &[&generic, &namespace])?;
-                let block = kin::node(self.root, &namespace, number).ok_or_else(|| {
+                let block = device_graph::node(self.root, &namespace, number).ok_or_else(|| {
                     Refusal::Refused(format!(
                         "no node /dev/{namespace} of the block device of {shown}, by which it is claimed: start udev"
                     ))
@@ -224,7 +253,7 @@ impl Machine<'_> {
         };
         node.unchanged(path, &file)?;
         blocking(&file).map_err(|e| cannot_open(path, &e))?;
-        let size = kin::size(self.root, number).filter(|(bytes, _)| *bytes > 0);
+        let size = device_graph::size(self.root, number).filter(|(bytes, _)| *bytes > 0);
         let (bytes, block) = size.ok_or_else(|| {
             Refusal::Refused(format!("the kernel does not tell the size of {shown}: attach the namespace"))
         })?;
@@ -235,7 +264,7 @@ impl Machine<'_> {
             block,
             device: crate::host::select::disk_of_number(self.root, number.0, number.1),
             is_device: true,
-            grown_from: None,
+            change: Change::Nothing,
             _claims: claims,
         })
     }
@@ -271,7 +300,7 @@ fn opened(path: &Path, mut file: File, claims: Vec<File>, direct: bool) -> Resul
         block: facts.block,
         device: facts.device,
         is_device,
-        grown_from: None,
+        change: Change::Nothing,
         _claims: claims,
     })
 }

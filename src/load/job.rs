@@ -74,6 +74,10 @@ impl Pattern {
         }
     }
 
+    pub fn only_trims(self) -> bool {
+        matches!(self, Self::Trim | Self::RandTrim)
+    }
+
     /// It changes what lies on the target.
     pub fn writes(self) -> bool {
         self.has(Direction::Write) || self.has(Direction::Trim)
@@ -87,21 +91,38 @@ names! {
         /// NVMe commands through the ring, past the block layer (`/dev/ng0n1`).
         IoUringCmd = "io_uring_cmd",
         Libaio = "libaio",
-        Psync = "psync",
+        /// fio's `sync` as well, which moves the file's position first.
+    Psync = "psync",
         /// `preadv2` and `pwritev2`, which can poll.
         Pvsync2 = "pvsync2",
         Mmap = "mmap",
+        /// Nothing: what the generator itself can do.
+        Null = "null",
     }
 }
 
 impl Engine {
     pub fn from_word(word: &str) -> Option<Self> {
+        if word == "sync" {
+            return Some(Self::Psync);
+        }
         Self::ALL.into_iter().find(|engine| engine.name() == word)
     }
 
     /// One I/O at a time whatever `iodepth` says, as in fio.
     pub fn is_synchronous(self) -> bool {
         matches!(self, Self::Psync | Self::Pvsync2 | Self::Mmap)
+    }
+}
+
+names! {
+    /// What the end of a job ends where `exitall` is given.
+    pub enum ExitWhat {
+        /// The jobs of its group.
+        Group = "group",
+        /// All that run; those behind the next stonewall begin.
+        Stonewall = "stonewall",
+        All = "all",
     }
 }
 
@@ -161,6 +182,14 @@ impl BlockSizes {
         }
     }
 
+    /// Bytes of a block, on average.
+    pub fn mean(&self) -> f64 {
+        let steps = |share: &BlockShare| (share.high / share.low.max(1)).max(1);
+        let mean = |share: &BlockShare| share.low as f64 * (steps(share) + 1) as f64 / 2.0;
+        let all: f64 = self.0.iter().map(|share| share.percent.max(0.0)).sum();
+        self.0.iter().map(|share| mean(share) * share.percent.max(0.0) / all).sum()
+    }
+
     pub fn smallest(&self) -> u64 {
         self.0.iter().map(|share| share.low).min().unwrap_or(0)
     }
@@ -194,13 +223,61 @@ pub enum Arrivals {
     Exponential,
 }
 
+/// fio's `latency_target` and what belongs to it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LatencyTarget {
+    pub latency: Duration,
+    /// How long each depth is tried.
+    pub window: Duration,
+    /// The share of operations that have to stay within `latency`.
+    pub percent: f64,
+    /// The job goes on when the depth was found, and follows it.
+    pub runs_on: bool,
+}
+
+impl LatencyTarget {
+    /// fio's defaults.
+    pub const NONE: Self =
+        Self { latency: Duration::ZERO, window: Duration::ZERO, percent: 100.0, runs_on: false };
+
+    pub fn window_ns(&self) -> u64 {
+        u64::try_from(self.window.as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
 /// An open loop: I/Os begin when they are due, whether or not earlier ones are over, and their latency counts
 /// from when they were due.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rate {
-    /// I/Os per second of each job, by direction; None: as fast as they come.
+    /// I/Os per second of each thread, by direction; None: as fast as they come.
     pub iops: [Option<u32>; 3],
+    /// The same in bytes, where there is no number of I/Os.
+    pub bytes: [Option<u64>; 3],
     pub arrivals: Arrivals,
+}
+
+/// Operations that have an I/O priority of their own: so many percent of those of a size, or of all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PriorityShare {
+    pub bytes: Option<u64>,
+    pub percent: u8,
+    pub priority: u16,
+}
+
+/// As `ioprio_set` has it: a class (1 real-time, 2 best-effort, 3 idle) and a level in it, of which 0 is the first.
+pub fn io_priority(class: u16, level: u16) -> u16 {
+    class << 13 | level
+}
+
+/// Its class and level, for people.
+pub fn priority_name(priority: u16) -> String {
+    let class = match priority >> 13 {
+        1 => "rt",
+        2 => "be",
+        3 => "idle",
+        _ => return "unset".to_string(),
+    };
+    format!("{class}/{}", priority & 7)
 }
 
 /// Which I/Os have their latency taken.
@@ -237,6 +314,13 @@ pub enum Placement {
     Nodes(Vec<u32>),
     /// On these; `split`: one thread on each, fio's `cpus_allowed_policy`.
     Cpus { cpus: Vec<u32>, split: bool },
+}
+
+impl Rate {
+    /// The direction has one.
+    pub fn has(&self, direction: Direction) -> bool {
+        self.iops[direction.index()].is_some() || self.bytes[direction.index()].is_some()
+    }
 }
 
 /// What a failed I/O does.
@@ -282,6 +366,10 @@ pub struct Job {
     pub time_based: bool,
     /// Before anything is counted.
     pub ramp_time: Duration,
+    /// Its threads begin so long after those of its round.
+    pub startdelay: Duration,
+    /// All of it is done so often.
+    pub loops: u32,
     /// How much of each target is used, from `offset` on; None: all of it.
     pub size: Option<Extent>,
     pub offset: Extent,
@@ -304,6 +392,13 @@ pub struct Job {
     /// Such a file is filled before it is written, so that every write finds its blocks there.
     pub overwrite: bool,
     pub rate: Option<Rate>,
+    /// What each thread has to reach, in bytes or else in operations per second, by direction; 0: anything.
+    pub rate_min: [u64; 3],
+    pub rate_iops_min: [u64; 3],
+    /// How long that is averaged.
+    pub rate_cycle: Duration,
+    /// The depth is the largest at which latencies stay within this; None: it is `iodepth`.
+    pub latency_target: Option<LatencyTarget>,
     /// Between two I/Os ...
     pub thinktime: Duration,
     /// ... or after so many.
@@ -311,9 +406,15 @@ pub struct Job {
     pub distribution: Distribution,
     /// Random blocks may come twice before all came once.
     pub norandommap: bool,
+    /// Random offsets are multiples of it, by direction; None: of the smallest block.
+    pub blockalign: [Option<u64>; 3],
     /// The same seed gives the same order.
     pub seed: u64,
     pub direct: bool,
+    /// Pages that were read or written leave the page cache again (`RWF_DONTCACHE`, 6.14).
+    pub uncached: bool,
+    /// No write is torn by a power failure (`RWF_ATOMIC`, 6.11).
+    pub atomic: bool,
     pub advice: Advice,
     /// What the page cache has of the target is dropped before a buffered run.
     pub invalidate: bool,
@@ -343,17 +444,49 @@ pub struct Job {
     /// one system call, it is made in two. Else that is done now and then.
     pub submissions: bool,
     pub placement: Placement,
+    /// The I/O priority of its threads (see [`io_priority`]); None: that of the process.
+    pub priority: Option<u16>,
+    /// Of reads and of writes: which of them have another one.
+    pub command_priorities: [Vec<PriorityShare>; 2],
     /// Both threads of a core are used before the next core is.
     pub smt: bool,
-    /// The NUMA node of the buffers; None: that of each thread.
-    pub memory_node: Option<u32>,
+    /// The NUMA nodes of the buffers, in turns; none: that of each thread.
+    pub memory_nodes: Vec<u32>,
     pub on_error: OnError,
     /// It waits for all jobs above it.
     pub stonewall: bool,
-    /// Its end ends all jobs.
+    /// Its end ends others, and so does that of any other job, as in fio.
     pub exitall: bool,
+    /// Which ones.
+    pub exit_what: ExitWhat,
+    /// It begins a group of the result.
+    pub new_group: bool,
+    /// It begins when the job of this name is over.
+    pub wait_for: Option<String>,
     /// Its threads are one line of the result.
     pub group_reporting: bool,
+    /// Which percentiles fio's formats show; None: fio's own.
+    pub percentiles: Option<Vec<f64>>,
+    /// fio's JSON has the counters of the disk.
+    pub disk_util: bool,
+    /// fio's logs of each thread.
+    pub logs: Logs,
+}
+
+/// Where the figures of each interval are written: prefixes of paths.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Logs {
+    pub bandwidth: Option<PathBuf>,
+    pub iops: Option<PathBuf>,
+    pub latency: Option<PathBuf>,
+    /// fio's `log_avg_msec`.
+    pub interval: Duration,
+}
+
+impl Default for Logs {
+    fn default() -> Self {
+        Self { bandwidth: None, iops: None, latency: None, interval: Duration::from_millis(500) }
+    }
 }
 
 impl Job {
@@ -373,6 +506,8 @@ impl Job {
             runtime: Some(Duration::from_secs(10)),
             time_based: true,
             ramp_time: Duration::ZERO,
+            startdelay: Duration::ZERO,
+            loops: 1,
             size: None,
             offset: Extent::Bytes(0),
             offset_increment: Extent::Bytes(0),
@@ -384,12 +519,19 @@ impl Job {
             filesize: None,
             overwrite: false,
             rate: None,
+            rate_min: [0; 3],
+            rate_iops_min: [0; 3],
+            rate_cycle: Duration::from_secs(1),
+            latency_target: None,
             thinktime: Duration::ZERO,
             thinktime_blocks: 1,
             distribution: Distribution::Uniform,
             norandommap: true,
+            blockalign: [None; 3],
             seed: 1,
             direct: true,
+            uncached: false,
+            atomic: false,
             advice: Advice::ByPattern,
             invalidate: true,
             fsync: 0,
@@ -407,12 +549,20 @@ impl Job {
             timestamps: Timestamps::Every,
             submissions: false,
             placement: Placement::Local,
+            priority: None,
+            command_priorities: [Vec::new(), Vec::new()],
             smt: false,
-            memory_node: None,
+            memory_nodes: Vec::new(),
             on_error: OnError::Continue,
             stonewall: false,
             exitall: false,
+            exit_what: ExitWhat::Group,
+            new_group: false,
+            wait_for: None,
             group_reporting: true,
+            percentiles: None,
+            disk_util: true,
+            logs: Logs::default(),
         }
     }
 
@@ -439,14 +589,22 @@ impl Job {
         }
     }
 
-    /// The length of a file that has to be made for it: what was asked for, else as far as it reaches; None
-    /// where that depends on a length.
+    /// The length of a file that has to be made for it: what was asked for, else as far as its last thread reaches;
+    /// None where that depends on a length.
     pub fn file_length(&self) -> Option<u64> {
-        match (self.filesize, self.offset, self.size) {
-            (Some(length), _, _) => Some(length),
-            (None, Extent::Bytes(offset), Some(Extent::Bytes(size))) => offset.checked_add(size),
+        match (self.filesize, self.offset, self.offset_increment, self.size) {
+            (Some(length), ..) => Some(length),
+            (None, Extent::Bytes(offset), Extent::Bytes(step), Some(Extent::Bytes(size))) => {
+                let last = step.checked_mul(u64::from(self.numjobs.max(1) - 1))?;
+                offset.checked_add(last)?.checked_add(size)
+            }
             _ => None,
         }
+    }
+
+    /// Nothing of it reaches a file or device.
+    pub fn moves_nothing(&self) -> bool {
+        self.nop || self.engine == Engine::Null
     }
 
     /// fio's `bs` of all directions.

@@ -4,10 +4,13 @@
 //! for measures something else.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
 
 use super::job::Job;
 use super::options::{Conflict, Draft, Takes, quoted, word};
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, reason};
 
 /// What a job file asks for.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,9 +31,35 @@ pub const MOST_BYTES: usize = 1 << 20;
 /// More than any machine drives at once.
 const MOST_JOBS: usize = 4096;
 
-/// Reads the text of a job file; `file` is its name for errors and warnings.
+/// Files that include each other.
+const MOST_INCLUDED: usize = 16;
+
+/// Reads the text of a job file; `file` is its path, also for errors and warnings.
 pub fn read(text: &str, file: &str) -> Result<JobFile, Refusal> {
-    Reader::new(file, &|name| std::env::var(name).ok()).read(text)
+    read_behind(&[], text, file)
+}
+
+/// As [`read`], with words of a command line: as in fio they are for all jobs, and what the file says goes before.
+pub fn read_behind(words: &[(String, String)], text: &str, file: &str) -> Result<JobFile, Refusal> {
+    let mut reader = Reader::new(file, &|name| std::env::var(name).ok());
+    for (word, value) in words {
+        let set = reader.global.set(word, Some(value));
+        set.map_err(|why| Refusal::Usage(format!("--{word} with the job file {file} {why}")))?;
+    }
+    reader.read(text)
+}
+
+/// The text of a job file, as far as one can be long.
+pub fn content(path: &Path, name: &str) -> Result<String, Refusal> {
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(MOST_BYTES as u64 + 1).read_to_end(&mut bytes))
+        .map_err(|error| Refusal::Usage(format!("cannot read the job file {name}: {}", reason(&error))))?;
+    String::from_utf8(bytes).map_err(|error| {
+        let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = good.iter().filter(|byte| **byte == b'\n').count() + 1;
+        Refusal::Usage(format!("{name}:{line}: the bytes there are no text (UTF-8): name a job file"))
+    })
 }
 
 /// A section that has not ended.
@@ -45,7 +74,11 @@ struct Open {
 }
 
 struct Reader<'a> {
-    file: &'a str,
+    file: String,
+    /// How many files include this one.
+    included: usize,
+    /// Of the files that were included so far.
+    included_bytes: usize,
     environment: &'a dyn Fn(&str) -> Option<String>,
     global: Draft,
     global_lines: BTreeMap<&'static str, usize>,
@@ -57,9 +90,11 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn new(file: &'a str, environment: &'a dyn Fn(&str) -> Option<String>) -> Self {
+    fn new(file: &str, environment: &'a dyn Fn(&str) -> Option<String>) -> Self {
         Self {
-            file,
+            file: file.to_string(),
+            included: 0,
+            included_bytes: 0,
             environment,
             global: Draft::job_file(),
             global_lines: BTreeMap::new(),
@@ -71,21 +106,7 @@ impl<'a> Reader<'a> {
     }
 
     fn read(mut self, text: &str) -> Result<JobFile, Refusal> {
-        if text.len() > MOST_BYTES {
-            return Err(Refusal::Usage(format!(
-                "{} has more than {MOST_BYTES} bytes, which no job file has: name another file",
-                self.file
-            )));
-        }
-        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        let mut last = 1;
-        for (number, line) in (1..).zip(text.lines()) {
-            if line.trim_start().starts_with('[') {
-                self.end()?;
-            }
-            self.line(number, line).map_err(|why| self.wrong(number, &why))?;
-            last = number;
-        }
+        let last = self.lines(text)?;
         self.end()?;
         if self.found.jobs.is_empty() {
             return Err(self.wrong(last, "the file has no job: begin one with a section, as in [job]"));
@@ -98,6 +119,61 @@ impl<'a> Reader<'a> {
             }
         }
         Ok(self.found)
+    }
+
+    /// The lines of a file; the number of the last one.
+    fn lines(&mut self, text: &str) -> Result<usize, Refusal> {
+        if text.len() > MOST_BYTES {
+            return Err(Refusal::Usage(format!(
+                "{} has more than {MOST_BYTES} bytes, which no job file has: name another file",
+                self.file
+            )));
+        }
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let mut last = 1;
+        for (number, line) in (1..).zip(text.lines()) {
+            if line.trim_start().starts_with('[') {
+                self.end()?;
+            }
+            if let Some(path) = included(line) {
+                self.include(number, path)?;
+                continue;
+            }
+            self.line(number, line).map_err(|why| self.wrong(number, &why))?;
+            last = number;
+        }
+        Ok(last)
+    }
+
+    /// The lines of another file in place of one. As in fio, its path begins where the program runs, or else where this
+    /// file lies.
+    fn include(&mut self, number: usize, path: &str) -> Result<(), Refusal> {
+        if self.included == MOST_INCLUDED {
+            let why =
+                format!("{} is included by {MOST_INCLUDED} files, one by the other: end that", quoted(path));
+            return Err(self.wrong(number, &why));
+        }
+        let beside = Path::new(&self.file).parent().map(|parent| parent.join(path));
+        let found = [Some(PathBuf::from(path)), beside].into_iter().flatten().find(|path| path.is_file());
+        let Some(found) = found else {
+            return Err(
+                self.wrong(number, &format!("include: there is no file {}: write its path", quoted(path)))
+            );
+        };
+        let name = found.display().to_string();
+        let text = content(&found, &name)?;
+        // An empty one counts, too.
+        self.included_bytes += text.len() + 1;
+        if self.included_bytes > MOST_BYTES {
+            let why = format!("the included files have more than {MOST_BYTES} bytes together: include fewer");
+            return Err(self.wrong(number, &why));
+        }
+        let before = std::mem::replace(&mut self.file, name);
+        self.included += 1;
+        self.lines(&text)?;
+        self.included -= 1;
+        self.file = before;
+        Ok(())
     }
 
     fn wrong(&self, line: usize, why: &str) -> Refusal {
@@ -132,9 +208,6 @@ impl<'a> Reader<'a> {
             }
             None => line,
         };
-        if line.split([' ', '\t', '=']).next() == Some("include") {
-            return Err("include is not taken: put the lines of that file here".to_string());
-        }
         let (key, value) = match line.split_once('=') {
             Some((key, value)) => (key.trim_end(), Some(value.trim_start())),
             None => (line, None),
@@ -235,6 +308,12 @@ impl<'a> Reader<'a> {
         }
         Ok(())
     }
+}
+
+/// The path behind the word `include`, for which fio takes any one letter between.
+fn included(line: &str) -> Option<&str> {
+    let path = line.trim().strip_prefix("include")?;
+    path.strip_prefix([' ', '\t', '=']).map(str::trim).filter(|path| !path.is_empty())
 }
 
 /// A key as an error names it.
@@ -387,8 +466,8 @@ mod tests {
             ("[a]\nverify=md5\n", "x.fio:2: verify 'md5' is none of 0, crc32c"),
             ("[a]\nkb_base=1000\n", "x.fio:2: kb_base '1000' is not taken"),
             ("bs=4k\n[a]\n", "x.fio:1: 'bs' stands before the first section"),
-            ("include b.fio\n", "x.fio:1: include is not taken"),
-            ("[a]\ninclude=b.fio\n", "x.fio:2: include is not taken"),
+            ("include no_such.fio\n", "x.fio:1: include: there is no file 'no_such.fio'"),
+            ("[a]\ninclude=b.fio\n", "x.fio:2: include: there is no file"),
             ("[a\nbs=4k\n", "x.fio:1: the section 'a' has no ] at its end"),
             ("[a]x\n", "x.fio:1: 'x' stands behind the section's name"),
             ("[]\n", "x.fio:1: the section has no name"),

@@ -5,6 +5,7 @@
 
 mod command;
 mod draft;
+mod priority;
 mod table;
 mod values;
 

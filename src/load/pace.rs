@@ -34,8 +34,12 @@ const DRAWN: u64 = 1 << 20;
 /// The due times of one direction.
 #[derive(Debug)]
 struct Lane {
-    /// Between two I/Os, on average.
+    /// Between two I/Os of one unit, on average.
     gap_ns: f64,
+    /// A byte is a unit; else an I/O is one, whatever its size.
+    by_bytes: bool,
+    /// Units of an I/O, on average.
+    units: f64,
     arrivals: Arrivals,
     random: u64,
     /// When the next one is due, in nanoseconds with their fraction: a rate of 300,000 has gaps of 3,333.3.
@@ -46,7 +50,7 @@ impl Pace {
     /// None where the job knows neither a rate nor thought: I/Os are due at once.
     pub fn new(job: &Job, number: u32) -> Option<Self> {
         let think_ns = u64::try_from(job.thinktime.as_nanos()).unwrap_or(u64::MAX);
-        let rate = job.rate.filter(|rate| rate.iops.iter().any(Option::is_some));
+        let rate = job.rate.filter(|rate| Direction::ALL.into_iter().any(|direction| rate.has(direction)));
         if rate.is_none() && think_ns == 0 {
             return None;
         }
@@ -54,13 +58,20 @@ impl Pace {
             if !job.rw.has(direction) {
                 return None;
             }
-            let Rate { iops, arrivals } = rate?;
-            let per_second = iops[direction.index()].filter(|iops| *iops > 0)?;
+            let Rate { iops, bytes, arrivals } = rate?;
+            let at = direction.index();
+            let (per_second, by_bytes) = match (iops[at], bytes[at]) {
+                (Some(iops), _) => (f64::from(iops), false),
+                (None, bytes) => (bytes? as f64, true),
+            };
+            let units = if by_bytes { job.bs[at].mean() } else { 1.0 };
+            if per_second <= 0.0 {
+                return None;
+            }
             // One sequence for each thread and direction.
             let mut random_state = job.seed ^ (u64::from(number) << 8 | direction.index() as u64 | 1 << 63);
             random(&mut random_state);
-            let gap_ns = 1e9 / f64::from(per_second);
-            Some(Lane { gap_ns, arrivals, random: random_state, due: 0.0 })
+            Some(Lane { gap_ns: 1e9 / per_second, by_bytes, units, arrivals, random: random_state, due: 0.0 })
         };
         Some(Self {
             directions: Direction::ALL.map(lane),
@@ -83,7 +94,7 @@ impl Pace {
         for lane in self.directions.iter_mut().flatten() {
             lane.due = now as f64;
             if lane.arrivals == Arrivals::Exponential {
-                lane.due += lane.gap();
+                lane.due += lane.gap(lane.units);
             }
         }
     }
@@ -102,13 +113,13 @@ impl Pace {
         due.max(self.wakes)
     }
 
-    /// That I/O was handed over at `now`. Says when it had been due: the time from which its latency counts.
-    /// Thought delays on purpose, so that it makes nothing late.
-    pub fn began(&mut self, direction: Direction, now: u64) -> u64 {
+    /// That I/O, of so many bytes, was handed over at `now`. Says when it had been due: the time from which its latency
+    /// counts. Thought delays on purpose, so that it makes nothing late.
+    pub fn began(&mut self, direction: Direction, bytes: u32, now: u64) -> u64 {
         let mut due = now;
         if let Some(lane) = &mut self.directions[direction.index()] {
             due = (lane.due as u64).min(now);
-            lane.due += lane.gap();
+            lane.due += lane.gap(if lane.by_bytes { f64::from(bytes) } else { 1.0 });
         }
         if let Some(thought) = &mut self.thought {
             thought.begun += 1;
@@ -160,22 +171,23 @@ impl Lane {
                 return count;
             }
             count += u64::from(self.due >= first);
-            self.due += self.gap();
+            self.due += self.gap(self.units);
         }
+        let gap_ns = self.gap_ns * self.units;
         if self.due < first {
-            self.due += ((first - self.due) / self.gap_ns).ceil() * self.gap_ns;
+            self.due += ((first - self.due) / gap_ns).ceil() * gap_ns;
         }
-        count + ((until - self.due) / self.gap_ns).ceil().max(0.0) as u64
+        count + ((until - self.due) / gap_ns).ceil().max(0.0) as u64
     }
 
-    /// To the next one.
-    fn gap(&mut self) -> f64 {
+    /// From one of so many units to the next one.
+    fn gap(&mut self, units: f64) -> f64 {
         match self.arrivals {
-            Arrivals::Even => self.gap_ns,
+            Arrivals::Even => self.gap_ns * units,
             Arrivals::Exponential => {
                 // In (0, 1]: the logarithm of 0 has no end.
                 let uniform = ((random(&mut self.random) >> 11) + 1) as f64 / (1u64 << 53) as f64;
-                -uniform.ln() * self.gap_ns
+                -uniform.ln() * self.gap_ns * units
             }
         }
     }
@@ -188,7 +200,7 @@ mod tests {
     use std::time::Duration;
 
     fn paced(iops: u32, arrivals: Arrivals) -> Pace {
-        let rate = Some(Rate { iops: [Some(iops), None, None], arrivals });
+        let rate = Some(Rate { iops: [Some(iops), None, None], bytes: [None; 3], arrivals });
         Pace::new(&Job { rate, ..Job::new(Target::Existing("/dev/sda".into())) }, 0).unwrap()
     }
 
@@ -198,7 +210,7 @@ mod tests {
         (0..count)
             .map(|_| {
                 let due = pace.due(Direction::Read);
-                pace.began(Direction::Read, due)
+                pace.began(Direction::Read, 4096, due)
             })
             .collect()
     }
@@ -208,6 +220,19 @@ mod tests {
         let due = times(paced(300_000, Arrivals::Even), 300_001);
         assert_eq!((due[0], due[1], due[3]), (0, 3_333, 10_000));
         assert!(due[300_000].abs_diff(1_000_000_000) <= 1, "{}", due[300_000]);
+    }
+
+    #[test]
+    fn a_rate_in_bytes_spaces_an_io_by_its_size() {
+        let rate = Some(Rate { iops: [None; 3], bytes: [Some(4096); 3], arrivals: Arrivals::Even });
+        let mut pace = Pace::new(&Job { rate, ..Job::new(Target::Existing("/dev/sda".into())) }, 0).unwrap();
+        pace.begin(0);
+        assert_eq!(pace.began(Direction::Read, 4096, 0), 0);
+        assert_eq!(pace.due(Direction::Read), 1_000_000_000);
+        pace.began(Direction::Read, 512, 1_000_000_000);
+        assert_eq!(pace.due(Direction::Read), 1_125_000_000);
+        // Of a job's blocks of 4 KiB.
+        assert_eq!(pace.never_began(0, 3_125_000_000), Some(2));
     }
 
     #[test]
@@ -228,10 +253,10 @@ mod tests {
     fn what_begins_late_counts_from_when_it_was_due() {
         let mut pace = paced(1_000, Arrivals::Even);
         pace.begin(5_000_000);
-        assert_eq!(pace.began(Direction::Read, 5_000_010), 5_000_000);
+        assert_eq!(pace.began(Direction::Read, 4096, 5_000_010), 5_000_000);
         // The second was due after 1 ms; the thread comes back after 4 and has three to make up for.
-        assert_eq!(pace.began(Direction::Read, 9_000_000), 6_000_000);
-        assert_eq!(pace.began(Direction::Read, 9_000_000), 7_000_000);
+        assert_eq!(pace.began(Direction::Read, 4096, 9_000_000), 6_000_000);
+        assert_eq!(pace.began(Direction::Read, 4096, 9_000_000), 7_000_000);
         assert_eq!(pace.due(Direction::Read), 8_000_000);
         assert_eq!(pace.due(Direction::Write), 5_000_000, "has no rate");
     }
@@ -245,8 +270,8 @@ mod tests {
         };
         let mut pace = Pace::new(&job, 0).unwrap();
         pace.begin(100);
-        assert_eq!(pace.began(Direction::Read, 100), 100);
-        assert_eq!(pace.began(Direction::Read, 100), 100);
+        assert_eq!(pace.began(Direction::Read, 4096, 100), 100);
+        assert_eq!(pace.began(Direction::Read, 4096, 100), 100);
         assert!(!pace.pauses(2), "none is over");
         assert!(!pace.pauses(1));
         assert!(pace.pauses(0), "two are");
@@ -257,7 +282,7 @@ mod tests {
         assert_eq!(pace.due(Direction::Read), 11_000, "once");
         assert!(!pace.pauses(0), "nothing began since");
         // Four are over at one look: a whole number of blocks was passed.
-        (0..5).for_each(|_| assert_eq!(pace.began(Direction::Read, 20_000), 20_000));
+        (0..5).for_each(|_| assert_eq!(pace.began(Direction::Read, 4096, 20_000), 20_000));
         assert!(pace.pauses(0));
         pace.release();
         assert_eq!((pace.pauses(0), pace.due(Direction::Read)), (false, 0));
@@ -274,14 +299,14 @@ mod tests {
         pace.begin(0);
         let mut in_flight = 0;
         while in_flight < 8 && !pace.pauses(in_flight) {
-            pace.began(Direction::Read, 0);
+            pace.began(Direction::Read, 4096, 0);
             in_flight += 1;
         }
         assert_eq!(in_flight, 8);
         assert!(pace.pauses(7));
         pace.think(500);
         assert_eq!(pace.due(Direction::Read), 10_500);
-        pace.began(Direction::Read, 10_500);
+        pace.began(Direction::Read, 4096, 10_500);
         assert!(pace.pauses(1), "no second beside it");
     }
 
@@ -293,7 +318,7 @@ mod tests {
                 pace.begin(0);
                 let begun = (0..10).filter(|_| pace.due(Direction::Read) < 100_000_000).count() as u64;
                 (0..begun).for_each(|_| {
-                    pace.began(Direction::Read, 50_000_000);
+                    pace.began(Direction::Read, 4096, 50_000_000);
                 });
                 pace.never_began(first, until).unwrap()
             };
@@ -310,7 +335,8 @@ mod tests {
     #[test]
     fn threads_differ_and_a_seed_reproduces() {
         let order = |number| {
-            let rate = Some(Rate { iops: [Some(1000); 3], arrivals: Arrivals::Exponential });
+            let rate =
+                Some(Rate { iops: [Some(1000); 3], bytes: [None; 3], arrivals: Arrivals::Exponential });
             let job = Job { rate, ..Job::new(Target::Existing("/dev/sda".into())) };
             times(Pace::new(&job, number).unwrap(), 10)
         };

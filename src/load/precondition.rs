@@ -274,7 +274,7 @@ impl Area {
         Job {
             name: "precondition".to_string(),
             engine: match like.engine {
-                Engine::Psync | Engine::Pvsync2 | Engine::Mmap => Engine::Libaio,
+                Engine::Psync | Engine::Pvsync2 | Engine::Mmap | Engine::Null => Engine::Libaio,
                 engine => engine,
             },
             runtime: Some(runtime),
@@ -284,7 +284,7 @@ impl Area {
             fdatasync: if like.direct { 0 } else { SYNC_EVERY },
             refill_buffers: true,
             placement: like.placement.clone(),
-            memory_node: like.memory_node,
+            memory_nodes: like.memory_nodes.clone(),
             seed: like.seed,
             on_error: OnError::Stop,
             registerfiles: matches!(like.engine, Engine::IoUring | Engine::IoUringCmd),

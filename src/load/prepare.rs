@@ -1,5 +1,7 @@
 //! From jobs to what can be run: everything is checked and made first.
 
+use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
@@ -16,8 +18,9 @@ use super::job::{self, Advice, Direction, Extent, Job, Placement, Target};
 use super::placement::{self, Topology};
 use super::random::seeded;
 use super::ring::{Ring, Setup};
-use super::sequence::{Piece, Region, Whole, cut, region};
-use super::{Fill, cpus, direct, guard, scratch, stamps};
+use super::sequence::{Piece, Region, Sequence, Whole, cut, region};
+use super::targets::Targets;
+use super::{Fill, cpus, direct, scratch, stamps};
 use crate::clock;
 use crate::host::{Host, cpu};
 use crate::refusal::Refusal;
@@ -86,6 +89,8 @@ pub struct Prepared {
     /// Reads the health of a drive; None: nobody does.
     pub(super) health_of: Option<HealthOf>,
     pub(super) missing: Vec<String>,
+    /// A thread has begun to drive the load: what was made for it stays.
+    pub(super) begun: Cell<bool>,
 }
 
 /// Opens and checks the targets, or makes and fills scratch files; changes nothing that was there.
@@ -112,6 +117,7 @@ pub fn prepare_again(
     if jobs.is_empty() {
         return Err(Refusal::Usage("no job: name a target".to_string()).into());
     }
+    waitable(jobs)?;
     enough_memory(jobs)?;
     let mut missing = Vec::new();
     let counter = stamps::counter_is_trusted(Path::new("/"));
@@ -120,9 +126,17 @@ pub fn prepare_again(
     }
     // Without sysfs every CPU is as good as another.
     let host = Host::read(Path::new("/")).unwrap_or_default();
-    let mut targets = Targets(Vec::new());
+    let mut targets = Targets::default();
     let mut all = || -> Result<Vec<PreparedJob>> {
-        targets.open(jobs, permission, stop, progress)?;
+        targets.open(jobs, permission)?;
+        // Before anything is filled.
+        for job in jobs {
+            for one in job.targets.iter().filter_map(|target| targets.get(target, job)) {
+                (0..job.numjobs).try_for_each(|number| region(job, one.whole(), number).map(|_| ()))?;
+            }
+        }
+        targets
+            .fill(stop, &|done, total| progress(Progress { phase: Phase::Fill, done, total, rates: None }))?;
         let mut before = 0;
         let one = |job: &Job| {
             // Threads of different jobs go different ways, as those of one job do.
@@ -135,11 +149,12 @@ pub fn prepare_again(
     };
     let prepared = all();
     if prepared.is_err() {
-        // Nothing will be written where they were made longer.
-        targets.0.iter().for_each(|(_, opened)| opened.ungrow());
+        // Nothing will be written where they were made.
+        targets.undo();
     }
     let jobs = prepared?;
-    Ok(Prepared { jobs, run: clock::now_ns(), counter: counter.is_ok(), health_of: None, missing })
+    let begun = Cell::new(false);
+    Ok(Prepared { jobs, run: clock::now_ns(), counter: counter.is_ok(), health_of: None, missing, begun })
 }
 
 /// The scratch files of runs that follow each other. Each job of a run has its own.
@@ -195,100 +210,19 @@ impl ScratchFiles {
     }
 }
 
-/// The devices and files of all jobs, each opened once: whoever writes has it alone.
-struct Targets(Vec<(Key, Arc<Opened>)>);
-
-/// What has to be alike for two jobs to use one descriptor: the path, and whether it is written, is past the page
-/// cache, and takes commands.
-#[derive(Debug, Clone, PartialEq)]
-struct Key {
-    path: PathBuf,
-    writes: bool,
-    direct: bool,
-    commands: bool,
-}
-
-impl Key {
-    fn new(path: &Path, job: &Job) -> Self {
-        Self {
-            path: path.to_path_buf(),
-            writes: job.rw.writes(),
-            direct: job.direct,
-            commands: job.engine == job::Engine::IoUringCmd,
+/// As in fio, a job waits for one that stands above it.
+fn waitable(jobs: &[Job]) -> Result<(), Refusal> {
+    for (at, job) in jobs.iter().enumerate() {
+        let Some(waited) = &job.wait_for else { continue };
+        if !jobs[..at].iter().any(|before| before.name == *waited && before.name != job.name) {
+            return Err(Refusal::Usage(format!(
+                "wait_for={} of job {}: no other job of this name stands above it; name one",
+                waited.escape_debug(),
+                job.name.escape_debug()
+            )));
         }
     }
-}
-
-impl Targets {
-    /// Those of all jobs; where one cannot be had, those before it stay here.
-    fn open(
-        &mut self,
-        jobs: &[Job],
-        permission: &Permission,
-        stop: &AtomicBool,
-        progress: &dyn Fn(Progress),
-    ) -> Result<()> {
-        // Writers first: what is open for reading already would be in use.
-        for writes in [true, false] {
-            for job in jobs.iter().filter(|job| job.rw.writes() == writes) {
-                for target in &job.targets {
-                    let Target::Existing(path) = target else { continue };
-                    if self.get(path, job).is_none() {
-                        let opened = open(path, job, permission, stop, progress)?;
-                        self.0.push((Key::new(path, job), Arc::new(opened)));
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// A reader shares what a writer has.
-    fn get(&self, path: &Path, job: &Job) -> Option<Arc<Opened>> {
-        let wanted = Key::new(path, job);
-        let serves = |key: &Key| *key == wanted || *key == Key { writes: true, ..wanted.clone() };
-        self.0.iter().find(|(key, _)| serves(key)).map(|(_, opened)| Arc::clone(opened))
-    }
-}
-
-fn open(
-    path: &Path,
-    job: &Job,
-    permission: &Permission,
-    stop: &AtomicBool,
-    progress: &dyn Fn(Progress),
-) -> Result<Opened> {
-    let writes = job.rw.writes();
-    if job.engine == job::Engine::IoUringCmd {
-        return Ok(guard::passthrough(path, writes.then_some(permission))?);
-    }
-    // A file that is not there, or too short for a job that writes, has to be made.
-    let there = path.metadata().ok();
-    let is_short = |length: u64| there.as_ref().is_none_or(|file| file.is_file() && file.len() < length);
-    if let Some(length) = job.file_length().filter(|length| is_short(*length) && (writes || there.is_none()))
-    {
-        let made = guard::created(path, length, permission, job.direct)?;
-        // Blocks without content are read without any I/O.
-        if job.rw.has(Direction::Read) || job.overwrite {
-            let facts = direct::Facts { block: made.block, device: made.device.clone() };
-            let report = |done, total| progress(Progress { phase: Phase::Fill, done, total, rates: None });
-            let filled = scratch::fill(&made.file, path, length, &facts, stop, &report);
-            if filled.is_err() {
-                made.ungrow();
-            }
-            if let (Err(_), None) = (&filled, &there) {
-                // Half of a file would be taken for a whole one by the next run. What cannot be removed stays.
-                let _left = std::fs::remove_file(path);
-            }
-            filled?;
-        }
-        return Ok(made);
-    }
-    Ok(if writes {
-        guard::writable(path, permission, job.direct)?
-    } else {
-        guard::existing(path, job.direct)?
-    })
+    Ok(())
 }
 
 fn prepare_job(
@@ -311,7 +245,7 @@ fn prepare_job(
     let mut opened = Vec::new();
     for target in &job.targets {
         let one = match target {
-            Target::Existing(path) => targets.get(path, job).context("every target was opened")?,
+            Target::Existing(_) => targets.get(target, job).context("every target was opened")?,
             Target::Scratch { directory, bytes } => match scratch_files.take(directory, *bytes, job) {
                 Some(file) => file,
                 None => {
@@ -348,10 +282,18 @@ fn prepare_job(
         opened.iter().map(|one| region(job, one.whole(), number)).collect()
     };
     let regions = (0..job.numjobs).map(of_thread).collect::<Result<Vec<_>, _>>()?;
-    let used = regions.first().into_iter().flatten().map(|region| region.moved).sum();
+    let used: u64 = regions.first().into_iter().flatten().map(|region| region.moved).sum();
     let io_size = job.io_size.or(job.io_share.map(|share| Extent::Percent(share).of(used).max(1)));
     for (one, region) in opened.iter().zip(regions.first().into_iter().flatten()).filter(|_| !job.direct) {
         advise(&one.file, job, region);
+    }
+    let mut missing: Vec<String> = opened.iter().filter_map(|one| cut(job, one.whole())).collect();
+    let uncovered = regions.first().map_or(0, |regions| Sequence::new(job, regions, 0).uncovered());
+    if uncovered > 0 {
+        missing.push(format!(
+            "{uncovered} bytes of {used}: blocks of several sizes that come once each leave them out, so that each size \
+             has its share"
+        ));
     }
     let device = opened.first().and_then(|one| one.device.as_deref());
     let cpus = placement::cpus(&job.placement, job.smt, &topology(host, device))?;
@@ -363,7 +305,7 @@ fn prepare_job(
         setup,
         fill,
         drive: Drive::default(),
-        missing: opened.iter().filter_map(|one| cut(job, one.whole())).collect(),
+        missing,
         opened,
     })
 }
@@ -442,6 +384,13 @@ impl Prepared {
     /// The whole disk below the first target; None where there is none.
     pub fn device(&self) -> Option<&str> {
         self.jobs.first()?.device()
+    }
+
+    /// The whole disks below the targets of all jobs, each once.
+    pub fn devices(&self) -> Vec<String> {
+        let opened = self.jobs.iter().flat_map(|job| &job.opened);
+        let names: BTreeSet<&String> = opened.filter_map(|one| one.device.as_ref()).collect();
+        names.into_iter().cloned().collect()
     }
 
     /// What is read or written, for reports.

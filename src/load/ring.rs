@@ -10,7 +10,7 @@ use anyhow::Result;
 use super::buffers::Slots;
 use super::engine::uring::Uring;
 use super::engine::uring::abi::{self, Rest, Verb};
-use super::engine::{Engine, Place, trim};
+use super::engine::{Engine, Place, rw_flags, trim};
 use super::job::{Direction, Job};
 use super::sequence::Piece;
 use crate::refusal::reason;
@@ -28,6 +28,8 @@ pub struct Ring {
     places: Vec<Place>,
     /// By file and direction.
     verbs: Vec<[Verb; 3]>,
+    /// By direction.
+    rw_flags: [u32; 3],
     /// By slot.
     drafts: Vec<Draft>,
     /// Index into the registered files, and no descriptors.
@@ -68,7 +70,8 @@ impl Ring {
     pub fn new(setup: &Setup, job: &Job, places: &[Place]) -> Result<(Self, Vec<String>)> {
         let depth = job.iodepth;
         let mut uring = setup.open(depth).map_err(|e| unavailable(&e))?;
-        let (slots, mut missing) = Slots::new(job, job.memory_node)?;
+        let (slots, mut missing) = Slots::new(job, &job.memory_nodes)?;
+        missing.extend(trim::one_by_one(job));
         let mut fixed_files = false;
         // To any other file the kernel's thread answered EBADF then. As in fio, they are registered unasked.
         let must = setup.fetched && !setup.any_file;
@@ -115,6 +118,7 @@ impl Ring {
         };
         let mut ring = Self {
             verbs: places.iter().enumerate().map(verb).collect(),
+            rw_flags: Direction::ALL.map(|direction| rw_flags(job, direction)),
             drafts,
             uring,
             slots,
@@ -167,6 +171,9 @@ impl Ring {
         let verb = self.verbs[usize::from(piece.file)][piece.direction.index()];
         let draft = &mut self.drafts[slot as usize];
         (draft.verb, draft.rest.bytes, draft.kind) = (verb, bytes, Kind::of(piece));
+        if !self.nop {
+            draft.rest.op_flags = self.rw_flags[piece.direction.index()];
+        }
         push(&mut self.uring, verb, piece.offset, &draft.rest);
     }
 
@@ -200,6 +207,10 @@ impl Engine for Ring {
     const IS_SYNCHRONOUS: bool = false;
     const SUBMITS_APART: bool = false;
 
+    fn trims_at_once(&self) -> bool {
+        !self.nop
+    }
+
     #[inline(always)]
     fn queue(&mut self, slot: u32, piece: &Piece) {
         let Self { drafts, uring, .. } = self;
@@ -208,6 +219,18 @@ impl Engine for Ring {
             return self.queue_anew(slot, piece);
         }
         push(uring, draft.verb, piece.offset, &draft.rest);
+    }
+
+    fn queue_with_priority(&mut self, slot: u32, piece: &Piece, priority: u16) {
+        if piece.direction == Direction::Trim {
+            return self.queue(slot, piece);
+        }
+        let verb = &mut self.verbs[usize::from(piece.file)][piece.direction.index()];
+        let plain = std::mem::replace(&mut verb.priority, priority);
+        self.queue_anew(slot, piece);
+        self.verbs[usize::from(piece.file)][piece.direction.index()].priority = plain;
+        // The next one of this slot has none.
+        self.drafts[slot as usize].kind = Kind::NONE;
     }
 
     fn queue_sync(&mut self, slot: u32, file: u16, data_only: bool) {
@@ -337,6 +360,15 @@ mod tests {
 
     fn piece(direction: Direction, offset: u64, bytes: u32) -> Piece {
         Piece { direction, file: 0, bytes, offset }
+    }
+
+    #[test]
+    fn a_priority_reaches_the_kernel() {
+        use crate::load::engine::tests::{BLOCK, Scratch, a_priority_reaches_the_kernel, job};
+        let file = Scratch::filled("ring-priority", BLOCK, 1);
+        let job = job(crate::load::Engine::IoUring, 1);
+        let (ring, _) = Ring::new(&Setup::probe(&job).unwrap(), &job, &[file.place()]).unwrap();
+        a_priority_reaches_the_kernel(ring);
     }
 
     /// Reads `count` blocks of this test's own executable.

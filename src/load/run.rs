@@ -13,10 +13,10 @@ use anyhow::{Context, Result, anyhow};
 
 use super::drive::{Writer, health_before};
 use super::guard::Opened;
-use super::job::Placement;
+use super::job::{Job, Placement};
 use super::prepare::{Phase, Prepared, PreparedJob, Progress, Rates};
 use super::ring_workers::{self, Meter};
-use super::worker::{self, Done, Ends, Gates, Meeting, Outcome, Plan, Ready, circles};
+use super::worker::{self, Control, Done, Ends, Gates, Meeting, Outcome, Plan, Ready, circles};
 use super::{Interval, JobResult, LoadSummary, RingWorkers, cpus};
 use crate::clock;
 use crate::refusal::{Refusal, reason};
@@ -45,6 +45,9 @@ impl Prepared {
     ) -> Result<Vec<LoadSummary>> {
         let mut jobs = std::mem::take(&mut self.jobs);
         let summaries = self.rounds(&mut jobs, stop, progress, places);
+        if summaries.is_err() && !self.begun.get() {
+            jobs.iter().flat_map(|job| &job.opened).for_each(|one| one.undo());
+        }
         self.jobs = jobs;
         summaries
     }
@@ -58,19 +61,25 @@ impl Prepared {
         places: &[WireGenerator],
     ) -> Result<Vec<LoadSummary>> {
         let mut summaries = Vec::with_capacity(jobs.len());
+        let exitall = jobs.iter().any(|job| job.job.exitall);
+        let mut all_over = false;
         let mut rest = jobs;
         let mut said = Vec::new();
         while !rest.is_empty() {
             let behind = rest.iter().skip(1).position(|job| job.job.stonewall);
-            let exit = AtomicBool::new(false);
-            let ends = Ends { stop, exit: &exit };
             let (round, later) = rest.split_at_mut(behind.map_or(rest.len(), |n| n + 1));
             // What came before was not theirs.
             if let Some(health_of) = self.health_of {
                 health_before(round, health_of, &mut said);
             }
             let round = &*round;
-            let (outcomes, ring_workers) = self.round(round, ends, progress, places)?;
+            let its: Vec<&Job> = round.iter().map(|job| &job.job).collect();
+            let control = Control::new(&its, exitall);
+            if all_over {
+                (0..its.len()).for_each(|job| control.exit(job).store(true, Ordering::Relaxed));
+            }
+            let (outcomes, ring_workers) = self.round(round, stop, &control, progress, places)?;
+            all_over |= control.is_all_over();
             for (job, (outcomes, written)) in round.iter().zip(outcomes) {
                 summaries.push(self.summary(job, outcomes, written, ring_workers, round.len() == 1));
             }
@@ -162,7 +171,8 @@ impl Prepared {
     fn round(
         &self,
         jobs: &[PreparedJob],
-        ends: Ends<'_>,
+        stop: &AtomicBool,
+        control: &Control,
         progress: &dyn Fn(Progress),
         shared: &[WireGenerator],
     ) -> Result<Round> {
@@ -170,14 +180,15 @@ impl Prepared {
         let done: Vec<Done> = (0..threads).map(|_| Done::default()).collect();
         let runtime_ns = jobs.iter().map(|job| total_ns(&job.job)).max().unwrap_or(u64::MAX);
         let gates = Gates::default();
-        let (meetings, circle) = meetings(jobs);
+        let (meetings, circle) = meetings(jobs, control);
         let own: Vec<Meeting> = jobs.iter().map(|job| Meeting::new(job.job.numjobs)).collect();
         thread::scope(|scope| {
             let (told, tellings) = mpsc::channel();
             let mut workers = Vec::with_capacity(threads);
             let mut done_of = done.iter();
             let mut before = 0;
-            for ((job, circle), own) in jobs.iter().zip(circle).zip(&own) {
+            for (place, ((job, circle), own)) in jobs.iter().zip(circle).zip(&own).enumerate() {
+                let ends = Ends { stop, exit: control.exit(place) };
                 for (number, done) in (0..job.job.numjobs).zip(&mut done_of) {
                     let plan = Plan {
                         job: &job.job,
@@ -187,6 +198,9 @@ impl Prepared {
                         regions: &job.regions[number as usize],
                         others: &meetings[circle],
                         own,
+                        control,
+                        place,
+                        round_ns: 0,
                         setup: job.setup.as_ref(),
                         run: self.run,
                         counter: self.counter,
@@ -212,6 +226,7 @@ impl Prepared {
             // All of them, so that each failure is heard before anybody begins.
             let all_ready = workers.iter().filter(|_| tellings.recv() != Ok(Ready(true))).count() == 0;
             let mut meter = Meter::begin(Path::new(ring_workers::TASKS));
+            self.begun.set(self.begun.get() || all_ready);
             gates.begin.open(all_ready);
             let mut rest = done.as_slice();
             let mut writers: Vec<Writer<'_>> = Vec::with_capacity(jobs.len());
@@ -244,15 +259,16 @@ impl Prepared {
 
 /// Where jobs that run at once wait for each other before they read back, and the number of each one's place: those
 /// that write the same bytes have one.
-fn meetings(jobs: &[PreparedJob]) -> (Vec<Meeting>, Vec<usize>) {
+fn meetings(jobs: &[PreparedJob], control: &Control) -> (Vec<Meeting>, Vec<usize>) {
     let written: Vec<Vec<Written>> = jobs.iter().map(written).collect();
     let meet = |first: usize, second: usize| {
         written[first].iter().any(|one| written[second].iter().any(|other| one.overlaps(other)))
     };
     let circle = circles(jobs.len(), meet);
     let threads = |of: usize| {
-        let its = jobs.iter().zip(&circle).filter(|(_, circle)| **circle == of);
-        its.map(|(job, _)| job.job.numjobs).sum()
+        // A job that waits for another joins when it begins.
+        let its = (0..jobs.len()).filter(|at| circle[*at] == of && !control.waits(*at));
+        its.map(|at| jobs[at].job.numjobs).sum()
     };
     ((0..jobs.len()).map(|of| Meeting::new(threads(of))).collect(), circle)
 }
@@ -291,7 +307,8 @@ fn is_gone(one: &Opened) -> bool {
 
 /// How long a job takes at most; `u64::MAX` without a limit.
 fn total_ns(job: &super::Job) -> u64 {
-    job.runtime.map_or(u64::MAX, |time| nanoseconds(time).saturating_add(nanoseconds(job.ramp_time)))
+    let before = nanoseconds(job.ramp_time).saturating_add(nanoseconds(job.startdelay));
+    job.runtime.map_or(u64::MAX, |time| nanoseconds(time).saturating_add(before))
 }
 
 /// Of a time that a user said.

@@ -1,13 +1,22 @@
 //! Sections of a job file: which of them ran at the same time, and all of them as one.
 
-use super::{LoadSummary, RingWorkers};
+use super::{Job, LoadSummary, RingWorkers};
 
-/// Sections that ran at the same time, together: each one that waits for those before it begins a new group.
+/// fio's groups: a section that waits for those before it begins one, and so does `new_group`.
 pub fn groups(loads: &[LoadSummary]) -> Vec<&[LoadSummary]> {
+    split(loads, |job| job.stonewall || job.new_group)
+}
+
+/// Sections that began at the same time, together.
+fn rounds(loads: &[LoadSummary]) -> Vec<&[LoadSummary]> {
+    split(loads, |job| job.stonewall)
+}
+
+fn split(loads: &[LoadSummary], begins: impl Fn(&Job) -> bool) -> Vec<&[LoadSummary]> {
     let mut groups = Vec::new();
     let mut rest = loads;
     while !rest.is_empty() {
-        let end = rest.iter().skip(1).position(|load| load.job.stonewall).map_or(rest.len(), |at| at + 1);
+        let end = rest.iter().skip(1).position(|load| begins(&load.job)).map_or(rest.len(), |at| at + 1);
         let (group, others) = rest.split_at(end);
         groups.push(group);
         rest = others;
@@ -17,8 +26,19 @@ pub fn groups(loads: &[LoadSummary]) -> Vec<&[LoadSummary]> {
 
 /// The time in which any of them ran: those that ran at the same time count once.
 pub fn duration_ns(loads: &[LoadSummary]) -> u64 {
-    let longest = |group: &&[LoadSummary]| group.iter().map(|load| load.duration_ns).max().unwrap_or(0);
-    groups(loads).iter().map(longest).sum()
+    rounds(loads).into_iter().map(span_ns).sum()
+}
+
+/// From the first section's beginning to the last one's end: the longest of those that ran at the same time, and of a
+/// chain of sections that wait for each other all together.
+fn span_ns(round: &[LoadSummary]) -> u64 {
+    let mut ends: Vec<u64> = Vec::with_capacity(round.len());
+    for load in round {
+        let is_waited = |at: &usize| load.job.wait_for.as_ref() == Some(&round[*at].job.name);
+        let begin = (0..ends.len()).filter(is_waited).map(|at| ends[at]).max().unwrap_or(0);
+        ends.push(begin + load.duration_ns);
+    }
+    ends.into_iter().max().unwrap_or(0)
 }
 
 /// All of them as one, for their totals: its job is that of the first. None without any.

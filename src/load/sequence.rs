@@ -8,7 +8,8 @@
 //! does not cover it; of an `io_size`, less than the largest block is left undone behind a pass over all targets; a
 //! distribution other than the uniform one does not cover. Random offsets are multiples of the direction's smallest
 //! block from the region's beginning on (of the largest common divisor of the sizes where [`coverage::Tiles`] cover).
-//! Otherwise than in fio, an I/O is never shortened to cover: blocks of several sizes are fitted together instead.
+//! Otherwise than in fio, an I/O is never shortened to cover: blocks of several sizes are fitted together instead, and
+//! where their shares leave a rest, that is not covered.
 
 mod coverage;
 mod distribution;
@@ -73,11 +74,33 @@ impl Sequence {
             begin: 0,
             blocks: 0,
         });
-        // Time goes before, as in fio.
-        let most = job.number_ios.filter(|_| !job.time_based).unwrap_or(u64::MAX);
+        let most = number_ios(job).filter(|_| job.ramp_time.is_zero()).unwrap_or(u64::MAX);
         // Turns count for themselves.
         let most = if let Order::Turns(_) = sequence.order { u64::MAX } else { most };
         Self { end: sequence.end.min(most), ..sequence }
+    }
+
+    /// The ramp is over, with `begun` I/Os on their way: as in fio, `number_ios` counts from here on, while `size` and
+    /// `io_size` have counted what the ramp moved.
+    pub fn count_from_here(&mut self, job: &Job, begun: u64) {
+        let Some(most) = number_ios(job).map(|most| most.saturating_sub(begun)) else { return };
+        match &mut self.order {
+            Order::Turns(turns) => turns.limit(most),
+            _ => self.end = self.end.min(self.handed + most),
+        }
+    }
+
+    /// How many I/Os there were so far.
+    pub fn handed(&self) -> u64 {
+        self.handed
+    }
+
+    /// Bytes of the regions in which no block of the order lies.
+    pub fn uncovered(&self) -> u64 {
+        match &self.order {
+            Order::Turns(turns) => turns.uncovered(),
+            _ => 0,
+        }
     }
 
     /// The next I/O of a mix is of this direction.
@@ -100,12 +123,16 @@ impl Sequence {
     ///
     /// A block that was written more than once is read as often, except where one pass over all blocks is known
     /// to be enough. What this thread trimmed and did not write again (see [`Self::finish`]) is left out.
-    pub fn read_back(&self, job: &Job, regions: &[Region], number: u32) -> ReadBack {
+    ///
+    /// `before` is how many it had handed out when it was done before, from the same beginning: the longest of several
+    /// loops wrote all that the others did.
+    pub fn read_back(&self, job: &Job, regions: &[Region], number: u32, before: u64) -> ReadBack {
         let sequence = Self::new(job, regions, number);
+        let handed = self.handed.max(before);
         let (left, trimmed) = match &self.order {
-            Order::Sequential(_) | Order::Covered(_) => (self.handed.min(self.blocks), Vec::new()),
-            Order::Random(_) => (self.handed, Vec::new()),
-            Order::Turns(turns) => (self.handed, turns.trimmed().collect()),
+            Order::Sequential(_) | Order::Covered(_) => (handed.min(self.blocks), Vec::new()),
+            Order::Random(_) => (handed, Vec::new()),
+            Order::Turns(turns) => (handed, turns.trimmed().collect()),
         };
         ReadBack { sequence, left, trimmed }
     }
@@ -228,6 +255,11 @@ fn overlap(a: &Piece, b: &Piece) -> bool {
     a.file == b.file && a.offset < b.offset + u64::from(b.bytes) && b.offset < a.offset + u64::from(a.bytes)
 }
 
+/// How many I/Os a thread does at most. Time goes before, as in fio.
+fn number_ios(job: &Job) -> Option<u64> {
+    job.number_ios.filter(|_| !job.time_based)
+}
+
 /// How many bytes a thread moves, where it is not all that it may use once.
 fn io_size(job: &Job, regions: &[Region]) -> Option<u64> {
     let usable = || regions.iter().map(|region| region.bytes).sum();
@@ -244,6 +276,7 @@ fn plain(job: &Job, regions: &[Region], number: u32) -> Option<Sequence> {
     let mut amount = blocks * bs;
     let order = match (job.rw.is_random(), &job.distribution, job.norandommap) {
         _ if blocks == 0 => return None,
+        (true, ..) if job.blockalign.iter().any(Option::is_some) => return None,
         (false, ..) => Order::Sequential(first_block(job, blocks, number)),
         (true, Distribution::Uniform, true) => {
             amount = region.moved;
@@ -267,6 +300,12 @@ fn plain(job: &Job, regions: &[Region], number: u32) -> Option<Sequence> {
     };
     let bytes = u32::try_from(bs).ok()?;
     Some(Sequence { order, handed: 0, end, direction, file: 0, bytes, begin: region.begin, blocks })
+}
+
+/// Each random block comes once before any comes again. As in fio, blocks that begin elsewhere than where another ends
+/// do not.
+fn covers(job: &Job) -> bool {
+    !job.norandommap && job.blockalign.iter().all(Option::is_none)
 }
 
 /// Where the sequential I/Os of a thread begin.

@@ -1,15 +1,12 @@
 //! What one thread counts while it runs.
 
 use super::job::Direction;
-use super::{Failures, JobResult, Sample, Transfer};
+use super::{Failures, JobResult, Sample, Served, Transfer};
 use crate::hist::Histogram;
-
-/// Length of an interval of which the rate is kept, as fio's.
-const SAMPLE_NS: u64 = 500_000_000;
 
 /// What a slot carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Errand {
+pub enum OpKind {
     Transfer(Direction),
     /// fsync or fdatasync.
     Sync,
@@ -24,12 +21,12 @@ impl Load {
 
     /// A result of so many bytes; with `timed` its latency is taken.
     #[inline(always)]
-    pub fn new(bytes: u32, errand: Errand, timed: bool) -> Self {
-        let errand = match errand {
-            Errand::Transfer(direction) => direction.index() as u64,
-            Errand::Sync => Self::SYNC,
+    pub fn new(bytes: u32, kind: OpKind, timed: bool) -> Self {
+        let kind = match kind {
+            OpKind::Transfer(direction) => direction.index() as u64,
+            OpKind::Sync => Self::SYNC,
         };
-        Self(u64::from(bytes) | errand << 32 | u64::from(timed) << 40)
+        Self(u64::from(bytes) | kind << 32 | u64::from(timed) << 40)
     }
 
     #[inline(always)]
@@ -38,15 +35,25 @@ impl Load {
     }
 
     #[inline]
-    pub fn errand(self) -> Errand {
-        let errand = self.0 >> 32 & Self::SYNC;
-        let direction = Direction::ALL.get(errand as usize);
-        direction.map_or(Errand::Sync, |direction| Errand::Transfer(*direction))
+    pub fn kind(self) -> OpKind {
+        let kind = self.0 >> 32 & Self::SYNC;
+        let direction = Direction::ALL.get(kind as usize);
+        direction.map_or(OpKind::Sync, |direction| OpKind::Transfer(*direction))
     }
 
     #[inline]
     pub fn is_timed(self) -> bool {
-        self.0 >> 40 != 0
+        self.0 >> 40 & 1 != 0
+    }
+
+    /// With an I/O priority of its own.
+    #[inline]
+    pub fn with_priority(self, priority: u16) -> Self {
+        Self(self.0 | (u64::from(priority) + 1) << 41)
+    }
+
+    fn priority(self) -> Option<u16> {
+        ((self.0 >> 41) as u32).checked_sub(1).map(|priority| priority as u16)
     }
 
     fn with_bytes(self, bytes: u32) -> Self {
@@ -56,7 +63,7 @@ impl Load {
 
 /// An operation on its way.
 #[derive(Debug, Clone, Copy)]
-pub struct Trip {
+pub struct InFlight {
     /// From when on its latency counts.
     pub begin: u64,
     /// When its submission was over; 0: not looked at.
@@ -65,7 +72,7 @@ pub struct Trip {
     pub offset: u64,
 }
 
-impl Trip {
+impl InFlight {
     /// Nothing.
     pub const NONE: Self = Self { begin: 0, sent: 0, load: Load(0), offset: 0 };
 
@@ -80,6 +87,8 @@ impl Trip {
 #[derive(Debug, Default)]
 pub struct Tally {
     transfers: [Transfer; 3],
+    /// None: operations have no priorities of their own.
+    priorities: Option<Vec<Served>>,
     syncs: Histogram,
     failures: Vec<Failures>,
     first_errno: Option<i32>,
@@ -89,25 +98,48 @@ pub struct Tally {
     samples: Vec<Sample>,
     /// When the last interval ended, and what had been done by then.
     sampled: Sampled,
+    /// Latency above which an operation is late, ns; 0: none is.
+    late_above_ns: u64,
+    late: u64,
 }
 
 #[derive(Debug, Default)]
 struct Sampled {
+    /// Length of an interval.
+    every_ns: u64,
     at_ns: u64,
     operations: [u64; 3],
     bytes: [u64; 3],
+    timed: [u64; 3],
+    latency_ns: [u64; 3],
 }
 
 impl Tally {
-    /// Counts from now on.
-    pub fn begin(now: u64) -> Self {
-        Self { sampled: Sampled { at_ns: now, ..Sampled::default() }, ..Self::default() }
+    /// Counts from now on, in intervals of this length.
+    pub fn begin(now: u64, every_ns: u64) -> Self {
+        Self { sampled: Sampled { at_ns: now, every_ns, ..Sampled::default() }, ..Self::default() }
+    }
+
+    /// Takes times by I/O priority as well.
+    pub fn by_priority(mut self, is_on: bool) -> Self {
+        self.priorities = is_on.then(Vec::new);
+        self
+    }
+
+    /// Counts operations that take longer than this.
+    pub fn late_above(self, late_above_ns: Option<u64>) -> Self {
+        Self { late_above_ns: late_above_ns.unwrap_or(0), ..self }
+    }
+
+    /// Operations that took longer than [`Self::late_above`] says.
+    pub fn late(&self) -> u64 {
+        self.late
     }
 
     /// Ends an interval where one is over: what was done in it.
     #[inline]
     pub fn sample(&mut self, now: u64) {
-        if now.saturating_sub(self.sampled.at_ns) >= SAMPLE_NS {
+        if now.saturating_sub(self.sampled.at_ns) >= self.sampled.every_ns {
             self.end_interval(now);
         }
     }
@@ -116,25 +148,30 @@ impl Tally {
     fn end_interval(&mut self, now: u64) {
         let operations = self.transfers.each_ref().map(|transfer| transfer.operations);
         let bytes = self.transfers.each_ref().map(|transfer| transfer.bytes);
+        let timed = self.transfers.each_ref().map(|transfer| transfer.lat.count());
+        let latency_ns = self.transfers.each_ref().map(|transfer| transfer.lat.sum());
+        let every_ns = self.sampled.every_ns;
         let since = |now: [u64; 3], then: [u64; 3]| std::array::from_fn(|at| now[at] - then[at]);
         self.samples.push(Sample {
             duration_ns: now - self.sampled.at_ns,
             operations: since(operations, self.sampled.operations),
             bytes: since(bytes, self.sampled.bytes),
+            timed: since(timed, self.sampled.timed),
+            latency_ns: since(latency_ns, self.sampled.latency_ns),
         });
-        self.sampled = Sampled { at_ns: now, operations, bytes };
+        self.sampled = Sampled { every_ns, at_ns: now, operations, bytes, timed, latency_ns };
     }
 
     /// Results that are found at `now`.
     #[inline]
-    pub fn look(&mut self, now: u64) -> Look<'_> {
-        Look { tally: self, now, like: Trip::NONE, operations: 0 }
+    pub fn look(&mut self, now: u64) -> Completions<'_> {
+        Completions { tally: self, now, like: InFlight::NONE, operations: 0 }
     }
 
     /// So many of one batch that came together: they have the same times.
     #[inline(never)]
-    fn end_run(&mut self, trip: Trip, operations: u64, now: u64) {
-        let Trip { begin, sent, load, .. } = trip;
+    fn end_run(&mut self, trip: InFlight, operations: u64, now: u64) {
+        let InFlight { begin, sent, load, .. } = trip;
         if operations == 0 {
             return;
         }
@@ -142,26 +179,43 @@ impl Tally {
         let bytes = operations * u64::from(load.bytes());
         // The counter's clock may step back by its error when it is tied anew.
         let taken = now.saturating_sub(begin);
-        let Errand::Transfer(direction) = load.errand() else {
+        let OpKind::Transfer(direction) = load.kind() else {
             return self.syncs.record_many(taken, timed);
         };
         let transfer = &mut self.transfers[direction.index()];
         transfer.operations += operations;
         transfer.bytes += bytes;
         if timed > 0 {
+            if self.late_above_ns > 0 && taken > self.late_above_ns {
+                self.late += timed;
+            }
             transfer.lat.record_many(taken, timed);
             if sent != 0 {
                 transfer.clat.record_many(now.saturating_sub(sent), timed);
+            }
+            if let Some(priorities) = &mut self.priorities {
+                let priority = load.priority();
+                let at =
+                    priorities.iter().position(|one| (one.direction, one.priority) == (direction, priority));
+                let at = at.unwrap_or_else(|| {
+                    let (clat, lat) = Default::default();
+                    priorities.push(Served { direction, priority, clat, lat });
+                    priorities.len() - 1
+                });
+                priorities[at].lat.record_many(taken, timed);
+                if sent != 0 {
+                    priorities[at].clat.record_many(now.saturating_sub(sent), timed);
+                }
             }
         }
     }
 
     /// No result but an errno.
-    pub fn failed(&mut self, trip: &Trip, errno: i32) {
+    pub fn failed(&mut self, trip: &InFlight, errno: i32) {
         // What an fsync was to make safe was written.
-        let direction = match trip.load.errand() {
-            Errand::Transfer(direction) => direction,
-            Errand::Sync => Direction::Write,
+        let direction = match trip.load.kind() {
+            OpKind::Transfer(direction) => direction,
+            OpKind::Sync => Direction::Write,
         };
         self.first_errno.get_or_insert(errno);
         match self.failures.iter_mut().find(|f| f.direction == direction && f.errno == errno) {
@@ -190,7 +244,10 @@ impl Tally {
 
     /// As at the beginning, but for what failed.
     pub fn forget_transfers(&mut self, now: u64) {
-        let Self { failures, first_errno, .. } = std::mem::replace(self, Self::begin(now));
+        let anew = Self::begin(now, self.sampled.every_ns)
+            .by_priority(self.priorities.is_some())
+            .late_above(Some(self.late_above_ns));
+        let Self { failures, first_errno, .. } = std::mem::replace(self, anew);
         (self.failures, self.first_errno) = (failures, first_errno);
     }
 
@@ -203,6 +260,12 @@ impl Tally {
                 None => self.failures.push(Failures { direction, errno, count }),
             }
         }
+    }
+
+    /// Operations of a direction that succeeded, and their bytes.
+    pub fn moved(&self, direction: Direction) -> (u64, u64) {
+        let transfer = &self.transfers[direction.index()];
+        (transfer.operations, transfer.bytes)
     }
 
     /// Operations that succeeded.
@@ -222,6 +285,7 @@ impl Tally {
     /// Into the result of the thread.
     pub fn finish(self, result: &mut JobResult) {
         result.transfers = self.transfers;
+        result.priorities = self.priorities.unwrap_or_default();
         result.syncs = self.syncs;
         result.failures = self.failures;
         result.first_errno = self.first_errno;
@@ -232,20 +296,20 @@ impl Tally {
     }
 }
 
-/// What one look finds: what has the same times is counted together, and nothing of it before [`Look::end`].
+/// What one look finds: what has the same times is counted together, and nothing of it before [`Completions::end`].
 #[derive(Debug)]
-pub struct Look<'a> {
+pub struct Completions<'a> {
     tally: &'a mut Tally,
     now: u64,
     /// The last result, and how many before it were like it.
-    like: Trip,
+    like: InFlight,
     operations: u64,
 }
 
-impl Look<'_> {
+impl Completions<'_> {
     /// A result that was all that was asked for.
     #[inline(always)]
-    pub fn arrived(&mut self, trip: &Trip) {
+    pub fn arrived(&mut self, trip: &InFlight) {
         if !trip.counts_like(&self.like) {
             self.tally.end_run(self.like, self.operations, self.now);
             (self.like, self.operations) = (*trip, 0);
@@ -255,17 +319,17 @@ impl Look<'_> {
 
     /// A result of fewer bytes.
     #[cold]
-    pub fn arrived_short(&mut self, trip: &Trip, bytes: u32) {
+    pub fn arrived_short(&mut self, trip: &InFlight, bytes: u32) {
         let load = trip.load.with_bytes(bytes);
-        self.tally.end_run(Trip { load, ..*trip }, 1, self.now);
-        if let Errand::Transfer(direction) = trip.load.errand() {
+        self.tally.end_run(InFlight { load, ..*trip }, 1, self.now);
+        if let OpKind::Transfer(direction) = trip.load.kind() {
             self.tally.transfers[direction.index()].short += 1;
         }
     }
 
     /// No result but an errno.
     #[cold]
-    pub fn failed(&mut self, trip: &Trip, errno: i32) {
+    pub fn failed(&mut self, trip: &InFlight, errno: i32) {
         self.tally.failed(trip, errno);
     }
 
@@ -280,7 +344,7 @@ impl Look<'_> {
 mod tests {
     use super::*;
 
-    fn arrived(tally: &mut Tally, trips: &[Trip], now: u64) {
+    fn arrived(tally: &mut Tally, trips: &[InFlight], now: u64) {
         let mut look = tally.look(now);
         trips.iter().for_each(|trip| look.arrived(trip));
         look.end();
@@ -288,8 +352,12 @@ mod tests {
 
     #[test]
     fn intervals_have_what_was_done_in_them() {
-        let mut tally = Tally::begin(1_000);
-        let trip = Trip { begin: 1_000, load: Load::new(512, Trip::NONE.load.errand(), true), ..Trip::NONE };
+        let mut tally = Tally::begin(1_000, 500_000_000);
+        let trip = InFlight {
+            begin: 1_000,
+            load: Load::new(512, InFlight::NONE.load.kind(), true),
+            ..InFlight::NONE
+        };
         arrived(&mut tally, &[trip], 2_000);
         tally.sample(400_000_000);
         arrived(&mut tally, &[trip], 500_000_000);
@@ -306,10 +374,10 @@ mod tests {
     #[test]
     fn what_came_together_counts_each() {
         let mut tally = Tally::default();
-        let trip = |begin, errand| Trip { begin, load: Load::new(10, errand, true), ..Trip::NONE };
-        let (read, write) = (Errand::Transfer(Direction::Read), Errand::Transfer(Direction::Write));
+        let trip = |begin, kind| InFlight { begin, load: Load::new(10, kind, true), ..InFlight::NONE };
+        let (read, write) = (OpKind::Transfer(Direction::Read), OpKind::Transfer(Direction::Write));
         let trips = [(5, read), (5, read), (6, read), (6, write), (5, read)];
-        arrived(&mut tally, &trips.map(|(begin, errand)| trip(begin, errand)), 20);
+        arrived(&mut tally, &trips.map(|(begin, kind)| trip(begin, kind)), 20);
         arrived(&mut tally, &[], 90);
         let mut result = JobResult::default();
         tally.finish(&mut result);
@@ -324,14 +392,15 @@ mod tests {
     #[test]
     fn results_fall_into_their_place() {
         let mut tally = Tally::default();
-        let trip = |errand, timed| Trip { begin: 100, load: Load::new(4096, errand, timed), ..Trip::NONE };
-        let read = trip(Errand::Transfer(Direction::Read), true);
-        let write = trip(Errand::Transfer(Direction::Write), false);
-        arrived(&mut tally, &[read, Trip { sent: 150, ..read }, write], 350);
+        let trip =
+            |kind, timed| InFlight { begin: 100, load: Load::new(4096, kind, timed), ..InFlight::NONE };
+        let read = trip(OpKind::Transfer(Direction::Read), true);
+        let write = trip(OpKind::Transfer(Direction::Write), false);
+        arrived(&mut tally, &[read, InFlight { sent: 150, ..read }, write], 350);
         let mut look = tally.look(400);
         look.arrived_short(&read, 512);
         look.end();
-        arrived(&mut tally, &[trip(Errand::Sync, true)], 1_100);
+        arrived(&mut tally, &[trip(OpKind::Sync, true)], 1_100);
         for errno in [libc::EIO, libc::ENOSPC, libc::EIO] {
             tally.failed(&read, errno);
         }

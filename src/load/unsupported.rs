@@ -1,6 +1,6 @@
 //! What a job asks for that does not go together: named before the run, so that nothing is left out in silence.
 
-use super::job::{Direction, Engine, Job};
+use super::job::{Direction, Engine, Job, Timestamps};
 
 /// The words of the job that cannot be had, in one sentence; None where all of them can.
 pub fn unsupported(job: &Job) -> Option<String> {
@@ -15,19 +15,36 @@ pub fn unsupported(job: &Job) -> Option<String> {
 fn lacks(job: &Job) -> Vec<(bool, String)> {
     let entry = |lacks: bool, word: &str| (lacks, word.to_string());
     let ring = job.engine == Engine::IoUring;
+    let flagged = matches!(job.engine, Engine::IoUring | Engine::Libaio | Engine::Pvsync2) && !job.nop;
     let polls = matches!(job.engine, Engine::IoUring | Engine::IoUringCmd | Engine::Pvsync2);
-    let rates =
-        job.directions().filter(|way| job.rate.is_some_and(|r| r.iops[way.index()].is_some())).count();
+    let rates = job.directions().filter(|way| job.rate.is_some_and(|rate| rate.has(*way))).count();
     vec![
         entry(job.sqthread_poll && !ring, "sqthread_poll (io_uring has it)"),
         entry(job.nop && !ring, "nop (io_uring has it)"),
         entry(job.hipri && !polls, "hipri (io_uring, io_uring_cmd and pvsync2 have it)"),
         entry(job.hipri && job.sqthread_poll, "one of hipri and sqthread_poll"),
         entry(job.engine == Engine::IoUringCmd && !job.direct, "direct=0 (io_uring_cmd has no page cache)"),
+        entry(job.engine == Engine::Null && job.verify, "verify (the engine null moves nothing)"),
+        entry(job.uncached && !flagged, "uncached (io_uring, libaio and pvsync2 have it)"),
+        entry(job.uncached && job.direct, "uncached with direct=1, which uses no page cache"),
+        entry(job.atomic && !flagged, "atomic (io_uring, libaio and pvsync2 have it)"),
+        entry(job.atomic && !job.direct, "atomic without direct=1"),
+        entry(
+            job.latency_target.is_some() && job.timestamps != Timestamps::Every,
+            "latency_target without the latency of every operation (timestamps=every)",
+        ),
+        entry(
+            job.latency_target.is_some() && job.rate.is_some(),
+            "latency_target with a rate (a latency counts from when the operation was due)",
+        ),
+        entry(
+            job.latency_target.is_some() && job.numjobs > 1,
+            "latency_target with numjobs above 1 (each thread would find a depth of its own)",
+        ),
         // One count is kept, for one of them; fio does both in turns.
         entry(job.fsync > 0 && job.fdatasync > 0, "one of fsync and fdatasync"),
         // The order would not be the same a second time.
-        entry(job.verify && rates > 1, "verify with a rate_iops for each direction of a mix"),
+        entry(job.verify && rates > 1, "verify with a rate for each direction of a mix"),
         entry(
             job.verify && !job.rw.has(Direction::Write),
             "verify without writes (only this run's are known)",
@@ -51,6 +68,9 @@ mod tests {
             (Job { nop: true, engine: Engine::Psync, ..job() }, "nop"),
             (Job { hipri: true, engine: Engine::Libaio, ..job() }, "hipri"),
             (Job { verify: true, ..job() }, "verify"),
+            (Job { uncached: true, ..job() }, "direct=1"),
+            (Job { uncached: true, direct: false, engine: Engine::Psync, ..job() }, "uncached"),
+            (Job { atomic: true, direct: false, ..job() }, "without direct=1"),
             (Job { fsync: 32, fdatasync: 4, ..job() }, "fdatasync"),
         ] {
             let why = unsupported(&job).unwrap();

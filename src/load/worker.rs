@@ -1,9 +1,13 @@
 //! One thread of a job: on its CPU, with an engine, buffers and counts of its own.
 
 mod cache;
+mod control;
 mod cycle;
+mod depth_search;
+mod floor;
 mod free;
 mod gate;
+mod priorities;
 mod source;
 mod syncs;
 mod unwritten;
@@ -14,22 +18,25 @@ use std::sync::mpsc::Sender;
 
 use anyhow::{Context, Result};
 
-use super::beacon::Beacon;
 use super::engine::Place;
 use super::engine::aio::Aio;
 use super::engine::command::Commands;
 use super::engine::mapping::Mapping;
+use super::engine::null::Null;
 use super::engine::sync::Sync;
 use super::job::{self, Job};
 use super::ring::{Ring, Setup};
 use super::sequence::Region;
 use super::stamps::{ClockQuality, Stamps};
+use super::submit_stamps::SubmitStamps;
 use super::tally::Tally;
 use super::{JobResult, cpus};
-use crate::refusal::reason;
+use crate::refusal::{Refusal, reason};
 use crate::wire::generator::WireGenerator;
 use cycle::{Cycle, ERRORS_IN_A_ROW};
 
+pub use control::Control;
+use control::Turn;
 pub use gate::{Gates, Meeting, circles};
 
 /// What one thread is to do.
@@ -45,6 +52,11 @@ pub struct Plan<'a> {
     /// The threads that write where it does, of all jobs and of its own, before they read back.
     pub others: &'a Meeting,
     pub own: &'a Meeting,
+    /// What begins and ends its job, which is one of these.
+    pub control: &'a Control,
+    pub place: usize,
+    /// When its round began.
+    pub round_ns: u64,
     /// For io_uring.
     pub setup: Option<&'a Setup>,
     /// Names the run in what it writes.
@@ -82,7 +94,7 @@ impl Done {
 pub struct Ends<'a> {
     /// The user.
     pub stop: &'a AtomicBool,
-    /// A job at whose end all others end.
+    /// Another job, whose end is that of this one.
     pub exit: &'a AtomicBool,
 }
 
@@ -105,7 +117,7 @@ pub struct Outcome {
 /// Sets up, waits for the others, drives the load, drains. `told` is dropped when nothing is in flight
 /// any more.
 pub fn run(
-    plan: Plan<'_>,
+    mut plan: Plan<'_>,
     ends: Ends<'_>,
     gates: &Gates,
     told: Sender<Ready>,
@@ -128,7 +140,7 @@ pub fn run(
     }
     // After pinning, so that ring and buffers are taken from the memory of the thread's node.
     let way = Way::new(&plan);
-    let stamps = Stamps::new(plan.counter);
+    let mut stamps = Stamps::new(plan.counter);
     // The receiver is there as long as any thread is.
     let _received = told.send(Ready(way.is_ok()));
     let (mut way, lacking) = way?;
@@ -136,31 +148,34 @@ pub fn run(
     if !gates.begin.pass() {
         return Ok(Outcome { result, first_submit_ns: 0, last_reap_ns: 0, clock: None, missing });
     }
-    let beacon = Beacon::new(plan.shared);
-    if beacon.is_none() && !plan.shared.is_empty() {
+    plan.round_ns = stamps.now_ns();
+    let turn = Turn(plan.control, plan.place);
+    plan.control.wait(plan.place, plan.job.numjobs, plan.others, || ends.reached());
+    let submit_stamps = SubmitStamps::new(plan.shared);
+    if submit_stamps.is_none() && !plan.shared.is_empty() {
         missing.push(
             "stamps of its own in the traced stages: another thread has the place; these begin and end with the \
              system calls"
                 .to_string(),
         );
     }
-    let exitall = plan.job.exitall;
-    let mut cycle = Cycle::new(plan, stamps, beacon, ends, done);
+    let mut cycle = Cycle::new(plan, stamps, submit_stamps, ends, done);
     let driven = match &mut way {
         Way::Ring(ring) => cycle.run(ring),
         Way::Aio(aio) => cycle.run(aio),
         Way::Sync(sync) => cycle.run(sync),
         Way::Mapping(mapping) => cycle.run(mapping),
         Way::Commands(commands) => cycle.run(commands),
+        Way::Null(null) => cycle.run(null),
+        Way::NullAlone(null) => cycle.run(null),
     };
     if cycle.gave_up() {
         missing.push(format!("the rest of the run: {ERRORS_IN_A_ROW} operations in a row had failed"));
     }
+    missing.extend(cycle.too_slow.as_ref().map(|why| format!("the rest of the run: {why}")));
     let (first_submit_ns, last_reap_ns, clock) = (cycle.first, cycle.last, cycle.stamps.quality());
     cycle.finish(&mut result);
-    if exitall {
-        ends.exit.store(true, Ordering::Relaxed);
-    }
+    drop(turn);
     drop(told);
     gates.end.pass();
     driven.context("the load generator's engine failed")?;
@@ -174,12 +189,20 @@ enum Way {
     Sync(Sync),
     Mapping(Mapping),
     Commands(Commands),
+    Null(Null<false>),
+    NullAlone(Null<true>),
 }
 
 impl Way {
     /// On the thread that drives it. Also returns what was asked for and is not there.
     fn new(plan: &Plan<'_>) -> Result<(Self, Vec<String>)> {
-        let (job, places, node) = (plan.job, plan.places, plan.job.memory_node);
+        if let Some(priority) = plan.job.priority {
+            cpus::set_io_priority(priority).map_err(|error| {
+                let (name, why) = (job::priority_name(priority), reason(&error));
+                Refusal::Refused(format!("I/O priority {name}: {why}; choose another --prioclass"))
+            })?;
+        }
+        let (job, places, nodes) = (plan.job, plan.places, &plan.job.memory_nodes);
         Ok(match job.engine {
             job::Engine::IoUring => {
                 let setup = plan.setup.context("io_uring was set up")?;
@@ -187,19 +210,27 @@ impl Way {
                 (Self::Ring(ring), missing)
             }
             job::Engine::Libaio => {
-                let (aio, missing) = Aio::new(job, places, node)?;
+                let (aio, missing) = Aio::new(job, places, nodes)?;
                 (Self::Aio(aio), missing)
             }
             job::Engine::Psync | job::Engine::Pvsync2 => {
-                let (sync, missing) = Sync::new(job, places, node)?;
+                let (sync, missing) = Sync::new(job, places, nodes)?;
                 (Self::Sync(sync), missing)
             }
             job::Engine::Mmap => {
-                let (mapping, missing) = Mapping::new(job, places, node)?;
+                let (mapping, missing) = Mapping::new(job, places, nodes)?;
                 (Self::Mapping(mapping), missing)
             }
+            job::Engine::Null if job.iodepth > 1 => {
+                let (null, missing) = Null::new(job, nodes)?;
+                (Self::Null(null), missing)
+            }
+            job::Engine::Null => {
+                let (null, missing) = Null::new(job, nodes)?;
+                (Self::NullAlone(null), missing)
+            }
             job::Engine::IoUringCmd => {
-                let (commands, missing) = Commands::new(job, places, node)?;
+                let (commands, missing) = Commands::new(job, places, nodes)?;
                 (Self::Commands(commands), missing)
             }
         })

@@ -14,10 +14,10 @@ use libbpf_rs::{Iter, IterOpts, Link, MapHandle, OpenObject, ProgramInput};
 use zerocopy::{FromZeros as _, IntoBytes as _};
 
 use super::btf::KernelBtf;
-use super::kicks::Kicks;
 use super::libbpf::{self, ProgramStats, refusal};
 use super::maps::{entries, lookup};
 use super::process_maps::ProcessMaps;
+use super::self_interrupt::SelfInterrupts;
 use super::skel::blocked::types::rodata;
 use super::skel::blocked::{BlockedSkel, BlockedSkelBuilder, OpenBlockedSkel};
 use super::spec::{Program, Reach, Spec};
@@ -59,7 +59,7 @@ pub struct BlockedProbe {
     /// None: this kernel lets no program go through the threads.
     look: Option<Link>,
     /// None: stacks are taken from outside, without frames of user mode.
-    kicks: Option<Kicks>,
+    self_interrupts: Option<SelfInterrupts>,
     maps: ProcessMaps,
     options: Options,
     cpus: u32,
@@ -108,8 +108,12 @@ impl BlockedProbe {
                 None,
             ));
         }
-        let kicks = match goes_on.as_ref().map(|_| Kicks::open(&skel.maps.kicks)).transpose() {
-            Ok(Some(kicks)) => Some(kicks),
+        let self_interrupts = match goes_on
+            .as_ref()
+            .map(|_| SelfInterrupts::open(&skel.maps.self_interrupts))
+            .transpose()
+        {
+            Ok(Some(self_interrupts)) => Some(self_interrupts),
             none => {
                 let locked = none.as_ref().is_err_and(|error| error.is::<LockedMemory>());
                 let why = match none {
@@ -129,7 +133,7 @@ impl BlockedProbe {
             // First, so that none that is asked for is missed.
             links: goes_on.into_iter().collect(),
             look,
-            kicks,
+            self_interrupts,
             maps,
             options,
             cpus,
@@ -180,7 +184,7 @@ impl BlockedProbe {
 
     fn stats(&self) -> ProgramStats {
         let progs = &self.skel.progs;
-        let goes_on = self.kicks.is_some().then(|| progs.blocked_goes_on.as_fd());
+        let goes_on = self.self_interrupts.is_some().then(|| progs.blocked_goes_on.as_fd());
         waits::stats([progs.blocked_switch.as_fd()].into_iter().chain(goes_on))
     }
 
@@ -205,7 +209,8 @@ impl BlockedProbe {
             least_ns: self.options.waits.min_block.as_nanos() as u64,
             program_runs: stats.runs - self.stats.runs,
             program_ns: stats.run_ns - self.stats.run_ns,
-            map_bytes: libbpf::map_bytes(self.skel.object()) + self.kicks.as_ref().map_or(0, Kicks::bytes),
+            map_bytes: libbpf::map_bytes(self.skel.object())
+                + self.self_interrupts.as_ref().map_or(0, SelfInterrupts::bytes),
             ..RawBlocked::default()
         };
         // What the interrupts' program leaves out is counted, and has no stack.
@@ -296,10 +301,10 @@ fn opened(btf: &KernelBtf, cpus: u32, options: &Options) -> Result<OpenBlockedSk
     let filter = &options.waits.filter;
     let config = &mut open.maps.rodata_data.as_mut().context("the object has read-only data")?.config;
     config.cpus = cpus;
-    config.want_filter = filter.kinds();
+    config.filter_enabled = filter.kinds();
     config.unified_cgroups = Hierarchy::read(Path::new("/")).is_none_or(|hierarchy| hierarchy.unified).into();
-    config.want_io = options.io_wait.into();
-    config.want_ours = options.waits.ours.into();
+    config.io_enabled = options.io_wait.into();
+    config.own_process_enabled = options.waits.ours.into();
     config.has_state = btf.switch_tells_state().into();
     config.least_ns = options.waits.min_block.as_nanos() as u64;
     config.budget_ns = options.waits.budget_ns();
@@ -360,7 +365,7 @@ fn load(
     open.progs.blocked_look.set_autoload(look);
     let skel = open.load().map_err(|error| refusal("loading the probe of blocked time", &error))?;
     let maps = &skel.maps;
-    options.waits.filter.fill(&maps.wanted_pids, &maps.wanted_comms, &maps.wanted_cgroups)?;
+    options.waits.filter.fill(&maps.filter_pids, &maps.filter_comms, &maps.filter_cgroups)?;
     Ok(skel)
 }
 
@@ -383,7 +388,7 @@ fn configure(object: &mut OpenObject, _: Reach, btf: &KernelBtf) -> Result<()> {
         let config = &mut constants.config;
         config.cpus = 1;
         (config.period_ns, config.budget_ns) = (1, 1);
-        config.want_filter = u32::MAX;
+        config.filter_enabled = u32::MAX;
         config.has_state = btf.switch_tells_state().into();
     })
 }
@@ -395,9 +400,9 @@ fn size(open: &mut OpenBlockedSkel<'_>, cpus: u32, options: &Options) -> libbpf_
     maps.wait_stacks.set_max_entries(options.waits.room.max(1))?;
     maps.wait_rows.set_max_entries(cpus + 1)?;
     maps.wait_scratch.set_max_entries(cpus + 1)?;
-    maps.kicks.set_max_entries(cpus)?;
+    maps.self_interrupts.set_max_entries(cpus)?;
     maps.sleepers.set_max_entries(2 * threads().unwrap_or(MORE_THREADS) + MORE_THREADS)?;
-    maps.wanted_pids.set_max_entries(room(filter.pids.len()))?;
-    maps.wanted_comms.set_max_entries(room(filter.comms.len()))?;
-    maps.wanted_cgroups.set_max_entries(room(filter.cgroups.len()))
+    maps.filter_pids.set_max_entries(room(filter.pids.len()))?;
+    maps.filter_comms.set_max_entries(room(filter.comms.len()))?;
+    maps.filter_cgroups.set_max_entries(room(filter.cgroups.len()))
 }

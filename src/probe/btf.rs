@@ -148,7 +148,12 @@ impl KernelBtf {
 
     /// Whether the kernel has a function of this name, which is not inlined everywhere.
     pub fn has_function(&self, name: &str) -> bool {
-        self.vmlinux.type_by_name::<Func<'_>>(name).is_some()
+        self.function(name).is_some()
+    }
+
+    /// The number of a function, by which programs are attached to it.
+    pub fn function(&self, name: &str) -> Option<u32> {
+        self.vmlinux.type_by_name::<Func<'_>>(name).map(|function| function.type_id().into())
     }
 
     /// The place of the list's number among the arguments of mm_vmscan_lru_isolate, which is the last one.

@@ -164,6 +164,38 @@ pub struct CostMeter {
     ios: Option<u64>,
     /// What it took to count them, in the last slice.
     counting: Duration,
+    last: Option<Shares>,
+}
+
+/// Run time of one program without what the statistics take, ns. A program at every system call runs with warm caches
+/// and may read as less than the empty one, which runs at I/Os only: that does not make the other programs cheaper.
+fn net(runs: u64, ns: u64, baseline: f64) -> f64 {
+    (ns as f64 - baseline * runs as f64).max(0.0)
+}
+
+/// What the programs took in the last slice.
+#[derive(Debug, Clone, Default)]
+pub struct Shares {
+    /// Of this slice, from 1 on.
+    pub number: u64,
+    /// Run time and what calling them adds, of one CPU.
+    pub programs: Vec<(&'static str, f64)>,
+}
+
+impl Shares {
+    fn new(
+        number: u64,
+        elapsed: Duration,
+        empty: &ProgramStats,
+        each: &[(&'static str, ProgramStats)],
+    ) -> Self {
+        let baseline = empty.run_ns as f64 / empty.runs.max(1) as f64;
+        let share = |of: &ProgramStats| {
+            let taken = net(of.runs, of.run_ns, baseline) + ATTACH_NS_PER_RUN * of.runs as f64;
+            taken / elapsed.as_nanos().max(1) as f64
+        };
+        Self { number, programs: each.iter().map(|(name, of)| (*name, share(of))).collect() }
+    }
 }
 
 struct Slice {
@@ -195,6 +227,7 @@ impl CostMeter {
             baseline_total: (0, 0),
             ios: None,
             counting: Duration::ZERO,
+            last: None,
         })
     }
 
@@ -205,6 +238,16 @@ impl CostMeter {
             None if Instant::now() >= self.next => self.begin(programs, ios),
             _ => {}
         }
+    }
+
+    /// The next slice begins now.
+    pub fn hurry(&mut self) {
+        self.next = Instant::now();
+    }
+
+    /// Of the last slice; None: there was none.
+    pub fn shares(&self) -> Option<&Shares> {
+        self.last.as_ref()
     }
 
     /// When `tick` wants to be called next.
@@ -249,36 +292,43 @@ impl CostMeter {
         if self.totals.is_empty() {
             self.totals = programs.iter().map(|p| (p.name, 0, 0)).collect();
         }
+        let mut each = Vec::with_capacity(now.len());
         for ((total, then), now) in self.totals.iter_mut().zip(&slice.programs).zip(&now) {
-            total.1 += now.runs.saturating_sub(then.runs);
-            total.2 += now.run_ns.saturating_sub(then.run_ns);
+            let since = now.since(then);
+            total.1 += since.runs;
+            total.2 += since.run_ns;
+            each.push((total.0, since));
         }
-        self.baseline_total.0 += baseline.runs.saturating_sub(slice.baseline.runs);
-        self.baseline_total.1 += baseline.run_ns.saturating_sub(slice.baseline.run_ns);
+        let empty = baseline.since(&slice.baseline);
+        self.baseline_total.0 += empty.runs;
+        self.baseline_total.1 += empty.run_ns;
+        let number = self.last.as_ref().map_or(0, |last| last.number) + 1;
+        self.last = Some(Shares::new(number, slice.started.elapsed(), &empty, &each));
         let ios = self.ios.unwrap_or(0) + counted;
         self.ios = Some(ios);
         self.next = slice.started + period(ios, self.counting, self.began.elapsed());
     }
 
+    /// By name, of those that ran; one that is loaded for several functions is one.
+    fn programs(&self) -> Vec<ProgramCost> {
+        let mut all: Vec<ProgramCost> = Vec::new();
+        for &(name, runs, ns) in self.totals.iter().filter(|(_, runs, _)| *runs > 0) {
+            match all.iter_mut().find(|known| known.name == name) {
+                Some(known) => (known.runs, known.ns) = (known.runs + runs, known.ns + ns),
+                None => all.push(ProgramCost { name: name.to_string(), runs, ns }),
+            }
+        }
+        all
+    }
+
     /// The figures. `ios_per_second` scales the cost per I/O to a share of one CPU.
     pub fn cost(&self, map_bytes: u64, ios_per_second: f64) -> Cost {
-        let mut cost = Cost {
-            map_bytes,
-            ios: self.ios,
-            programs: self
-                .totals
-                .iter()
-                .filter(|(_, runs, _)| *runs > 0)
-                .map(|(name, runs, ns)| ProgramCost { name: (*name).to_string(), runs: *runs, ns: *ns })
-                .collect(),
-            ..Cost::default()
-        };
+        let mut cost = Cost { map_bytes, ios: self.ios, programs: self.programs(), ..Cost::default() };
         let (baseline_runs, baseline_ns) = self.baseline_total;
         let Some(ios) = self.ios.filter(|_| cost.saw_enough() && baseline_runs > 0) else { return cost };
         let baseline = baseline_ns as f64 / baseline_runs as f64;
         let runs: u64 = self.totals.iter().map(|t| t.1).sum();
-        let ns: u64 = self.totals.iter().map(|t| t.2).sum();
-        let net = (ns as f64 - baseline * runs as f64).max(0.0) / ios as f64;
+        let net = self.totals.iter().map(|(_, runs, ns)| net(*runs, *ns, baseline)).sum::<f64>() / ios as f64;
         let attach = ATTACH_NS_PER_RUN * runs as f64 / ios as f64;
         cost.baseline_ns_per_run = Some(baseline);
         cost.ns_per_io = Some(net);
@@ -324,6 +374,34 @@ impl Statistics {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_program_of_several_functions_is_one() {
+        let meter = CostMeter {
+            beside: Beside::Ios,
+            baseline: None,
+            slice: None,
+            began: Instant::now(),
+            next: Instant::now(),
+            totals: vec![("enter", 1, 20), ("exit", 1, 30), ("idle", 0, 0), ("enter", 3, 40)],
+            baseline_total: (0, 0),
+            ios: None,
+            counting: Duration::ZERO,
+            last: None,
+        };
+        let programs: Vec<_> =
+            meter.programs().into_iter().map(|program| (program.name, program.runs, program.ns)).collect();
+        assert_eq!(programs, [("enter".to_string(), 4, 60), ("exit".to_string(), 1, 30)]);
+    }
+
+    #[test]
+    fn a_program_that_reads_as_less_than_the_empty_one_takes_its_calls() {
+        let stats = |runs, run_ns| ProgramStats { runs, run_ns, recursion_misses: 0 };
+        let each =
+            [("sys_enter", stats(1_000, 40_000)), ("rq_issue", stats(100, 26_800)), ("idle", stats(0, 0))];
+        let shares = Shares::new(1, Duration::from_millis(1), &stats(10, 680), &each).programs;
+        assert_eq!(shares, [("sys_enter", 0.017), ("rq_issue", 0.0217), ("idle", 0.0)]);
+    }
 
     #[test]
     fn a_load_that_is_short_or_begins_late_meets_a_slice() {

@@ -87,7 +87,7 @@ pub fn prepare(open: &mut OpenLatencySkel<'_>, options: &EventOptions, cpus: u32
     let places = maps.operations.max_entries() + maps.callers.max_entries();
     maps.operation_facts.set_max_entries(places)?;
     let config = &mut maps.rodata_data.as_mut().context("the object has read-only data")?.config;
-    config.want_events = 1;
+    config.events_enabled = 1;
     config.event_ops = options.ops;
     config.event_every = options.every;
     config.event_slower_ns = options.slower_ns;

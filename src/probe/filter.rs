@@ -42,9 +42,9 @@ impl Filter {
     pub fn size(&self, open: &mut OpenLatencySkel<'_>) -> libbpf_rs::Result<()> {
         let room = |n: usize| n.max(1) as u32;
         let maps = &mut open.maps;
-        maps.wanted_pids.set_max_entries(room(self.pids.len()))?;
-        maps.wanted_comms.set_max_entries(room(self.comms.len()))?;
-        maps.wanted_cgroups.set_max_entries(room(self.cgroups.len()))
+        maps.filter_pids.set_max_entries(room(self.pids.len()))?;
+        maps.filter_comms.set_max_entries(room(self.comms.len()))?;
+        maps.filter_cgroups.set_max_entries(room(self.cgroups.len()))
     }
 
     /// Writes the names into the maps of a probe; before anything is attached.

@@ -1,14 +1,16 @@
 //! The latency probe: attaches `bpf/latency.bpf.c`, reads its rows, detaches.
 
+mod calls;
 mod layers;
+mod load_plan;
 mod missing;
 mod object;
 pub mod options;
 mod programs;
 mod reading;
+mod slices;
 pub mod spec;
 pub mod submits;
-mod wanted;
 
 pub use spec::{DIAGNOSE, SPEC, TRACE, VIEW};
 
@@ -21,8 +23,10 @@ use anyhow::{Context, Result};
 use libbpf_rs::skel::Skel;
 use libbpf_rs::{Link, MapHandle};
 
+use self::calls::Calls;
+use self::load_plan::{LoadPlan, nvme_sq};
 use self::options::{Options, Stages};
-use self::wanted::{Wanted, nvme_sq};
+use self::slices::{Followed, Slices};
 use super::Probe;
 use super::btf::KernelBtf;
 use super::cost::{self, CostMeter};
@@ -70,11 +74,16 @@ pub struct LatencyProbe {
     links: BTreeMap<&'static str, Link>,
     /// The programs that were attached; they stay loaded after their links are gone.
     attached: BTreeSet<&'static str>,
+    /// Where system calls are followed at their functions.
+    calls: Option<Calls>,
     plan: Plan,
     /// The kernel counts I/Os of bio-based devices when they begin.
     counted_at_start: bool,
     root: PathBuf,
     meter: Option<CostMeter>,
+    /// None: operations are followed all the time, or not at all.
+    slices: Option<Slices>,
+    followed: Followed,
     missing: Vec<Missing>,
     rings: Option<Rings>,
     flags: BTreeMap<u32, String>,
@@ -157,24 +166,25 @@ impl LatencyProbe {
         let bio_complete = if plan.has_bios() { Some(btf.bio_complete()?) } else { None };
         let counted_at_start = plan.has_bios() && btf.counts_bios_at_start();
         let limited = throttled(root, host, &plan);
-        let mut wanted_files = 0;
+        let mut files = 0;
         if options.group_by.is_some_and(|by| by & groups::BY_FILE != 0) || options.event_files {
-            wanted_files |= FILES_EACH;
+            files |= FILES_EACH;
         }
         if options.files && options.processes && has_queue {
-            wanted_files |= FILES_COUNTED;
+            files |= FILES_COUNTED;
         }
         if !skel::is_usual() {
-            wanted_files = 0;
+            files = 0;
         }
-        let symbols = if wanted_files == 0 { Kallsyms::default() } else { Kallsyms::read(root) };
-        if wanted_files != 0 && symbols.is_empty() {
+        let symbols = if files == 0 { Kallsyms::default() } else { Kallsyms::read(root) };
+        if files != 0 && symbols.is_empty() {
             missing.push(files::missing());
         }
-        let mut wanted = Wanted {
+        let mut wanted = LoadPlan {
             nvme: nvme.ok(),
             queue: has_queue || bio_complete.is_some(),
             ring,
+            calls: if ring.is_some() && options.functions { calls::functions(&btf) } else { Vec::new() },
             parts,
             generator: ring.is_some() && options.generator && generator::knows_its_threads(root),
             throttle: ring.is_some() && (parts || limited),
@@ -184,7 +194,7 @@ impl LatencyProbe {
             stacks: options.stacks.clone().filter(|_| options.events.is_some()),
             cpus: host.cpus_possible,
             grouping,
-            files: wanted_files,
+            files,
             file_callbacks: files::callbacks(&symbols),
             filter,
             processes: options.processes && has_queue,
@@ -225,7 +235,9 @@ impl LatencyProbe {
                 Err(error) => error,
             };
             let why = libbpf::last_words().unwrap_or_else(|| error.to_string());
-            if std::mem::take(&mut wanted.parts) {
+            if !wanted.calls.is_empty() {
+                wanted.calls.clear();
+            } else if std::mem::take(&mut wanted.parts) {
                 missing.push(missing::parts(
                     Reason::Refused,
                     &format!("the kernel refused the programs that take stages apart: {why}"),
@@ -254,12 +266,20 @@ impl LatencyProbe {
         };
         let rings = options.events.as_ref().map(rings).transpose()?;
         let names_files = wanted.files & FILES_COUNTED != 0 || wanted.grouping.is_some() && wanted.files != 0;
+        // Refused, they are followed by their events.
+        let calls = if wanted.calls.is_empty() { None } else { Calls::load(&skel, &wanted.calls).ok() };
+        // A bio that blk-throttle's worker brings is known by the system call that was noted for it, also where operations are
+        // not asked for: whose it is must be known of each.
+        let is_followed = wanted.ring.is_some() && !wanted.throttle;
         let mut probe = Self {
             skel,
+            calls,
             links: BTreeMap::new(),
             attached: BTreeSet::new(),
             counted_at_start,
             root: root.to_path_buf(),
+            slices: options.budget.filter(|_| meter.is_some() && is_followed).map(Slices::new),
+            followed: Followed::default(),
             meter,
             missing,
             flags: if rings.is_some() { btf.request_flags() } else { BTreeMap::new() },
@@ -280,7 +300,11 @@ impl LatencyProbe {
             plan,
             start: Reading::default(),
         };
-        probe.attach_programs()?;
+        probe.follow_all()?;
+        probe.attach_programs(&|_| true)?;
+        if options.functions && probe.calls.is_none() {
+            probe.missing.push(missing::functions());
+        }
         Ok(probe)
     }
 
@@ -394,9 +418,15 @@ impl LatencyProbe {
     /// What the probes cost so far, for a window of this many I/Os per second.
     pub fn cost(&self, ios_per_second: f64) -> Cost {
         let bytes = self.map_bytes();
-        self.meter
-            .as_ref()
-            .map_or_else(|| Cost { map_bytes: bytes, ..Cost::default() }, |m| m.cost(bytes, ios_per_second))
+        let Some(meter) = &self.meter else { return Cost { map_bytes: bytes, ..Cost::default() } };
+        let cost = meter.cost(bytes, ios_per_second);
+        match self.slices.as_ref().filter(|slices| slices.sliced()) {
+            Some(Slices { off: Some(off), .. }) => {
+                let share = self.slices.as_ref().map_or(1.0, Slices::share);
+                cost.in_turn(share, off.cost(bytes, ios_per_second))
+            }
+            _ => cost,
+        }
     }
 
     /// Bytes of all maps' values.
@@ -411,6 +441,11 @@ impl Probe for LatencyProbe {
     fn begin(&mut self) -> Result<()> {
         self.start = self.reading(self.kernel_counters())?;
         self.start.at_ns = now_ns();
+        self.followed.begin(self.start.at_ns);
+        self.start.followed_ns = self.start.followed_ns.map(|_| 0);
+        if let Some(slices) = &mut self.slices {
+            slices.open();
+        }
         self.run(true)?;
         std::thread::sleep(SETTLE);
         for (device, after) in self.start.devices.iter_mut().zip(self.plan.counters(&self.root)) {
@@ -425,11 +460,16 @@ impl Probe for LatencyProbe {
 
     fn tick(&mut self) {
         self.look_for_names();
-        let Some(mut meter) = self.meter.take() else { return };
+        if let Err(error) = self.turn() {
+            // All else is measured as before.
+            self.slices.iter_mut().for_each(Slices::give_up);
+            self.missing.push(missing::not_followed_again(&plain(&format!("{error:#}"))));
+        }
+        let Some(mut meter) = self.current_meter().take() else { return };
         if Instant::now() >= meter.due() {
             meter.tick(&self.metered(), &|| self.completed());
         }
-        self.meter = Some(meter);
+        *self.current_meter() = Some(meter);
     }
 
     fn read(&self) -> Result<Reading> {
@@ -438,10 +478,7 @@ impl Probe for LatencyProbe {
     }
 
     fn detach(&mut self) -> Result<Reading> {
-        if let Some(mut meter) = self.meter.take() {
-            meter.end(&self.metered(), &|| self.completed());
-            self.meter = Some(meter);
-        }
+        self.end_metering();
         let before = self.kernel_counters();
         let end_ns = now_ns();
         self.run(false)?;
@@ -449,7 +486,12 @@ impl Probe for LatencyProbe {
         std::thread::sleep(SETTLE);
         let mut reading = self.reading(before)?;
         reading.at_ns = end_ns;
+        reading.followed_ns = reading.followed_ns.map(|_| self.followed.until(end_ns));
         self.links.clear();
+        self.missing.extend(self.slices.as_ref().and_then(Slices::missing));
+        if let Some(calls) = &mut self.calls {
+            calls.detach();
+        }
         reading.missed = missed;
         if !self.unlimited.is_empty() {
             self.missing.extend(missing::throttled(&throttle::throttles(&self.root, &self.unlimited)));

@@ -1,13 +1,14 @@
 //! What libbpf says, kept for error messages instead of being printed, and the few calls that
 //! libbpf-rs does not wrap.
 
+use std::ffi::CStr;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::sync::{Mutex, OnceLock};
 
 use anyhow::{Context, Result};
 use libbpf_rs::libbpf_sys;
-use libbpf_rs::{MapCore, Object, OpenObject, PrintLevel};
+use libbpf_rs::{AsRawLibbpf, MapCore, Object, OpenObject, PrintLevel, ProgramMut};
 
 use crate::refusal::Refusal;
 
@@ -21,6 +22,13 @@ fn keep(_level: PrintLevel, text: String) {
         }
         said.push(text.trim().to_string());
     }
+}
+
+/// Its version: `1.7.0`.
+pub fn version() -> String {
+    // SAFETY: it returns a string that is NUL-terminated and never freed.
+    let text = unsafe { CStr::from_ptr(libbpf_sys::libbpf_version_string()) };
+    text.to_string_lossy().trim_start_matches('v').to_string()
 }
 
 /// Keeps libbpf's warnings from now on.
@@ -118,6 +126,17 @@ pub struct ProgramStats {
     pub recursion_misses: u64,
 }
 
+impl ProgramStats {
+    /// What came since an earlier look.
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            runs: self.runs.saturating_sub(earlier.runs),
+            run_ns: self.run_ns.saturating_sub(earlier.run_ns),
+            recursion_misses: self.recursion_misses.saturating_sub(earlier.recursion_misses),
+        }
+    }
+}
+
 /// Reads a program's statistics.
 pub fn program_stats(program: &impl AsFd) -> std::io::Result<ProgramStats> {
     let info = program_info(program)?;
@@ -178,15 +197,80 @@ pub fn has_swap() -> bool {
     })
 }
 
-/// Switches the statistics on until the descriptor is closed (Linux 5.8, CAP_SYS_ADMIN).
-pub fn enable_stats() -> std::io::Result<OwnedFd> {
-    // SAFETY: takes an integer and returns a new descriptor or a negative error.
-    let fd = unsafe { libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME) };
+/// Whether programs may be attached to a function of the kernel's, by its number in BTF: one that does nothing is loaded.
+pub fn may_follow(function: u32) -> bool {
+    // r0 = 0; exit
+    let nothing: [u64; 2] = [0x0000_0000_0000_00b7, 0x0000_0000_0000_0095];
+    let mut options = tracing(libbpf_sys::BPF_TRACE_FENTRY, function);
+    // SAFETY: the instructions live across the call, and the options hold no pointer.
+    unsafe { load_tracing(nothing.as_ptr().cast(), nothing.len(), &mut options) }.is_ok()
+}
+
+/// Loads a program of a loaded object (fentry or fexit) once more, for another function of the kernel's.
+pub fn load_for(object: &Object, program: &ProgramMut<'_>, function: u32) -> std::io::Result<OwnedFd> {
+    let raw = program.as_libbpf_object().as_ptr();
+    // SAFETY: both are loaded, and live across the calls; what they point to is theirs.
+    unsafe {
+        let mut options = tracing(libbpf_sys::bpf_program__expected_attach_type(raw), function);
+        // Callbacks need it.
+        options.prog_btf_fd = libbpf_sys::bpf_object__btf_fd(object.as_libbpf_object().as_ptr()) as u32;
+        options.func_info = libbpf_sys::bpf_program__func_info(raw).cast();
+        options.func_info_cnt = libbpf_sys::bpf_program__func_info_cnt(raw);
+        options.func_info_rec_size = size_of::<libbpf_sys::bpf_func_info>() as u32;
+        let instructions = libbpf_sys::bpf_program__insns(raw);
+        load_tracing(instructions, libbpf_sys::bpf_program__insn_cnt(raw) as usize, &mut options)
+    }
+}
+
+fn tracing(at: libbpf_sys::bpf_attach_type, function: u32) -> libbpf_sys::bpf_prog_load_opts {
+    libbpf_sys::bpf_prog_load_opts {
+        sz: size_of::<libbpf_sys::bpf_prog_load_opts>() as libbpf_sys::size_t,
+        expected_attach_type: at,
+        attach_btf_id: function,
+        ..Default::default()
+    }
+}
+
+/// # Safety
+/// There are as many instructions, and what the options point to is there.
+unsafe fn load_tracing(
+    instructions: *const libbpf_sys::bpf_insn,
+    count: usize,
+    options: &mut libbpf_sys::bpf_prog_load_opts,
+) -> std::io::Result<OwnedFd> {
+    // SAFETY: as the caller promises; the kernel copies all of it.
+    let fd = unsafe {
+        libbpf_sys::bpf_prog_load(
+            libbpf_sys::BPF_PROG_TYPE_TRACING,
+            std::ptr::null(),
+            c"Dual BSD/GPL".as_ptr(),
+            instructions,
+            count as libbpf_sys::size_t,
+            options,
+        )
+    };
+    owned(fd)
+}
+
+/// Attaches a program of fentry or fexit to the function that it was loaded for, until the descriptor is closed.
+pub fn attach_to_function(program: &OwnedFd) -> std::io::Result<OwnedFd> {
+    // SAFETY: without a name the kernel takes the target from the program.
+    owned(unsafe { libbpf_sys::bpf_raw_tracepoint_open(std::ptr::null(), program.as_raw_fd()) })
+}
+
+/// A new descriptor, or a negative error.
+fn owned(fd: i32) -> std::io::Result<OwnedFd> {
     if fd < 0 {
         return Err(std::io::Error::from_raw_os_error(-fd));
     }
     // SAFETY: the descriptor was just made for us and nobody else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Switches the statistics on until the descriptor is closed (Linux 5.8, CAP_SYS_ADMIN).
+pub fn enable_stats() -> std::io::Result<OwnedFd> {
+    // SAFETY: takes an integer and returns a new descriptor or a negative error.
+    owned(unsafe { libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME) })
 }
 
 /// Bytes of all maps' values.

@@ -1,10 +1,10 @@
 //! The lock probe: attaches `bpf/locks.bpf.c`, reads what it counted, names the locks, detaches.
 
-mod kept;
 mod memory;
 mod missing;
 mod names;
 mod object;
+mod percpu_cache;
 mod spin;
 
 pub use object::{SPEC, VIEW};
@@ -172,7 +172,7 @@ struct Names {
     looked: Option<Instant>,
 }
 
-impl kept::Place for WireLockRecent {
+impl percpu_cache::CacheEntry for WireLockRecent {
     type Key = u64;
 
     fn key(&self) -> u64 {
@@ -186,7 +186,7 @@ impl kept::Place for WireLockRecent {
     }
 }
 
-impl kept::Place for (u32, WireLockRecentProcess) {
+impl percpu_cache::CacheEntry for (u32, WireLockRecentProcess) {
     type Key = u32;
 
     fn key(&self) -> u32 {
@@ -426,7 +426,7 @@ impl LockProbe {
         for (key, value) in entries(&maps.locks)? {
             locks.insert(address(&key)?, WireLock::decode(&value)?);
         }
-        for recent in kept::settle(before, &mut locks, &places, &row)? {
+        for recent in percpu_cache::settle(before, &mut locks, &places, &row)? {
             if let Some(sample) = locks.get_mut(&recent.lock) {
                 sample.add(&recent);
             }
@@ -455,7 +455,7 @@ impl LockProbe {
             let pid = process(&key)?;
             processes.extend(row(pid)?.map(|sample| (pid, sample)));
         }
-        for (pid, recent) in kept::settle(before, &mut processes, &places, &row)? {
+        for (pid, recent) in percpu_cache::settle(before, &mut processes, &places, &row)? {
             if let Some(sample) = processes.get_mut(&pid) {
                 sample.add(&recent);
             }

@@ -80,8 +80,8 @@ fn open_attr(attr: &mut perf_event_attr, cpu: u32, group: Option<BorrowedFd<'_>>
 }
 
 /// An event that counts nothing: forks, execs, ends and executable mappings on a CPU are records of it from now on, in
-/// memory that is mapped from it, as `wire::births` reads them. Nobody is woken for them.
-pub fn births(cpu: u32) -> io::Result<OwnedFd> {
+/// memory that is mapped from it, as `wire::process_events` reads them. They wake no thread.
+pub fn process_events(cpu: u32) -> io::Result<OwnedFd> {
     let mut attr = perf_event_attr {
         type_: PERF_TYPE_SOFTWARE,
         config: PERF_COUNT_SW_DUMMY.into(),
@@ -103,7 +103,7 @@ pub fn births(cpu: u32) -> io::Result<OwnedFd> {
 }
 
 /// An event that programs write records to. Each wakes who waits for one.
-pub fn kick(cpu: u32) -> io::Result<OwnedFd> {
+pub fn self_interrupt(cpu: u32) -> io::Result<OwnedFd> {
     let mut attr = perf_event_attr {
         type_: PERF_TYPE_SOFTWARE,
         config: PERF_COUNT_SW_BPF_OUTPUT.into(),

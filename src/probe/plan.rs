@@ -99,7 +99,7 @@ pub fn in_use(devices: &[BlockDevice]) -> (Vec<&BlockDevice>, usize) {
 /// Devices that nobody uses make room for the others.
 pub fn left_out(devices: usize) -> Vec<Missing> {
     let why = format!(
-        "{devices} loop, RAM or network block devices that nobody uses are not traced, so that all others can be"
+        "{devices} unused loop, RAM or network block devices are not traced, to make room for the others"
     );
     let missing = Missing {
         reason: Reason::NotTraced,

@@ -104,7 +104,12 @@ fn plan(spec: &Spec, program: &Program, btf: Option<&KernelBtf>, rights: &Rights
     if let Some(why) = spec.not_by_file.filter(|_| btf_file::path().is_some()) {
         return lost(why, None);
     }
-    match btf.event(program.event, program.module) {
+    let home = match program.function {
+        true if btf.has_function(program.event) => EventHome::Vmlinux,
+        true => EventHome::Absent,
+        false => btf.event(program.event, program.module),
+    };
+    match home {
         EventHome::Absent => return lost("this kernel does not have the event", spec.newer),
         EventHome::Untyped(module) => {
             return lost(

@@ -7,9 +7,9 @@ use std::thread::{self, JoinHandle};
 use anyhow::{Context, Result};
 use libbpf_rs::{MapCore, MapHandle};
 
-use super::births::Births;
+use super::process_events::ProcessEvents;
 use crate::host::mapped::Mapped;
-use crate::wire::births;
+use crate::wire::process_events;
 
 /// How often new processes are looked for, in drains of the kernel's records (100 ms): one that ends before is named by
 /// these alone.
@@ -29,20 +29,20 @@ impl ProcessMaps {
     /// Of those that come into this table, from now on.
     pub fn follow(processes: MapHandle, whose: Whose) -> Result<Self> {
         let (stop, stopped) = mpsc::channel::<()>();
-        let mut known = Known { births: Births::open(), ..Known::default() };
+        let mut known = Known { process_events: ProcessEvents::open(), ..Known::default() };
         let run = move || {
             let mut drains = 0;
-            while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(Births::DRAIN_EVERY) {
+            while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(ProcessEvents::DRAIN_EVERY) {
                 drains += 1;
                 if drains % LOOK_EVERY == 0 {
                     known.look(&processes, whose);
                 } else {
-                    known.births.drain();
+                    known.process_events.drain();
                 }
             }
             known.look(&processes, whose);
             // Who called exec between its last wait and that look.
-            known.births.look(&mut known.mapped, []);
+            known.process_events.look(&mut known.mapped, []);
             known.mapped
         };
         let thread = thread::Builder::new()
@@ -72,7 +72,7 @@ impl Drop for ProcessMaps {
 #[derive(Debug, Default)]
 struct Known {
     mapped: Mapped,
-    births: Births,
+    process_events: ProcessEvents,
     keys: HashSet<Vec<u8>>,
     /// Under each of their names: who has another has called exec.
     seen: HashSet<(u32, [u8; 16])>,
@@ -87,9 +87,9 @@ impl Known {
             }
             let Some((pid, comm)) = whose(processes, &key) else { continue };
             if self.seen.insert((pid, comm)) {
-                new.push((pid, births::comm(&comm)));
+                new.push((pid, process_events::comm(&comm)));
             }
         }
-        self.births.look(&mut self.mapped, new);
+        self.process_events.look(&mut self.mapped, new);
     }
 }

@@ -186,7 +186,7 @@ fn configure(object: &mut OpenObject, _: Reach, btf: &KernelBtf) -> Result<()> {
         let config = &mut constants.config;
         config.cpus = 1;
         (config.period_ns, config.budget_ns) = (1, 1);
-        config.want_filter = u32::MAX;
+        config.filter_enabled = u32::MAX;
         config.has_state = btf.switch_tells_state().into();
     })
 }
@@ -198,9 +198,9 @@ fn opened(cpus: u32, options: &Options) -> Result<OpenReclaimSkel<'static>> {
     size(&mut open, cpus, options).map_err(|error| refusal("sizing the tables of reclaim", &error))?;
     let config = &mut open.maps.rodata_data.as_mut().context("the object has read-only data")?.config;
     config.cpus = cpus;
-    config.want_filter = options.filter.kinds();
+    config.filter_enabled = options.filter.kinds();
     config.unified_cgroups = Hierarchy::read(Path::new("/")).is_none_or(|hierarchy| hierarchy.unified).into();
-    config.want_ours = options.ours.into();
+    config.own_process_enabled = options.ours.into();
     config.least_ns = options.min_block.as_nanos() as u64;
     config.budget_ns = options.budget_ns();
     config.period_ns = PERIOD.as_nanos() as u64;
@@ -227,7 +227,7 @@ fn load(cpus: u32, options: &Options, balance: bool) -> Result<ReclaimSkel<'stat
     progs.kswapd_batch.set_autoload(!balance);
     let skel = open.load().map_err(|error| refusal("loading the probe of reclaim", &error))?;
     let maps = &skel.maps;
-    options.filter.fill(&maps.wanted_pids, &maps.wanted_comms, &maps.wanted_cgroups)?;
+    options.filter.fill(&maps.filter_pids, &maps.filter_comms, &maps.filter_cgroups)?;
     Ok(skel)
 }
 
@@ -237,7 +237,7 @@ fn size(open: &mut OpenReclaimSkel<'_>, cpus: u32, options: &Options) -> libbpf_
     maps.wait_stacks.set_max_entries(options.room.max(1))?;
     maps.wait_rows.set_max_entries(RECLAIM_PROGRAMS * cpus)?;
     maps.wait_scratch.set_max_entries(RECLAIM_PROGRAMS * cpus)?;
-    maps.wanted_pids.set_max_entries(room(options.filter.pids.len()))?;
-    maps.wanted_comms.set_max_entries(room(options.filter.comms.len()))?;
-    maps.wanted_cgroups.set_max_entries(room(options.filter.cgroups.len()))
+    maps.filter_pids.set_max_entries(room(options.filter.pids.len()))?;
+    maps.filter_comms.set_max_entries(room(options.filter.comms.len()))?;
+    maps.filter_cgroups.set_max_entries(room(options.filter.cgroups.len()))
 }

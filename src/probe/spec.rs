@@ -98,6 +98,8 @@ pub enum Reach {
 pub struct Program {
     pub name: &'static str,
     pub event: &'static str,
+    /// The event is the entry or the return of this function of the kernel's.
+    pub function: bool,
     /// The module that has the event, if it is not the kernel itself.
     pub module: Option<&'static str>,
     /// What a view does not measure without it.
@@ -123,7 +125,7 @@ impl Program {
     /// Its view works without it.
     pub const fn optional(name: &'static str, event: &'static str, without: &'static str) -> Self {
         let requires = Requires::Nothing;
-        Self { name, event, module: None, without, needed: false, requires, raw: None }
+        Self { name, event, function: false, module: None, without, needed: false, requires, raw: None }
     }
 
     pub const fn needed(name: &'static str, event: &'static str, without: &'static str) -> Self {

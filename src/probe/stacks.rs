@@ -20,21 +20,21 @@ use crate::host::cgroups::Hierarchy;
 use crate::host::mapped::Mapped;
 use crate::host::processes;
 use crate::host::rights::Rights;
-use crate::probe::births::Births;
 use crate::probe::btf_file;
 use crate::probe::libbpf::{self, refusal};
+use crate::probe::process_events::ProcessEvents;
 use crate::probe::skel::{STACKS, stacks as skel};
 use crate::probe::spec::{self, Spec};
 use crate::probe::{Probe, perf_event, permit};
 use crate::refusal::Refusal;
-use crate::wire::births::{self, Comm};
+use crate::wire::process_events::{self, Comm};
 use crate::wire::stacks::{RawProfile, Sample, Sampler, Tally, decode};
 
 pub const SPEC: Spec = Spec {
     state: Some(state),
     configure: |object, _, _| {
         libbpf::with_constants(object, |constants: &mut skel::types::rodata| {
-            constants.config.want_cgroups = 1
+            constants.config.cgroups_enabled = 1
         })
     },
     ..Spec::of(&[STACKS])
@@ -56,7 +56,7 @@ fn state(rights: &Rights) -> ProgramState {
 
 /// How often the ring is emptied, which holds ten times as much. Each look costs one wake-up; a process that ends between
 /// its first sample and the next look is named by the kernel's records alone.
-const DRAIN_EVERY: Duration = Births::DRAIN_EVERY;
+const DRAIN_EVERY: Duration = ProcessEvents::DRAIN_EVERY;
 
 /// The same where frames of processes are not asked for.
 const DRAIN_KERNEL_EVERY: Duration = Duration::from_millis(100);
@@ -234,13 +234,13 @@ fn run(
     libbpf::listen();
     let mut open = builder.open(&mut object)?;
     open.maps.stack_ring.set_max_entries(ring_bytes(cpus, frequency))?;
-    open.maps.wanted_cgroups.set_max_entries(cgroups.len().max(1) as u32)?;
+    open.maps.filter_cgroups.set_max_entries(cgroups.len().max(1) as u32)?;
     let config = &mut open.maps.rodata_data.as_mut().context("the object has read-only data")?.config;
-    config.want_cgroups = (!cgroups.is_empty()).into();
+    config.cgroups_enabled = (!cgroups.is_empty()).into();
     config.unified_cgroups = Hierarchy::read(Path::new("/")).is_none_or(|hierarchy| hierarchy.unified).into();
     let skeleton = open.load().map_err(|error| refusal("loading the stack sampler", &error))?;
     for cgroup in cgroups {
-        skeleton.maps.wanted_cgroups.update(&cgroup.to_ne_bytes(), &[1], MapFlags::ANY)?;
+        skeleton.maps.filter_cgroups.update(&cgroup.to_ne_bytes(), &[1], MapFlags::ANY)?;
     }
     let maps: [&dyn MapCore; 3] =
         [&skeleton.maps.stack_ring, &skeleton.maps.stack_scratch, &skeleton.maps.bss];
@@ -303,7 +303,7 @@ fn run(
             leaders: memory.named_leaders(),
             lost: to.dropped.saturating_sub(from.dropped) + damaged,
             damaged,
-            map_bytes: map_bytes + memory.births.bytes(),
+            map_bytes: map_bytes + memory.process_events.bytes(),
             program_runs: to.runs.saturating_sub(from.runs),
             program_ns: to.run_ns.saturating_sub(from.run_ns),
         };
@@ -318,7 +318,7 @@ fn run(
     let Ok(reply) = asked.recv() else { return Ok(empty) };
     // Their rings would not wait for a window that opens late.
     if users {
-        memory.borrow_mut().births = Births::open();
+        memory.borrow_mut().process_events = ProcessEvents::open();
     }
     last = counts();
     let links = attach(&skeleton.progs.stack_sample, events)?;
@@ -360,7 +360,7 @@ struct Maps {
     /// When it was last empty.
     since: Instant,
     mapped: Mapped,
-    births: Births,
+    process_events: ProcessEvents,
     /// Under each of their names: who has another has called exec.
     seen: HashSet<(u32, Comm)>,
     wanted: HashSet<(u32, Comm)>,
@@ -386,7 +386,7 @@ impl Default for Maps {
         Self {
             since: Instant::now(),
             mapped: Mapped::default(),
-            births: Births::default(),
+            process_events: ProcessEvents::default(),
             seen: HashSet::new(),
             wanted: HashSet::new(),
             unknown: HashMap::new(),
@@ -406,7 +406,7 @@ impl Maps {
     /// next sample. The records of the kernel go on.
     fn renew(&mut self) {
         if self.since.elapsed() >= Self::KEPT || self.seen.len() >= Mapped::MOST_PROCESSES / 2 {
-            *self = Self { births: std::mem::take(&mut self.births), ..Self::default() };
+            *self = Self { process_events: std::mem::take(&mut self.process_events), ..Self::default() };
         }
     }
 
@@ -425,7 +425,7 @@ impl Maps {
         if sample.user().is_empty() {
             return;
         }
-        let comm = births::comm(&sample.comm);
+        let comm = process_events::comm(&sample.comm);
         if self.seen.len() < Mapped::MOST_PROCESSES && self.seen.insert((sample.pid, comm)) {
             self.wanted.insert((sample.pid, comm));
             return;
@@ -448,7 +448,7 @@ impl Maps {
                 self.wanted.insert((*pid, retry.comm));
             }
         }
-        self.births.look(&mut self.mapped, self.wanted.drain());
+        self.process_events.look(&mut self.mapped, self.wanted.drain());
     }
 }
 

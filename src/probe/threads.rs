@@ -166,7 +166,7 @@ impl ThreadProbe {
             Err(error) => {
                 let why = error.to_string();
                 if options.by_device {
-                    let what = "which device a thread waits for is told by programs only";
+                    let what = "only BPF programs know the device that a thread waits for";
                     return Err(Refusal::Refused(format!("{what}: {why}")).into());
                 }
                 missing.extend(files::missing(&why));

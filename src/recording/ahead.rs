@@ -18,8 +18,11 @@ const MOST: usize = 4;
 /// Lines that wait for each of them.
 const WAITING: usize = 4;
 
+/// Results of each that wait to be taken: without any, each line costs two switches of threads.
+const PARSED: usize = 2;
+
 /// Bytes of a line above which it is parsed alone: what becomes of a hostile one takes many times as many.
-const LARGE: usize = 1 << 20;
+const LARGE: usize = 1 << 18;
 
 /// A line with its number, and that of the line before it.
 struct Task {
@@ -93,7 +96,7 @@ impl<R: BufRead + Send> Pieces<R> {
             let mut results: Vec<Receiver<Parsed<V>>> = Vec::new();
             for _ in 0..threads {
                 let (task, waiting) = sync_channel(WAITING);
-                let (parsed, result) = sync_channel(0);
+                let (parsed, result) = sync_channel(PARSED);
                 tasks.push(task);
                 results.push(result);
                 let (taken, began) = (&taken, began.as_deref());

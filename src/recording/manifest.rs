@@ -31,6 +31,13 @@ pub struct Manifest {
     /// CPU time of the recorder itself since it began, in percent of one CPU. What its programs take of others is in the
     /// `cost` of each line.
     pub recorder_cpu_percent: Option<f64>,
+    /// The disk that the recording was written to, where that was traced: its figures have the recorder's own writes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recorder_device: Option<String>,
+    /// What the recorder wrote to its disk since it began, as the kernel accounts it to the process (`/proc/PID/io`): also
+    /// what kernel threads write back for it, and without what the file system adds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recorder_written_bytes: Option<u64>,
 }
 
 impl View for Manifest {

@@ -13,8 +13,18 @@ use super::folder;
 use super::manifest::Manifest;
 use super::ring::Held;
 
-/// Begin of a frame of zstd.
+/// Begin of a frame of zstd, and the last three bytes of the begin of one that is to be skipped (RFC 8878).
 const FRAME: [u8; 4] = 0xFD2F_B528_u32.to_le_bytes();
+const SKIPPABLE: [u8; 3] = [0x2A, 0x4D, 0x18];
+
+/// How files begin that no view reads: what compressed them, and what decompresses them.
+const COMPRESSED: [(&[u8], &str, &str); 5] = [
+    (b"\x1f\x8b", "gzip", "gzip -d"),
+    (b"\xfd7zXZ\0", "xz", "xz -d"),
+    (b"BZh", "bzip2", "bzip2 -d"),
+    (b"\x04\x22\x4d\x18", "lz4", "lz4 -d"),
+    (b"PK\x03\x04", "zip", "unzip"),
+];
 
 /// A block of tar: a header, or a part of a file.
 pub(super) const BLOCK: usize = 512;
@@ -59,11 +69,17 @@ pub fn held(intervals: &[Held]) -> Result<Lines> {
 /// # Errors
 /// Where it cannot be opened (an [`io::Error`] is the cause) or is damaged.
 pub fn manifest(path: &Path) -> Result<Option<Manifest>> {
-    let Some(file) = plain(path, folder::MANIFEST)? else { return Ok(None) };
-    let mut bytes = Vec::new();
-    let read = file.take(MOST_MANIFEST).read_to_end(&mut bytes).context(folder::MANIFEST)?;
-    ensure!((read as u64) < MOST_MANIFEST, "{} is longer than {} bytes", folder::MANIFEST, MOST_MANIFEST);
-    serde_json::from_slice(&bytes).map(Some).context(folder::MANIFEST)
+    plain(path, folder::MANIFEST)?.map(read_manifest).transpose()
+}
+
+fn read_manifest(file: impl Read) -> Result<Manifest> {
+    let read = || {
+        let mut bytes = Vec::new();
+        file.take(MOST_MANIFEST).read_to_end(&mut bytes)?;
+        ensure!((bytes.len() as u64) < MOST_MANIFEST, "it is longer than {MOST_MANIFEST} bytes");
+        super::whole(&bytes)
+    };
+    read().context(folder::MANIFEST)
 }
 
 /// A file of the recording that is not compressed: [`folder::MANIFEST`] or [`folder::HOST`]. None: it is no recording, or
@@ -111,7 +127,7 @@ impl fmt::Display for Absent {
 impl Error for Absent {}
 
 fn of_folder(path: &Path, view: &str) -> Result<Lines> {
-    ensure!(path.join(folder::MANIFEST).is_file(), "it is no recording: {} is not in it", folder::MANIFEST);
+    manifest(path)?;
     match folder::open(&path.join(folder::table(view))) {
         Ok(file) => of_stream(BufReader::new(file), view),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -146,17 +162,60 @@ pub(super) fn is_archive(head: &[u8]) -> bool {
     head.len() == BLOCK && (header().as_ustar().is_some() || header().as_gnu().is_some())
 }
 
-fn of_stream(mut stream: impl BufRead + Send + 'static, view: &str) -> Result<Lines> {
+fn of_stream(stream: impl BufRead + Send + 'static, view: &str) -> Result<Lines> {
+    let (head, whole) = with_head(stream)?;
+    if is_archive(&head) {
+        return unpacked(member(whole, &folder::table(view), view)?);
+    }
+    if is_frame(&head) {
+        return lines_alone(unpacked(whole)?);
+    }
+    refuse_compressed(&head)?;
+    Ok(Box::new(whole))
+}
+
+/// The first block, and all of it.
+pub(super) fn with_head(mut stream: impl BufRead) -> io::Result<(Vec<u8>, Counted<impl BufRead>)> {
     // A pipe gives what there is.
     let mut head = Vec::with_capacity(BLOCK);
     stream.by_ref().take(BLOCK as u64).read_to_end(&mut head)?;
-    let is_tar = is_archive(&head);
-    let is_packed = head.starts_with(&FRAME);
-    let whole = Counted { inner: Cursor::new(head).chain(stream), at: 0 };
-    match (is_tar, is_packed) {
-        (true, _) => unpacked(member(whole, &folder::table(view), view)?),
-        (_, true) => unpacked(whole),
-        _ => Ok(Box::new(whole)),
+    Ok((head.clone(), Counted::new(Cursor::new(head).chain(stream))))
+}
+
+fn is_frame(head: &[u8]) -> bool {
+    head.starts_with(&FRAME)
+        || head.first().is_some_and(|byte| byte >> 4 == 5) && head[1..].starts_with(&SKIPPABLE)
+}
+
+/// # Errors
+/// Where it begins as something that is to be decompressed first.
+pub fn refuse_compressed(head: &[u8]) -> Result<()> {
+    let found = COMPRESSED.iter().find(|(begin, ..)| head.starts_with(begin));
+    match found {
+        Some((_, by, how)) => bail!("it is compressed by {by}: decompress it first (`{how}`)"),
+        None => Ok(()),
+    }
+}
+
+/// What frames hold, unless that is a whole recording.
+fn lines_alone(mut lines: Lines) -> Result<Lines> {
+    let mut head = Vec::with_capacity(BLOCK);
+    let read = lines.by_ref().take(BLOCK as u64).read_to_end(&mut head);
+    ensure!(
+        !is_archive(&head),
+        "it is a packed recording that is compressed by zstd: decompress it first (`zstd -d`)"
+    );
+    // An error is of the line in which it is.
+    let rest = read.err().map_or(lines, |error| Box::new(BufReader::new(Broken(Some(error)))));
+    Ok(Box::new(Cursor::new(head).chain(rest)))
+}
+
+/// What could not be read.
+struct Broken(Option<io::Error>);
+
+impl Read for Broken {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        self.0.take().map_or(Ok(0), Err)
     }
 }
 
@@ -180,12 +239,22 @@ fn member<R: BufRead + 'static>(
         if names.len() < MOST_NAMED {
             names.push(member.name().to_vec());
         }
-        let damaged = || member.damaged();
-        let padded = member.size.checked_next_multiple_of(BLOCK as u64).with_context(damaged)?;
-        let skipped = io::copy(&mut archive.by_ref().take(padded), &mut io::sink())?;
-        ensure!(skipped == padded, "{}: {} bytes are missing", damaged(), padded - skipped);
+        pass(&mut archive, &member)?;
     }
     bail!(without(view, names.into_iter()))
+}
+
+/// Goes on behind a member whose bytes follow.
+///
+/// # Errors
+/// Where they are cut off, or are those of a damaged manifest.
+pub(super) fn pass(archive: &mut impl Read, member: &Member) -> Result<()> {
+    let padded = member.padded()?;
+    let mut bytes = archive.take(padded);
+    let manifest = member.is_manifest().then(|| read_manifest(bytes.by_ref().take(member.size)));
+    io::copy(&mut bytes, &mut io::sink())?;
+    ensure!(bytes.limit() == 0, "{}: {} bytes are missing", member.damaged(), bytes.limit());
+    manifest.transpose().map(|_| ())
 }
 
 /// What the header of a member of an archive says.
@@ -205,6 +274,15 @@ impl Member {
 
     pub fn damaged(&self) -> String {
         damaged(self.at)
+    }
+
+    pub fn is_manifest(&self) -> bool {
+        self.is_file && self.name() == folder::MANIFEST.as_bytes()
+    }
+
+    /// Bytes up to the next one.
+    pub fn padded(&self) -> Result<u64> {
+        self.size.checked_next_multiple_of(BLOCK as u64).with_context(|| self.damaged())
     }
 }
 

@@ -2,14 +2,15 @@
 //! written to disk, so that a path in it is a name alone.
 
 use std::fs::{self, File};
-use std::io::{self, BufReader, Read, Seek, SeekFrom};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::vec;
 
 use anyhow::{Context, Result, bail, ensure};
 
 use super::folder;
 use super::ring::Held;
-use super::source::{self, Counted};
+use super::source::{self, Counted, Lines};
 
 /// At one a second: 48 days. Each takes 24 bytes.
 const MOST_INTERVALS: usize = 1 << 22;
@@ -17,14 +18,24 @@ const MOST_INTERVALS: usize = 1 << 22;
 /// The profiles of a recording, in the order of their intervals.
 pub struct Profiles {
     place: Place,
-    /// Numbers of the intervals, and where each is in an archive.
-    all: Vec<(u64, Extent)>,
+    /// Numbers of the intervals, and where each is in an archive; of a stream they are not known.
+    all: vec::IntoIter<(u64, Extent)>,
 }
 
 enum Place {
     Folder(PathBuf),
     Archive(File),
     Memory(Vec<Held>),
+    Stream(Stream),
+}
+
+/// An archive that is read once, from its begin on.
+struct Stream {
+    archive: Counted<Lines>,
+    /// The interval that was read last.
+    last: Option<u64>,
+    /// Names of what is no profile.
+    others: Vec<Vec<u8>>,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,11 +45,14 @@ struct Extent {
 }
 
 impl Profiles {
-    /// None: nothing lies there, what cannot be opened, or no recording.
+    /// None: nothing lies there, what cannot be opened, or no recording. `-` is stdin.
     ///
     /// # Errors
-    /// Where it is damaged, or is a recording without stacks.
+    /// Where it is damaged, or is a recording without stacks. Stdin has to be a packed recording.
     pub fn open(path: &Path) -> Result<Option<Self>> {
+        if path == Path::new("-") {
+            return Self::of_stream(BufReader::new(io::stdin())).map(Some);
+        }
         let Ok(found) = fs::metadata(path) else { return Ok(None) };
         if found.is_dir() {
             return match path.join(folder::MANIFEST).is_file() {
@@ -69,7 +83,20 @@ impl Profiles {
         Self::new(Place::Memory(intervals), all, std::iter::empty())
     }
 
+    fn of_stream(stream: impl BufRead + Send + 'static) -> Result<Self> {
+        let (head, whole) = source::with_head(stream)?;
+        source::refuse_compressed(&head)?;
+        ensure!(
+            source::is_archive(&head),
+            "it is no packed recording: give what `biopsy pack DIR -o -` writes, or name a file with -i"
+        );
+        let archive = Counted::new(Box::new(whole) as Lines);
+        let stream = Stream { archive, last: None, others: Vec::new() };
+        Ok(Self { place: Place::Stream(stream), all: Vec::new().into_iter() })
+    }
+
     fn of_folder(path: &Path) -> Result<Self> {
+        source::manifest(path)?;
         let stacks = path.join(folder::STACKS);
         let mut all = Vec::new();
         let entries = match fs::read_dir(&stacks) {
@@ -94,8 +121,7 @@ impl Profiles {
         let (mut all, mut others) = (Vec::new(), Vec::new());
         while let Some(member) = source::next_member(&mut archive)? {
             let damaged = || member.damaged();
-            let padded = member.size.checked_next_multiple_of(source::BLOCK as u64).with_context(damaged)?;
-            let end = archive.at.checked_add(padded).with_context(damaged)?;
+            let end = archive.at.checked_add(member.padded()?).with_context(damaged)?;
             if let Some(number) = member.is_file.then(|| interval(&member.path)).flatten() {
                 add(&mut all, number, Extent { at: archive.at, size: member.size })?;
                 // Within its bytes: it is named when it is read.
@@ -106,6 +132,9 @@ impl Profiles {
                 others.push(member.name().to_vec());
             }
             ensure!(end <= length, "{}: {} bytes are missing", damaged(), end - length);
+            if member.is_manifest() {
+                source::pass(&mut archive, &member)?;
+            }
             archive.seek_to(end)?;
         }
         Self::new(Place::Archive(archive.into_inner().into_inner()), all, others.into_iter())
@@ -119,29 +148,25 @@ impl Profiles {
         {
             bail!("two of its files are {}", name(*number));
         }
-        Ok(Self { place, all })
+        Ok(Self { place, all: all.into_iter() })
     }
 
-    /// Number of intervals.
-    pub fn len(&self) -> usize {
-        self.all.len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.all.is_empty()
-    }
-
-    /// The name of a profile in the recording, and its bytes.
-    pub fn read(&mut self, at: usize, most: usize) -> (String, Result<Vec<u8>>) {
-        let Some((number, extent)) = self.all.get(at).copied() else {
-            return (String::new(), Err(anyhow::anyhow!("there is no such interval")));
-        };
-        (name(number), self.bytes(number, extent, most))
+    /// The name of the next profile in the recording, and its bytes, `most` of them; None: there is no more.
+    ///
+    /// # Errors
+    /// Where no more can be found.
+    pub fn next(&mut self, most: usize) -> Result<Option<(String, Result<Vec<u8>>)>> {
+        if let Place::Stream(stream) = &mut self.place {
+            return stream.next(most);
+        }
+        let Some((number, extent)) = self.all.next() else { return Ok(None) };
+        Ok(Some((name(number), self.bytes(number, extent, most))))
     }
 
     fn bytes(&mut self, number: u64, extent: Extent, most: usize) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         match &mut self.place {
+            Place::Stream(_) => {}
             Place::Folder(stacks) => {
                 let file = folder::open(&stacks.join(folder::profile(number)))?;
                 file.take(most as u64 + 1).read_to_end(&mut bytes)?;
@@ -152,15 +177,49 @@ impl Profiles {
             }
             Place::Archive(file) => {
                 file.seek(SeekFrom::Start(extent.at))?;
-                let wanted = extent.size.min(most as u64 + 1);
-                file.take(wanted).read_to_end(&mut bytes)?;
-                let missing = wanted - bytes.len() as u64;
-                ensure!(missing == 0, "it is cut off: {missing} bytes are missing");
+                bytes = part(file, extent.size, most)?;
             }
         }
         ensure!(bytes.len() <= most, "it has more than {} MiB", most >> 20);
         Ok(bytes)
     }
+}
+
+impl Stream {
+    fn next(&mut self, most: usize) -> Result<Option<(String, Result<Vec<u8>>)>> {
+        while let Some(member) = source::next_member(&mut self.archive)? {
+            let Some(number) = member.is_file.then(|| interval(&member.path)).flatten() else {
+                source::pass(&mut self.archive, &member)?;
+                if self.others.len() < source::MOST_NAMED {
+                    self.others.push(member.name().to_vec());
+                }
+                continue;
+            };
+            ensure!(
+                self.last.is_none_or(|last| last < number),
+                "{} is not in its order: write it to a file, and name that with -i",
+                name(number)
+            );
+            self.last = Some(number);
+            let mut rest = self.archive.by_ref().take(member.padded()?);
+            let bytes = part(&mut rest, member.size, most);
+            // Where it is cut off the next one says so, or is not there.
+            io::copy(&mut rest, &mut io::sink())?;
+            return Ok(Some((name(number), bytes)));
+        }
+        ensure!(self.last.is_some(), source::without(folder::STACKS, self.others.drain(..)));
+        Ok(None)
+    }
+}
+
+/// The bytes of a member of an archive.
+fn part(archive: impl Read, size: u64, most: usize) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    ensure!(size <= most as u64, "it has more than {} MiB", most >> 20);
+    archive.take(size).read_to_end(&mut bytes)?;
+    let missing = size - bytes.len() as u64;
+    ensure!(missing == 0, "it is cut off: {missing} bytes are missing");
+    Ok(bytes)
 }
 
 fn name(number: u64) -> String {

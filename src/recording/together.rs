@@ -1,10 +1,12 @@
 //! Several recordings of a view as one result.
 
 use std::fmt;
+use std::io::{self, Write};
 
 use jiff::Timestamp;
 
 use super::Piece;
+use crate::envelope::{Line, View};
 use crate::merge::{Merge, Summary};
 
 /// The intervals of one recording, merged.
@@ -15,10 +17,15 @@ pub struct Run<V> {
     /// Its machine, where the recording says it.
     pub host: Option<String>,
     piece: Piece<V>,
-    /// When its last interval began and ended, ns since 1970; None: a start is no time.
-    last_ns: Option<i128>,
+    /// When an interval behind its last one begins at the earliest, and when that one ended, ns since 1970; None: a start is
+    /// no time.
+    next_ns: Option<i128>,
     end_ns: Option<i128>,
 }
+
+/// Bytes of JSON that the sum of all intervals may have. In memory it is up to twice as large; that of `system` with 40
+/// busy devices has 25 MB.
+const MOST_BYTES: u64 = 32 << 20;
 
 /// Starts have milliseconds, and an interval that follows may begin as early as the one before it ends.
 const SLACK_NS: i128 = 2_000_000;
@@ -26,11 +33,11 @@ const SLACK_NS: i128 = 2_000_000;
 /// Machines that were measured at once differ by this much of their lengths, or of a second.
 const ALIKE: f64 = 0.01;
 
-impl<V: Merge> Run<V> {
+impl<V: Merge + View> Run<V> {
     /// One interval.
     pub fn new(name: String, piece: Piece<V>) -> Self {
         let end_ns = start_ns(&piece).map(|start| start + i128::from(piece.envelope.duration_ns));
-        Self { name, host: None, last_ns: start_ns(&piece), piece, end_ns }
+        Self { name, host: None, next_ns: least_next_ns(&piece), piece, end_ns }
     }
 
     /// Whether the next interval may be added.
@@ -38,24 +45,60 @@ impl<V: Merge> Run<V> {
     /// # Errors
     /// Where it does not begin later than the one before it: what was counted would be counted twice.
     pub fn precedes(&self, piece: &Piece<V>) -> Result<(), Apart> {
-        match (self.last_ns, start_ns(piece)) {
-            (Some(last), Some(start)) if start <= last => Err(Apart::Order(piece.envelope.start.clone())),
+        match (self.next_ns, start_ns(piece)) {
+            (Some(least), Some(start)) if start < least => Err(Apart::Order(piece.envelope.start.clone())),
             _ => Ok(()),
         }
     }
 
     /// The next interval.
-    pub fn add(&mut self, piece: Piece<V>) {
-        self.last_ns = start_ns(&piece).or(self.last_ns);
+    ///
+    /// # Errors
+    /// Where there is too much that only some intervals have.
+    pub fn add(&mut self, piece: Piece<V>) -> Result<(), Apart> {
+        self.next_ns = least_next_ns(&piece).or(self.next_ns);
         let end_ns = start_ns(&piece).map(|start| start + i128::from(piece.envelope.duration_ns));
         self.end_ns = self.end_ns.max(end_ns);
         self.piece.envelope.follow(&piece.envelope);
         self.merge_view(&piece);
+        self.piece.size = self.piece.size.saturating_add(piece.size);
+        // To write it takes time: it is measured once what was added may have made it too large.
+        if self.piece.size <= 2 * MOST_BYTES {
+            return Ok(());
+        }
+        match self.measure() {
+            ..=MOST_BYTES => Ok(()),
+            _ => Err(Apart::Large(piece.envelope.start)),
+        }
     }
 
     fn merge_view(&mut self, piece: &Piece<V>) {
         self.piece.view.merge_with(&piece.view);
         self.piece.command_status = piece.command_status.or(self.piece.command_status);
+    }
+
+    /// The bytes of its JSON.
+    fn measure(&mut self) -> u64 {
+        let mut written = Counter(0);
+        // The counter does not fail, and JSON has every value.
+        let _counted =
+            serde_json::to_writer(&mut written, &Line::new(&self.piece.envelope, &self.piece.view, None));
+        self.piece.size = written.0;
+        written.0
+    }
+}
+
+/// Counts what is written.
+struct Counter(u64);
+
+impl Write for Counter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 = self.0.saturating_add(bytes.len() as u64);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -71,6 +114,13 @@ fn start_ns<V>(piece: &Piece<V>) -> Option<i128> {
     piece.envelope.start.parse::<Timestamp>().ok().map(Timestamp::as_nanosecond)
 }
 
+/// When the next interval begins at the earliest: later, as stamps have milliseconds, unless this one is shorter than one.
+fn least_next_ns<V>(piece: &Piece<V>) -> Option<i128> {
+    const MILLISECOND: u64 = 1_000_000;
+    let is_brief = piece.envelope.duration_ns < MILLISECOND;
+    Some(start_ns(piece)? + if is_brief { 0 } else { 1 })
+}
+
 /// Why recordings are no one result.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Apart {
@@ -82,6 +132,8 @@ pub enum Apart {
     Machines(String, String),
     /// Rates would be those of neither.
     Lengths(String, String),
+    /// With this one they are more than fits into memory.
+    Large(String),
     Nothing,
 }
 
@@ -108,6 +160,12 @@ impl fmt::Display for Apart {
                 f,
                 "{a} and {b} are of different machines, and one is longer: choose the same length with --from and --to"
             ),
+            Self::Large(what) => write!(
+                f,
+                "with {what} the sum has more different things (threads, locks, files, ...) than the {} MiB that are \
+                 held of it: choose fewer intervals with --from and --to",
+                MOST_BYTES >> 20
+            ),
             Self::Nothing => f.write_str("there is nothing to merge: name a recording with -i"),
         }
     }
@@ -117,17 +175,25 @@ impl fmt::Display for Apart {
 #[derive(Debug)]
 pub struct Together<V> {
     runs: Vec<Run<V>>,
+    bytes: u64,
 }
 
 impl<V> Default for Together<V> {
     fn default() -> Self {
-        Self { runs: Vec::new() }
+        Self { runs: Vec::new(), bytes: 0 }
     }
 }
 
-impl<V: Summary> Together<V> {
-    pub fn add(&mut self, run: Run<V>) {
+impl<V: Summary + View> Together<V> {
+    /// # Errors
+    /// Where they are too much together.
+    pub fn add(&mut self, mut run: Run<V>) -> Result<(), Apart> {
+        self.bytes = self.bytes.saturating_add(run.measure());
+        if self.bytes > MOST_BYTES {
+            return Err(Apart::Large(run.name));
+        }
         self.runs.push(run);
+        Ok(())
     }
 
     /// Those of one machine one after the other; machines side by side, each device with the name of its own.
@@ -135,6 +201,7 @@ impl<V: Summary> Together<V> {
     /// # Errors
     /// Where the sum would be no window of anything.
     pub fn merge(mut self) -> Result<Piece<V>, Apart> {
+        self.refuse_own_lines()?;
         self.runs.sort_by_key(|run| (run.host.clone(), start_ns(&run.piece)));
         let mut machines: Vec<Run<V>> = Vec::new();
         for run in self.runs {
@@ -155,17 +222,37 @@ impl<V: Summary> Together<V> {
         all.piece.view.settle();
         Ok(all.piece)
     }
+
+    /// Lines that do not say which machine they are of may be those of a recording of the same time: on the same kernel
+    /// nothing tells them from another machine's.
+    fn refuse_own_lines(&self) -> Result<(), Apart> {
+        let (named, lines): (Vec<_>, Vec<_>) = self.runs.iter().partition(|run| run.host.is_some());
+        let mut pairs = named.iter().flat_map(|run| lines.iter().map(move |lines| (run, lines)));
+        match pairs.find(|(run, lines)| run.may_share(lines)) {
+            Some((run, lines)) => Err(Apart::SameTime(run.name.clone(), lines.name.clone())),
+            None => Ok(()),
+        }
+    }
 }
 
-impl<V: Summary> Run<V> {
+impl<V> Run<V> {
+    fn is_over_before(&self, next: &Self) -> bool {
+        self.end_ns.zip(start_ns(&next.piece)).is_some_and(|(end, start)| start + SLACK_NS >= end)
+    }
+
+    /// Whether both may have the same interval.
+    fn may_share(&self, other: &Self) -> bool {
+        self.piece.envelope.kernel == other.piece.envelope.kernel
+            && !self.is_over_before(other)
+            && !other.is_over_before(self)
+    }
+}
+
+impl<V: Summary + View> Run<V> {
     fn follow(&mut self, next: Self) -> Result<(), Apart> {
-        let names = || (self.name.clone(), next.name.clone());
-        match (self.end_ns, start_ns(&next.piece)) {
-            (Some(end), Some(start)) if start + SLACK_NS >= end => {}
-            _ => {
-                let (a, b) = names();
-                return Err(Apart::SameTime(a, b));
-            }
+        if !self.is_over_before(&next) {
+            let (a, b) = (self.name.clone(), next.name.clone());
+            return Err(Apart::SameTime(a, b));
         }
         self.end_ns = next.end_ns;
         self.piece.envelope.join(&next.piece.envelope);
@@ -184,12 +271,17 @@ impl<V: Summary> Run<V> {
             return Err(Apart::Lengths(a, b));
         }
         let longest = mine.max(theirs);
+        let parts = [&mut self.piece.view, &mut other.piece.view].map(|view| view.part_of_window().copied());
+        let part = parts.into_iter().flatten().min();
         let envelope = self.piece.envelope.duration_ns.max(other.piece.envelope.duration_ns);
         self.piece.envelope.join(&other.piece.envelope);
         self.piece.envelope.duration_ns = envelope;
         self.merge_view(&other.piece);
         if let Some(window) = self.piece.view.window() {
             *window = longest;
+        }
+        if let (Some(all), Some(least)) = (self.piece.view.part_of_window(), part) {
+            *all = least;
         }
         Ok(())
     }

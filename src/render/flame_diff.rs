@@ -90,7 +90,7 @@ fn rate_unit(comparison: &Comparison) -> (f64, &'static str) {
 }
 
 /// The frames that moved most, and those that appeared or vanished.
-pub fn text(comparison: &Comparison) -> String {
+pub fn text(comparison: &Comparison, width: Option<usize>) -> String {
     let (factor, unit) = rate_unit(comparison);
     let Moved { before, after, .. } = comparison.all;
     let mut out = format!("{unit}: {} before, {} after", figure(factor * before), figure(factor * after));
@@ -152,7 +152,7 @@ pub fn text(comparison: &Comparison) -> String {
         let frames = counted(unsure as u64, "frame");
         out.push_str(&format!("\n{frames} more on one side alone, too few to be more than chance\n"));
     }
-    out
+    crate::render::text::fit(&out, width)
 }
 
 fn frames(count: usize, what: &str) -> String {

@@ -3,6 +3,10 @@ use crate::analyze::flame_diff::{Side, compare};
 use crate::analyze::profile::folded;
 use crate::analyze::profile::{Area, Profile};
 
+fn text(comparison: &Comparison) -> String {
+    super::text(comparison, None)
+}
+
 fn compared(before: &str, after: &str, basis: Basis) -> Comparison {
     let [before, after] = [before, after].map(|text| folded::parse(text, Unit::Samples).unwrap());
     let side = |profile| Side { profile, events: None, what: None };

@@ -1,11 +1,13 @@
 //! Recordings with hostile numbers in place of their own: whatever is read is merged, shown and diagnosed.
 
+use std::cell::Cell;
 use std::fmt::Debug;
 use std::io::BufRead as _;
 use std::path::Path;
 
 use serde_json::{Value, json};
 
+use super::text::interval_lines::{IntervalLines, Intervals};
 use super::{html, json as json_of, text};
 use crate::analyze::devices::HostSummary;
 use crate::analyze::errors::ErrorSummary;
@@ -21,8 +23,8 @@ use crate::load::random::below;
 use crate::merge::Summary;
 use crate::recording::together::{Run, Together};
 use crate::recording::{Piece, Pieces, Span, name_of, source};
-use crate::rules::literal::Case;
-use crate::rules::{self, Summaries, observed};
+use crate::rules::fixtures::Case;
+use crate::rules::{self, Summaries, inputs};
 
 /// Of each view.
 const CASES: u64 = 200;
@@ -115,65 +117,106 @@ fn check<V: View + Summary + Clone + Debug>(
         some.iter().for_each(&shown);
         let Some((first, rest)) = some.split_first() else { continue };
         let mut run = Run::new("a".to_string(), first.clone());
-        rest.iter().chain([first, first]).for_each(|piece| run.add(piece.clone()));
+        rest.iter().chain([first, first]).for_each(|piece| run.add(piece.clone()).unwrap());
         shown(&run.clone().whole());
         let mut together = Together::default();
         for host in ["web1", "web2"] {
             let mut run = run.clone();
             run.host = Some(host.to_string());
-            together.add(run);
+            together.add(run).unwrap();
         }
         together.merge().iter().for_each(&shown);
     }
     known
 }
 
-#[test]
-fn hostile_numbers_of_latency_are_merged_and_shown() {
-    let style = text::latency::Style { all: true, color: true, brief: false };
-    let known = check(1, |envelope, view: &LatencySummary, status| {
-        text::latency::render(envelope, view, status, style)
-    });
-    assert!(known > CASES as usize / 4, "{known}");
+/// Terminals, and None: a pipe.
+const WIDTHS: [usize; 3] = [80, 60, 20];
+
+/// What a pipe gets; no terminal gets a line that is wider than itself.
+fn at_each_width(show: impl Fn(Option<usize>, bool) -> String) -> String {
+    thread_local!(static TURN: Cell<usize> = const { Cell::new(0) });
+    // One of them each time: all of them take minutes.
+    let turn = TURN.replace(TURN.get().wrapping_add(1));
+    if let Some(width) = WIDTHS.get(turn % (2 * WIDTHS.len())).copied() {
+        let text = show(Some(width), false);
+        let longest = text.lines().max_by_key(|line| line.chars().count()).unwrap_or_default();
+        assert!(longest.chars().count() <= width, "{width}: {longest}");
+    }
+    show(None, true)
 }
 
-#[test]
-fn hostile_numbers_of_interrupts_are_merged_and_shown() {
-    let style = text::interrupts::Style { all: true, color: true, brief: false };
-    let known = check(2, |envelope, view: &InterruptSummary, status| {
-        text::interrupts::render(envelope, view, status, style)
+/// The same as lines of intervals.
+fn lines_of(view: &impl Intervals) {
+    at_each_width(|width, _| {
+        let mut lines = IntervalLines::new(text::interval_lines::Style { width, all: true, sort: None });
+        lines.add("10:00:01", view) + &lines.add("10:00:02", view)
     });
-    assert!(known > CASES as usize / 4, "{known}");
 }
 
-#[test]
-fn hostile_numbers_of_locks_are_merged_and_shown() {
-    let style = text::locks::Style { all: true, color: true, brief: false };
-    let known = check(3, |envelope, view: &PressureSummary, status| {
-        let memory = view.pagecache.as_ref().map(text::pagecache::render).unwrap_or_default();
-        match &view.locks {
-            Some(locks) => text::locks::render(envelope, locks, &memory, status, style),
-            None => text::locks::unseen(envelope, &memory, status, style),
-        }
-    });
-    assert!(known > CASES as usize / 4, "{known}");
-}
+/// The number of lines that could be read, by a seed.
+type Check = fn(u64) -> usize;
+
+/// Each view, with what shows it.
+const VIEWS: [(&str, Check); 6] = [
+    ("latency", |seed| {
+        check(seed, |envelope, view: &LatencySummary, status| {
+            lines_of(view);
+            at_each_width(|width, color| {
+                let style = text::latency::Style { all: true, color, brief: false, width };
+                text::latency::render(envelope, view, status, style)
+            })
+        })
+    }),
+    ("interrupts", |seed| {
+        check(seed, |envelope, view: &InterruptSummary, status| {
+            lines_of(view);
+            at_each_width(|width, color| {
+                let style = text::interrupts::Style { all: true, color, brief: false, width };
+                text::interrupts::render(envelope, view, status, style)
+            })
+        })
+    }),
+    ("locks", |seed| {
+        check(seed, |envelope, view: &PressureSummary, status| {
+            lines_of(view);
+            let memory = view.pagecache.as_ref().map(text::pagecache::render).unwrap_or_default();
+            at_each_width(|width, color| {
+                let style = text::locks::Style { all: true, color, brief: false, width };
+                match &view.locks {
+                    Some(locks) => text::locks::render(envelope, locks, &memory, status, style),
+                    None => text::locks::unseen(envelope, &memory, status, style),
+                }
+            })
+        })
+    }),
+    ("threads", |seed| {
+        check(seed, |envelope, view: &ThreadSummary, status| {
+            lines_of(view);
+            at_each_width(|width, color| {
+                let style = text::threads::Style { all: true, color, brief: false, width };
+                text::threads::render(envelope, view, status, style)
+            })
+        })
+    }),
+    ("errors", |seed| {
+        check(seed, |envelope, view: &ErrorSummary, status| {
+            at_each_width(|width, _| text::errors::render(envelope, view, status, false, width))
+        })
+    }),
+    ("top", |seed| {
+        check(seed, |_, view: &Line, _| {
+            at_each_width(|width, _| text::top::fit(&(text::top::header() + &text::top::line(view)), width))
+        })
+    }),
+];
 
 #[test]
-fn hostile_numbers_of_threads_are_merged_and_shown() {
-    let style = text::threads::Style { all: true, color: true, brief: false };
-    let known = check(4, |envelope, view: &ThreadSummary, status| {
-        text::threads::render(envelope, view, status, style)
-    });
-    assert!(known > CASES as usize / 4, "{known}");
-}
-
-#[test]
-fn hostile_numbers_of_errors_and_top_are_merged_and_shown() {
-    let errors =
-        check(5, |envelope, view: &ErrorSummary, status| text::errors::render(envelope, view, status, false));
-    let top = check(6, |_, view: &Line, _| text::top::line(view));
-    assert!(errors.min(top) > CASES as usize / 4, "{errors} {top}");
+fn hostile_numbers_are_merged_and_shown() {
+    for (seed, (view, check)) in (1..).zip(VIEWS) {
+        let known = check(seed);
+        assert!(known > CASES as usize / 4, "{view}: {known}");
+    }
 }
 
 /// Some intervals of a view, merged; None: nothing of it could be read.
@@ -188,7 +231,7 @@ fn merged<V: View + Summary + Clone>(
         let Some(piece) = read::<V>(&line) else { continue };
         look(&piece.view);
         match &mut run {
-            Some(run) => run.add(piece),
+            Some(run) => run.add(piece).unwrap(),
             None => run = Some(Run::new("a".to_string(), piece)),
         }
     }
@@ -224,9 +267,9 @@ fn hostile_numbers_are_diagnosed() {
         let pressure = merged::<PressureSummary>(&lock_lines, state, |_| {}).map(|piece| piece.view);
         let threads = merged::<ThreadSummary>(&thread_lines, state, |_| {}).map(|piece| piece.view);
         let pressure = pressure.unwrap_or_default();
-        let locks = pressure.locks.as_ref().map(|locks| observed::Locks::of(locks, host.cpus_online));
-        let pagecache = pressure.pagecache.as_ref().map(observed::PageCache::from);
-        let sampled = threads.as_ref().map(observed::Threads::from);
+        let locks = pressure.locks.as_ref().map(|locks| inputs::Locks::of(locks, host.cpus_online));
+        let pagecache = pressure.pagecache.as_ref().map(inputs::PageCache::from);
+        let sampled = threads.as_ref().map(inputs::Threads::from);
         let summaries = Summaries {
             envelope: &envelope,
             host: &host,

@@ -2,6 +2,7 @@
 //! `file://`, on paper, and in light and dark. Only the flame graph brings a script, for its zoom and search.
 
 mod charts;
+pub mod compare;
 mod contents;
 mod cpu;
 mod experiment;
@@ -103,10 +104,7 @@ pub fn render(report: &Report<'_>) -> String {
     sections.iter().for_each(|section| out.push_str(&section.render()));
     out.push_str(&footer(report));
     out.push_str("</main>\n");
-    out.push_str(&format!(
-        "<script type=\"application/json\" id=\"biopsy\">{}</script>\n",
-        island(report.json)
-    ));
+    out.push_str(&island(report.json));
     if !report.flames.is_empty() {
         out.push_str(&format!("<script>\n{}</script>\n", flame::INLINE_SCRIPT));
     }
@@ -130,10 +128,19 @@ pub fn escape(text: &str) -> String {
     out
 }
 
-/// JSON inside a script element: no character that HTML would look at, and none that would hide
+/// Around the data of a page.
+const DATA: [&str; 2] = ["<script type=\"application/json\" id=\"biopsy\">", "</script>\n"];
+
+/// What `--json` prints, from a page that has it; None where it has none.
+pub fn data(page: &str) -> Option<Value> {
+    let (_, rest) = page.split_once(DATA[0])?;
+    serde_json::from_str(rest.split_once(DATA[1])?.0).ok()
+}
+
+/// The data of a page, in a script element: no character that HTML would look at, and none that would hide
 /// text from somebody who reads the source.
 fn island(json: &Map<String, Value>) -> String {
-    let mut out = String::new();
+    let mut out = DATA[0].to_string();
     for c in Value::Object(json.clone()).to_string().chars() {
         if matches!(c, '<' | '>' | '&') || is_hidden(c) {
             let mut units = [0u16; 2];
@@ -142,7 +149,7 @@ fn island(json: &Map<String, Value>) -> String {
             out.push(c);
         }
     }
-    out
+    out + DATA[1]
 }
 
 fn is_hidden(c: char) -> bool {

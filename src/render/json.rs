@@ -10,8 +10,9 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::analyze::load::LoadResult;
-use crate::analyze::{check, devices, errors, interrupts, latency, pressure, system, threads, top};
+use crate::analyze::{check, devices, errors, interrupts, latency, overhead, pressure, system, threads, top};
 use crate::envelope::{Envelope, Framed, Line, View};
+use crate::experiment::compare::Comparison;
 use crate::recording::manifest::Manifest;
 use crate::rules::summary::DiagnosisSummary;
 
@@ -21,9 +22,11 @@ type Schema = (&'static str, fn() -> Value);
 /// The views with a schema.
 const SCHEMAS: &[Schema] = &[
     ("check", schema_of::<check::CheckSummary>),
+    ("compare", schema_of::<Comparison>),
     ("devices", schema_of::<devices::DevicesSummary>),
     ("diagnose", schema_of::<DiagnosisSummary>),
     ("errors", schema_of::<errors::ErrorSummary>),
+    ("overhead", schema_of::<overhead::OverheadSummary>),
     ("host", schema_of::<devices::HostSummary>),
     ("interrupts", schema_of::<interrupts::InterruptSummary>),
     ("latency", schema_of::<latency::LatencySummary>),
@@ -135,6 +138,7 @@ mod tests {
     #[test]
     fn a_view_has_no_key_of_the_envelope_but_its_duration() {
         keys_are_told_apart::<check::CheckSummary>();
+        keys_are_told_apart::<Comparison>();
         keys_are_told_apart::<devices::DevicesSummary>();
         keys_are_told_apart::<devices::HostSummary>();
         keys_are_told_apart::<DiagnosisSummary>();
@@ -142,6 +146,7 @@ mod tests {
         keys_are_told_apart::<interrupts::InterruptSummary>();
         keys_are_told_apart::<latency::LatencySummary>();
         keys_are_told_apart::<LoadResult>();
+        keys_are_told_apart::<overhead::OverheadSummary>();
         keys_are_told_apart::<pressure::PressureSummary>();
         keys_are_told_apart::<Manifest>();
         keys_are_told_apart::<system::SystemSummary>();

@@ -2,11 +2,13 @@
 //! has one colour in every chart, in light and in dark.
 
 mod curve;
+mod dots;
 mod frame;
 mod heatmap;
 mod lines;
 
 pub use self::curve::{Point, curve};
+pub use self::dots::{Rounds, dots};
 pub use self::heatmap::{Column, heatmap};
 pub use self::lines::{Line, lines};
 use crate::analyze::stage::Stage;

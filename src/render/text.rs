@@ -2,19 +2,24 @@
 
 pub mod brief;
 pub mod check;
+pub mod compare;
 pub mod devices;
 pub mod diagnose;
 pub mod drive;
 pub mod errors;
+pub mod fio_log;
 pub mod flame;
 pub mod footer;
 pub mod groups;
 mod histograms;
 pub mod interrupts;
+pub mod interval_lines;
 pub mod latency;
+mod layout;
 pub mod load;
 pub mod locks;
 pub mod notes;
+pub mod overhead;
 pub mod pagecache;
 mod paragraphs;
 pub mod precondition;
@@ -27,6 +32,7 @@ pub mod threads;
 pub mod top;
 pub mod trace;
 
+pub use self::layout::{fit, table};
 pub use crate::units::{
     bytes, common_bytes, common_time, count, counted, figure, gigabytes, range, short, significant, time,
     time_unit,
@@ -75,37 +81,6 @@ pub fn quoted(input: &str) -> String {
     format!("{kept}...")
 }
 
-/// A table: the first column to the left, the others to the right, two spaces between.
-pub fn table(header: &[&str], rows: &[Vec<String>]) -> String {
-    let width = |text: &str| text.chars().count();
-    let columns = header.len();
-    let mut widths: Vec<usize> = header.iter().map(|h| width(h)).collect();
-    for row in rows {
-        for (i, cell) in row.iter().enumerate().take(columns) {
-            widths[i] = widths[i].max(width(cell));
-        }
-    }
-    let mut out = String::new();
-    let mut line = |cells: &mut dyn Iterator<Item = &str>| {
-        let mut text = String::new();
-        for (i, cell) in cells.enumerate().take(columns) {
-            let pad = " ".repeat(widths[i].saturating_sub(width(cell)));
-            if i == 0 {
-                text.push_str(&format!("{cell}{pad}"));
-            } else {
-                text.push_str(&format!("  {pad}{cell}"));
-            }
-        }
-        out.push_str(text.trim_end());
-        out.push('\n');
-    };
-    line(&mut header.iter().copied());
-    for row in rows {
-        line(&mut row.iter().map(String::as_str));
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -130,11 +105,5 @@ mod tests {
         // An escape has more characters than what it stands for.
         let escaped = quoted(&"\x1b".repeat(30));
         assert!(escaped.starts_with("\\u{1b}\\u{1b}") && escaped.chars().count() == 60, "{escaped}");
-    }
-
-    #[test]
-    fn tables_align() {
-        let text = table(&["name", "n"], &[vec!["a".into(), "10".into()], vec!["long".into(), "7".into()]]);
-        assert_eq!(text, "name   n\na     10\nlong   7\n");
     }
 }

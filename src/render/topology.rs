@@ -149,7 +149,7 @@ fn node(host: &Host, drives: &[Drive<'_>]) -> Option<u32> {
 }
 
 fn heading(host: &Host, node: NodeKey) -> String {
-    let NodeKey::Node(number) = node else { return "NUMA node not told".to_string() };
+    let NodeKey::Node(number) = node else { return "NUMA node not reported".to_string() };
     let cpus = host.nodes.iter().find(|node| node.node == number).map(|node| ranges(&node.cpus));
     match cpus.filter(|cpus| !cpus.is_empty()) {
         Some(cpus) => format!("NUMA node {number} · CPUs {cpus}"),
@@ -259,7 +259,7 @@ fn box_height(lines: usize) -> f64 {
 
 impl Facts {
     fn complex(&self, complex: &Complex<'_>) -> Vec<Line> {
-        let name = complex.name.map_or("not told".to_string(), str::to_string);
+        let name = complex.name.map_or("not reported".to_string(), str::to_string);
         let mut lines = vec![("tick", "root complex".to_string()), ("strong", name)];
         let sum = complex.name.and_then(|name| self.complexes.get(name));
         if let Some(sum) = sum.filter(|sum| {

@@ -68,7 +68,7 @@ fn judge(s: &Summaries<'_>) -> Option<Finding> {
     let again = refaults as f64 * PAGE_BYTES;
     let seconds = pagecache.duration_ns as f64 / 1e9;
     let share = again / read.max(1) as f64;
-    let pictures = facts::pictures(s);
+    let pictures = facts::device_views(s);
     if !pictures.iter().any(|p| p.sound(s)) || (evicted as f64) < EVICTED * refaults as f64 {
         return None;
     }
@@ -106,21 +106,21 @@ fn judge(s: &Summaries<'_>) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analyze::moment::Moment;
+    use crate::analyze::memory_sample::MemorySample;
     use crate::rules::diagnose;
-    use crate::rules::literal::{Case, SECOND};
-    use crate::rules::observed::PageCache;
+    use crate::rules::fixtures::{Case, SECOND};
+    use crate::rules::inputs::PageCache;
 
     /// A second in which so many pages came back, of 10,000 that were read.
     fn case(refaults: Option<u64>) -> Case {
         let mut case = Case::new(10_000, 4);
         case.load = None;
         // Those of the moments are of swap too.
-        let moment = Moment {
+        let moment = MemorySample {
             duration_ns: SECOND / 2,
             refault_pages: Some(9_999),
             read_bytes: Some(5_000 * 4096),
-            ..Moment::default()
+            ..MemorySample::default()
         };
         case.pagecache = Some(PageCache {
             duration_ns: SECOND,

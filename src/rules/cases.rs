@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 
-use super::literal::{Case, SECOND, hist, profile};
-use super::observed::{PageCache, ThreadRow, Threads};
+use super::fixtures::{Case, SECOND, hist, profile};
+use super::inputs::{PageCache, ThreadRow, Threads};
 use super::{TABLE, diagnose};
 use crate::analyze::layers::Layer;
-use crate::analyze::moment::Moment;
+use crate::analyze::memory_sample::MemorySample;
 use crate::analyze::stacks::CpuClass;
 use crate::analyze::stage::Stage;
 use crate::findings::Severity;
@@ -214,9 +214,9 @@ struct Row(u64, f64, String, char, String, Vec<String>);
 
 impl Dstat {
     /// Reclaim, dirty pages and spinning it does not have: None.
-    pub fn moment(&self) -> Moment {
+    pub fn moment(&self) -> MemorySample {
         let Self(at, running, blocked, system, idle, iowait, free, buffers, cached, ios, read) = *self;
-        Moment {
+        MemorySample {
             at_ns: at * SECOND,
             duration_ns: SECOND,
             read_bytes: Some(read * MIB),
@@ -228,7 +228,7 @@ impl Dstat {
             idle_percent: Some(idle as f64),
             running: Some(running),
             blocked: Some(blocked),
-            ..Moment::default()
+            ..MemorySample::default()
         }
     }
 }
@@ -305,7 +305,7 @@ impl Recorded {
             worker_percent: together.worker_percent,
             machine_percent: Some(together.machine_percent),
         });
-        let moments: Vec<Moment> = self.dstat.iter().map(Dstat::moment).collect();
+        let moments: Vec<MemorySample> = self.dstat.iter().map(Dstat::moment).collect();
         all.pagecache = (!moments.is_empty()).then(|| PageCache {
             duration_ns: moments.iter().map(|moment| moment.duration_ns).sum(),
             moments,

@@ -1,6 +1,12 @@
 //! Command lines that check a finding: a user pastes them into a shell.
 
-use crate::load::LoadSummary;
+use std::path::PathBuf;
+
+use crate::load::{Extent, Job, LoadSummary, Target};
+
+/// The limits of the command line.
+const MOST_DEPTH: u32 = 4096;
+const MOST_JOBS: u32 = 1024;
 
 /// The stages of one device for a while.
 pub fn latency(name: &str) -> String {
@@ -14,13 +20,77 @@ pub fn latency_by_second(name: &str) -> String {
 
 /// The same load again, with another depth or number of jobs.
 pub fn load(load: &LoadSummary, iodepth: u32, numjobs: u32) -> String {
-    let (target, scratch) = match load.target.strip_prefix("scratch file in ") {
-        Some(directory) if load.fill.is_some() => (directory, " --scratch"),
-        _ => (load.target.as_str(), ""),
-    };
     // The limits of the command line.
-    let (iodepth, numjobs) = (iodepth.clamp(1, 4096), numjobs.clamp(1, 1024));
-    format!("biopsy load {}{scratch} {}", quoted(target), words(load, iodepth, numjobs))
+    let (iodepth, numjobs) = (iodepth.clamp(1, MOST_DEPTH), numjobs.clamp(1, MOST_JOBS));
+    format!("biopsy load {} {}", target(load), words(load, iodepth, numjobs))
+}
+
+/// The load with a word as it is, and as it is advised to be.
+pub fn compare(load: &LoadSummary, word: &str, is: &str, advised: &str) -> String {
+    format!("biopsy compare --vary {word}={is},{advised} -- load {}{}", target(load), changed(load, word))
+}
+
+/// The load at its depth, and at twice that.
+pub fn compare_depth(load: &LoadSummary) -> String {
+    compare_twice(load, "iodepth", load.job.iodepth, MOST_DEPTH)
+}
+
+/// The load with as many jobs, and with twice as many.
+pub fn compare_jobs(load: &LoadSummary) -> String {
+    compare_twice(load, "numjobs", load.job.numjobs, MOST_JOBS)
+}
+
+/// At the limit of the command line the last doubling is compared.
+fn compare_twice(load: &LoadSummary, word: &str, is: u32, most: u32) -> String {
+    let is = is.min(most / 2);
+    compare(load, word, &is.to_string(), &(is * 2).to_string())
+}
+
+/// The load with a setting of the disk's queue as it is, and as it is advised to be. Settings need root.
+pub fn compare_setting(load: &LoadSummary, disk: &str, key: &str, is: &str, advised: &str) -> String {
+    let named = match load.device.as_deref() {
+        Some(device) if device == disk => String::new(),
+        _ => format!(" -d {}", quoted(disk)),
+    };
+    format!(
+        "sudo biopsy compare --vary {key}={is},{advised}{named} -- load {}{}",
+        target(load),
+        changed(load, key)
+    )
+}
+
+/// The target of a load, on its command line.
+fn target(load: &LoadSummary) -> String {
+    match load.target.strip_prefix("scratch file in ") {
+        Some(directory) if load.fill.is_some() => format!("{} --scratch", quoted(directory)),
+        _ => quoted(&load.target),
+    }
+}
+
+/// The words of a load that are not as they are by default, but for the one that is varied: a short line is read.
+fn changed(load: &LoadSummary, varied: &str) -> String {
+    let (job, default) = (&load.job, Job::new(Target::Existing(PathBuf::new())));
+    let size_of = |extent: Extent| match extent {
+        Extent::Bytes(bytes) => size(bytes),
+        Extent::Percent(percent) => format!("{percent}%"),
+    };
+    let of = |is_changed: bool, word: &str, value: String| {
+        let is_said = is_changed && word != varied;
+        if is_said { format!(" --{word}{value}") } else { String::new() }
+    };
+    [
+        of(job.rw != default.rw, "rw", format!(" {}", job.rw.name())),
+        of(job.bs != default.bs, "bs", format!(" {}", size(job.largest_block()))),
+        of(job.iodepth != default.iodepth, "iodepth", format!(" {}", job.iodepth)),
+        of(job.numjobs != default.numjobs, "numjobs", format!(" {}", job.numjobs)),
+        of(
+            job.size.is_some(),
+            "size",
+            job.size.map_or_else(String::new, |size| format!(" {}", size_of(size))),
+        ),
+        of(job.hipri && varied != "polling", "hipri", String::new()),
+    ]
+    .concat()
 }
 
 /// The same diagnosis again; of a target that is no scratch file.
@@ -58,7 +128,7 @@ fn size(bytes: u64) -> String {
 mod tests {
     use super::*;
     use crate::load::Fill;
-    use crate::rules::literal::Case;
+    use crate::rules::fixtures::Case;
 
     #[test]
     fn targets_are_quoted_for_a_shell() {
@@ -81,5 +151,36 @@ mod tests {
             super::load(load, 5000, 1),
             "biopsy load /var/tmp --scratch --rw randread --bs 1m --iodepth 4096 --numjobs 1"
         );
+    }
+
+    /// What is as it is by default is left out, and so is what is varied.
+    #[test]
+    fn a_comparison_is_short() {
+        let mut case = Case::new(1_000, 4);
+        let load = case.load.as_mut().unwrap();
+        assert_eq!(compare_depth(load), "biopsy compare --vary iodepth=4,8 -- load /dev/vda");
+        assert_eq!(compare_jobs(load), "biopsy compare --vary numjobs=1,2 -- load /dev/vda --iodepth 4");
+        assert_eq!(
+            compare_setting(load, "vda", "scheduler", "bfq", "none"),
+            "sudo biopsy compare --vary scheduler=bfq,none -- load /dev/vda --iodepth 4"
+        );
+        assert_eq!(
+            compare_setting(load, "sda", "nr_requests", "2", "4"),
+            "sudo biopsy compare --vary nr_requests=2,4 -d sda -- load /dev/vda --iodepth 4"
+        );
+        load.job.iodepth = 4000;
+        load.job.numjobs = 600;
+        load.job.hipri = true;
+        load.job.size = Some(Extent::Bytes(3 << 20));
+        load.job.set_bs(512);
+        load.job.rw = crate::load::Pattern::Read;
+        assert_eq!(
+            compare_depth(load),
+            "biopsy compare --vary iodepth=2048,4096 -- load /dev/vda --rw read --bs 512 --numjobs 600 --size 3m --hipri"
+        );
+        assert!(compare(load, "polling", "0", "1").ends_with(" --size 3m"));
+        assert!(compare_jobs(load).starts_with("biopsy compare --vary numjobs=512,1024 -- "));
+        load.target = "a b".into();
+        assert!(compare_depth(load).contains(" -- load 'a b' --rw read"));
     }
 }

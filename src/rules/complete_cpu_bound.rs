@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::command;
 use super::cpu::{self, Saturation};
-use super::facts::{self, Picture, percent};
+use super::facts::{self, DeviceView, percent};
 use super::interrupts::{self, LIMIT};
 use super::numbers;
 use super::{Rule, Summaries};
@@ -70,10 +70,10 @@ What to do
 ";
 
 pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
-    facts::pictures(s).iter().filter_map(|p| judge(s, p)).collect()
+    facts::device_views(s).iter().filter_map(|p| judge(s, p)).collect()
 }
 
-fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
+fn judge(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Finding> {
     let (share, of) = match p.operation_share(Stage::Complete) {
         Some(share) => (share, "operations"),
         None => (p.share(Stage::Complete)?, "I/Os"),
@@ -138,7 +138,7 @@ fn by_count(s: &Summaries<'_>, name: &str) -> Option<Held> {
 }
 
 /// By the profile; None where it does not say so.
-fn by_profile(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Held> {
+fn by_profile(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Held> {
     let (all, each) = interrupts::per_cpu(s, p).filter(|(_, each)| *each >= LIMIT)?;
     let profile = cpu::profile(s)?;
     let ours = cpu::interrupt_io_share(profile).filter(|ours| *ours >= IO_SHARE)?;
@@ -174,7 +174,7 @@ fn by_profile(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Held> {
 mod tests {
     use super::*;
     use crate::analyze::operations::OperationLatency;
-    use crate::rules::literal::{Case, hist, profile};
+    use crate::rules::fixtures::{Case, hist, profile};
 
     /// One queue whose CPU is in softirqs for `softirq` of 500 samples, `complete` of 100 µs after the device.
     fn case(softirq: u64, complete: u64) -> Case {

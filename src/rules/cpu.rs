@@ -345,7 +345,7 @@ pub fn interrupts_dominate(s: &Summaries<'_>) -> bool {
 }
 
 fn on_loop(s: &Summaries<'_>) -> bool {
-    facts::pictures(s).iter().any(|p| p.ios > 0 && p.is_loop())
+    facts::device_views(s).iter().any(|p| p.ios > 0 && p.is_loop())
 }
 
 /// Share of the busy CPU time that belongs to the processes that do the I/O, their computing included: the generator's

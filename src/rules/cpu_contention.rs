@@ -136,7 +136,7 @@ fn judge(s: &Summaries<'_>) -> Option<Finding> {
 mod tests {
     use super::*;
     use crate::analyze::cpu::CpuSummary;
-    use crate::rules::literal::{Case, SECOND, profile};
+    use crate::rules::fixtures::{Case, SECOND, profile};
 
     /// A profile of two CPUs: so many samples of a thread that does I/O, of a thousand.
     fn crowded(own: u64, others: u64) -> Case {

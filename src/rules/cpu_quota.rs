@@ -108,7 +108,7 @@ fn does_the_io(s: &Summaries<'_>, quota: &CpuQuota) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rules::literal::{Case, SECOND};
+    use crate::rules::fixtures::{Case, SECOND};
 
     fn row(pid: u32, relation: Relation, bios: u64) -> ProcessIos {
         ProcessIos { pid: Some(pid), relation, bios, bytes: bios * 4096, ..ProcessIos::default() }

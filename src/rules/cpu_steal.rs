@@ -86,7 +86,7 @@ fn judge(s: &Summaries<'_>) -> Option<Finding> {
 mod tests {
     use super::*;
     use crate::analyze::cpu::{CpuRow, CpuSummary, TIMES};
-    use crate::rules::literal::Case;
+    use crate::rules::fixtures::Case;
 
     /// A second of two CPUs; of CPU 1 so much is stolen and so much idle, in percent.
     fn stolen(steal: u64, idle: u64) -> CpuSummary {

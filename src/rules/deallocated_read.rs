@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::command;
-use super::facts::{self, Picture, percent};
+use super::facts::{self, DeviceView, percent};
 use super::numbers;
 use super::{Rule, Summaries};
 use crate::findings::{Finding, Number, Numbers, Severity, Worth};
@@ -111,14 +111,14 @@ impl Reads<'_> {
         if operations < facts::MIN_IOS || wanted == 0 {
             return None;
         }
-        let pictures = facts::pictures(s);
+        let pictures = facts::device_views(s);
         // Not traced at all means no I/O only where requests would have been seen.
         if pictures.is_empty() && !facts::disk(s, target).is_some_and(|disk| disk.request_based) {
             return None;
         }
         let in_doubt = pictures.iter().any(|p| p.doubt(s).is_some())
-            || facts::loss(operations, facts::homeless(s)) > facts::MAX_LOSS;
-        let sum = |of: fn(&Picture<'_>) -> u64| pictures.iter().map(of).sum();
+            || facts::loss(operations, facts::unattributed_lost(s)) > facts::MAX_LOSS;
+        let sum = |of: fn(&DeviceView<'_>) -> u64| pictures.iter().map(of).sum();
         let (ios, read) = (sum(|p| p.ios), sum(|p| p.bytes));
         (!in_doubt).then_some(Reads { load, target, operations, wanted, ios, read })
     }
@@ -307,7 +307,7 @@ mod tests {
     use super::*;
     use crate::analyze::op::Op;
     use crate::host::nvme::Use;
-    use crate::rules::literal::Case;
+    use crate::rules::fixtures::Case;
 
     #[test]
     fn an_unwritten_file_is_found_and_a_written_one_is_not() {

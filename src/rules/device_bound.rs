@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::command;
 use super::cpu;
-use super::facts::{self, Picture, percent};
+use super::facts::{self, DeviceView, percent};
 use super::interrupts::{self, LIMIT, PILED_UP, Punctuality};
 use super::links;
 use super::numbers;
@@ -86,17 +86,17 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
     if cpu::saturation(s).is_some() {
         return Vec::new();
     }
-    let mut pictures = facts::pictures(s);
+    let mut pictures = facts::device_views(s);
     if s.load.is_some() {
         let mut lower: Vec<String> = pictures.iter().flat_map(|p| facts::below(s, &p.device.name)).collect();
         lower.retain(|name| pictures.iter().all(|p| p.device.name != *name));
         pictures.extend(
-            s.latency.devices.iter().filter(|d| lower.contains(&d.name)).map(|d| facts::picture(s, d)),
+            s.latency.devices.iter().filter(|d| lower.contains(&d.name)).map(|d| facts::device_view(s, d)),
         );
     }
-    let judged: Vec<(&Picture<'_>, Finding)> =
+    let judged: Vec<(&DeviceView<'_>, Finding)> =
         pictures.iter().filter_map(|p| judge(s, p).map(|finding| (p, finding))).collect();
-    let keep = |p: &Picture<'_>| {
+    let keep = |p: &DeviceView<'_>| {
         let below = facts::below(s, &p.device.name);
         !judged.iter().any(|(other, _)| below.contains(&other.device.name) && explains(other, p))
     };
@@ -105,11 +105,11 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
 }
 
 /// Whether most of the upper device's time is the lower one's.
-fn explains(lower: &Picture<'_>, upper: &Picture<'_>) -> bool {
+fn explains(lower: &DeviceView<'_>, upper: &DeviceView<'_>) -> bool {
     lower.in_device().unwrap_or(0.0) * 2.0 >= upper.in_device().unwrap_or(0.0)
 }
 
-fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
+fn judge(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Finding> {
     let share = p.share(Stage::Device)?;
     let in_device = p.in_device()?;
     let full = facts::full(p);
@@ -118,7 +118,7 @@ fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
         // I/Os that do not wait for each other: more of them would get more.
         None => {
             of_operation(p).is_none_or(|own| own >= OF_OPERATION)
-                && p.crowding().is_none_or(|crowding| crowding >= facts::CROWDED)
+                && p.median_to_minimum().is_none_or(|crowding| crowding >= facts::QUEUEING_RATIO)
         }
     };
     let depth = facts::depth(s, p);
@@ -144,12 +144,12 @@ fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
 }
 
 /// The device stage's share of the operations; None where most I/Os belong to none.
-fn of_operation(p: &Picture<'_>) -> Option<f64> {
+fn of_operation(p: &DeviceView<'_>) -> Option<f64> {
     let (stages, of_operations) = p.largest_stages();
     stages.into_iter().find(|(stage, _)| of_operations && *stage == Stage::Device).map(|(_, share)| share)
 }
 
-fn finding(s: &Summaries<'_>, p: &Picture<'_>, share: f64, in_device: f64, full: bool) -> Finding {
+fn finding(s: &Summaries<'_>, p: &DeviceView<'_>, share: f64, in_device: f64, full: bool) -> Finding {
     let name = &p.device.name;
     let queue = p.share(Stage::Queue).unwrap_or(0.0);
     let mut confidence = 0.95;
@@ -188,9 +188,9 @@ fn finding(s: &Summaries<'_>, p: &Picture<'_>, share: f64, in_device: f64, full:
     if let Some(tags) = p.tags() {
         numbers.insert(numbers::TAGS, f64::from(tags));
     }
-    if let Some(crowding) = p.crowding() {
+    if let Some(crowding) = p.median_to_minimum() {
         numbers.insert(numbers::DEVICE_P50_TO_MIN_RATIO, crowding);
-        if crowding < facts::CROWDED && !full && s.experiment.is_none() {
+        if crowding < facts::QUEUEING_RATIO && !full && s.experiment.is_none() {
             confidence *= 0.7;
             evidence.push(format!(
                 "the median is only {crowding:.1} times the fastest I/O: more depth may still help"
@@ -259,9 +259,7 @@ fn finding(s: &Summaries<'_>, p: &Picture<'_>, share: f64, in_device: f64, full:
         }
         .to_string(),
         check: match s.load {
-            Some(load) if tried.is_none() => {
-                command::load(load, load.job.iodepth.saturating_mul(2), load.job.numjobs)
-            }
+            Some(load) if tried.is_none() => command::compare_depth(load),
             Some(load) => command::load(load, load.job.iodepth, load.job.numjobs),
             None => command::latency_by_second(name),
         },
@@ -274,7 +272,7 @@ fn finding(s: &Summaries<'_>, p: &Picture<'_>, share: f64, in_device: f64, full:
 /// What is known about the host's own lateness, as evidence; the factor for the confidence.
 fn host_on_time(
     s: &Summaries<'_>,
-    p: &Picture<'_>,
+    p: &DeviceView<'_>,
     numbers: &mut Numbers,
     evidence: &mut Vec<String>,
 ) -> f64 {
@@ -353,7 +351,7 @@ mod tests {
     use crate::analyze::operations::OperationLatency;
     use crate::analyze::stacks::CpuClass;
     use crate::host::BlockDevice;
-    use crate::rules::literal::{Case, hist, profile};
+    use crate::rules::fixtures::{Case, hist, profile};
 
     #[test]
     fn a_virtio_disk_at_depth_32_with_95_percent_in_the_device() {
@@ -367,7 +365,7 @@ mod tests {
     #[test]
     fn the_share_has_two_sides() {
         let mut case = Case::new(15_000, 32);
-        case.loaded().lat = crate::rules::literal::hist(15_000, 2_000_000, 2_000_000);
+        case.loaded().lat = crate::rules::fixtures::hist(15_000, 2_000_000, 2_000_000);
         case.stage(Stage::Device, 1_510_000, 300_000);
         case.stage(Stage::Queue, 490_000, 100_000);
         assert_eq!(find(&case.summaries()).len(), 1);
@@ -379,7 +377,7 @@ mod tests {
     #[test]
     fn time_outside_the_block_layer_counts_too() {
         let mut case = Case::new(15_000, 32);
-        let whole = crate::rules::literal::hist(15_000, 4_000_000, 1_000_000);
+        let whole = crate::rules::fixtures::hist(15_000, 4_000_000, 1_000_000);
         case.loaded().lat = whole;
         assert!(find(&case.summaries()).is_empty(), "half of the operation's time is elsewhere");
     }
@@ -442,7 +440,7 @@ mod tests {
         case.interrupt(41, &[(1, 15_000)], 47_000, 1);
         case.profile = Some(profile(&[(CpuClass::Softirq, 10)]));
         assert!(find(&case.summaries()).is_empty(), "70.5 % of CPU 1, which the profile does not see");
-        assert!(interrupts::late(&case.summaries(), &facts::pictures(&case.summaries())[0]).is_some());
+        assert!(interrupts::late(&case.summaries(), &facts::device_views(&case.summaries())[0]).is_some());
     }
 
     #[test]
@@ -501,14 +499,14 @@ mod tests {
         });
         case.read().request_stages.remove(&Stage::Queue);
         let s = case.summaries();
-        let share = facts::operation_share(&s, &facts::pictures(&s)[0]).unwrap();
+        let share = facts::operation_share(&s, &facts::device_views(&s)[0]).unwrap();
         assert!((share - 0.95).abs() < 0.001, "{share}");
         let found = find(&s);
         assert_eq!(found[0].subject, "vda");
         assert!(!found[0].numbers.contains_key("queue_share_percent"), "{:?}", found[0].numbers);
         case.host.devices.pop();
         let s = case.summaries();
-        assert!(facts::pictures(&s).is_empty(), "nothing says that it lies on vda");
+        assert!(facts::device_views(&s).is_empty(), "nothing says that it lies on vda");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use crate::analyze::op::Op;
 use crate::analyze::stage::Stage;
 use crate::findings::{Finding, Number, Severity};
 use crate::hist::Histogram;
+use crate::stats::median;
 use crate::units::{bytes, count, time};
 
 /// An outlier takes this many times the median of the others. Histograms are off by 3 % at most, and drives of a model
@@ -108,7 +109,7 @@ fn of_op(s: &Summaries<'_>, op: Op) -> Vec<Finding> {
             let disk = facts::disk(s, &device.name)?;
             let of = device.ops.get(&op)?;
             let times = of.request_stages.get(&Stage::Device)?;
-            let enough = times.count() >= facts::MIN_IOS && facts::picture(s, device).doubt(s).is_none();
+            let enough = times.count() >= facts::MIN_IOS && facts::device_view(s, device).doubt(s).is_none();
             enough.then_some(One {
                 name: &device.name,
                 kind: (disk.model.as_deref()?, disk.driver.as_deref()),
@@ -121,14 +122,6 @@ fn of_op(s: &Summaries<'_>, op: Op) -> Vec<Finding> {
     all.iter().filter_map(|one| judge(&all, one, op)).collect()
 }
 
-/// The middle one; of an even number the mean of the two, so that of two others not the faster alone counts.
-fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    let upper = values.len() / 2;
-    let lower = values.len().checked_sub(1)? / 2;
-    Some((values.get(lower)? + values.get(upper)?) / 2.0)
-}
-
 fn judge(all: &[One<'_>], one: &One<'_>, op: Op) -> Option<Finding> {
     let is_alike = |other: &&One<'_>| {
         let ratio = one.mean_bytes.max(other.mean_bytes) / one.mean_bytes.min(other.mean_bytes).max(1.0);
@@ -136,7 +129,7 @@ fn judge(all: &[One<'_>], one: &One<'_>, op: Op) -> Option<Finding> {
     };
     let mut others: Vec<&One<'_>> = all.iter().filter(is_alike).collect();
     // Some may be idle, or do something else.
-    let usual = median(others.iter().map(|other| other.ios as f64).collect())?;
+    let usual = median(&others.iter().map(|other| other.ios as f64).collect::<Vec<_>>())?;
     others.retain(|other| (usual * ALIKE..=usual / ALIKE).contains(&(other.ios as f64)));
     if others.len() + 1 < LEAST {
         return None;
@@ -148,7 +141,7 @@ fn judge(all: &[One<'_>], one: &One<'_>, op: Op) -> Option<Finding> {
     let compared = |q: f64, least: u64| -> Option<(f64, f64)> {
         let of =
             |one: &One<'_>| one.times.quantile(q).filter(|_| one.times.count() >= least).map(|ns| ns as f64);
-        let usual = median(others.iter().map(|other| of(other)).collect::<Option<Vec<f64>>>()?)?;
+        let usual = median(&others.iter().map(|other| of(other)).collect::<Option<Vec<f64>>>()?)?;
         Some((of(one)?, usual)).filter(|_| usual > 0.0)
     };
     let (p50, p99) = (compared(0.5, facts::MIN_IOS), compared(0.99, TAIL_IOS));
@@ -224,7 +217,7 @@ fn judge(all: &[One<'_>], one: &One<'_>, op: Op) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rules::literal::{Case, hist};
+    use crate::rules::fixtures::{Case, hist};
 
     /// Drives of one model; of each, its reads and the time of one in the device.
     fn case(drives: &[(u64, u64)]) -> Case {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::facts::percent;
-use super::observed::{Reclaim, Reclaimer, Reclaims};
+use super::inputs::{Reclaim, Reclaimer, Reclaims};
 use super::pagecache::{self, DIRECT, SAMPLES};
 use super::{Rule, Summaries};
 use crate::findings::{Finding, Number, Severity, Worth};
@@ -184,8 +184,8 @@ fn finding(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rules::literal::{Case, SECOND};
-    use crate::rules::observed::{PageCache, ThreadRow, Threads};
+    use crate::rules::fixtures::{Case, SECOND};
+    use crate::rules::inputs::{PageCache, ThreadRow, Threads};
 
     fn case(direct: Reclaim, memcg: Reclaim) -> Case {
         let mut case = Case::new(1_000, 32);

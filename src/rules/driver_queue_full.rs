@@ -1,7 +1,7 @@
 //! The driver refuses requests, since its own queue is full.
 
 use super::command;
-use super::facts::{self, Picture, percent};
+use super::facts::{self, DeviceView, percent};
 use super::numbers;
 use super::{Rule, Summaries};
 use crate::analyze::stage::Stage;
@@ -40,10 +40,10 @@ What to do
 ";
 
 pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
-    facts::pictures(s).iter().filter_map(|p| judge(s, p)).collect()
+    facts::device_views(s).iter().filter_map(|p| judge(s, p)).collect()
 }
 
-fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
+fn judge(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Finding> {
     let (ios, requeues) = (p.device.ios, p.device.requeues);
     let share = requeues as f64 / ios.max(1) as f64;
     if !p.sound(s) || share < REFUSED || p.in_block_layer().is_none_or(|ios| ios < facts::BUSY) {
@@ -90,7 +90,7 @@ fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rules::literal::Case;
+    use crate::rules::fixtures::Case;
 
     #[test]
     fn refused_requests_are_a_limit_from_a_twentieth_on() {

@@ -47,7 +47,7 @@ pub const SHALLOW: f64 = 4.0;
 const SEVERAL: f64 = 1.5;
 
 /// Median over minimum of the device stage below which I/Os hardly wait for each other.
-pub const CROWDED: f64 = 2.0;
+pub const QUEUEING_RATIO: f64 = 2.0;
 
 /// A device that an I/O is in for less than this share of the time is idle for most of it.
 pub const BUSY: f64 = 0.5;
@@ -55,7 +55,7 @@ pub const BUSY: f64 = 0.5;
 /// One device as the rules see it. With a load of our own only its reads count, because only
 /// reads are ours; without one, everything does.
 #[derive(Debug)]
-pub struct Picture<'a> {
+pub struct DeviceView<'a> {
     pub device: &'a DeviceLatency,
     /// None: the host's facts do not name it.
     pub disk: Option<&'a BlockDevice>,
@@ -64,9 +64,11 @@ pub struct Picture<'a> {
     pub stages: BTreeMap<Stage, Histogram>,
     /// Length of the load, or of the window where the load is not ours.
     pub duration_ns: u64,
+    /// The share of the time in which operations were followed, where it was not all of it; None else.
+    pub sliced: Option<f64>,
 }
 
-impl Picture<'_> {
+impl DeviceView<'_> {
     /// Σ over the stages that are there.
     pub fn stages_ns(&self) -> u64 {
         self.stages.values().map(Histogram::sum).saturating_sum()
@@ -93,7 +95,7 @@ impl Picture<'_> {
 
     /// Median over minimum of the device stage. The fastest I/O met (nearly) an empty device, so
     /// this says how much of the median is waiting inside the device. None below two I/Os.
-    pub fn crowding(&self) -> Option<f64> {
+    pub fn median_to_minimum(&self) -> Option<f64> {
         let hist = self.stages.get(&Stage::Device)?;
         let (median, min) = (hist.quantile(0.5)?, hist.min()?);
         (min > 0).then(|| median as f64 / min as f64)
@@ -128,19 +130,22 @@ impl Picture<'_> {
         (self.duration_ns > 0).then(|| self.stages_ns() as f64 / self.duration_ns as f64)
     }
 
-    /// The operations that were followed, and the sum of their times.
+    /// The operations that were followed, and the sum of their times: of the whole window, as many more as operations were
+    /// followed less than all the time.
     pub fn operations(&self) -> (u64, u64) {
         let all = self.device.ops.values().filter_map(|op| op.operations.as_ref());
-        all.fold((0, 0), |(count, ns), of| {
+        let (count, ns) = all.fold((0u64, 0u64), |(count, ns), of| {
             (of.total.count().saturating_add(count), of.total.sum().saturating_add(ns))
-        })
+        });
+        let whole = |of: u64| self.sliced.map_or(of, |duty| (of as f64 / duty.max(1e-6)) as u64);
+        (whole(count), whole(ns))
     }
 
     /// A stage's share of the operations' time; None where no operation has it.
     pub fn operation_share(&self, stage: Stage) -> Option<f64> {
-        let (_, total) = self.operations();
-        let all = self.device.ops.values().filter_map(|op| op.operations.as_ref());
-        let found: Vec<u64> = all.filter_map(|of| of.stages.get(&stage).map(Histogram::sum)).collect();
+        let all = || self.device.ops.values().filter_map(|op| op.operations.as_ref());
+        let total: u64 = all().map(|of| of.total.sum()).saturating_sum();
+        let found: Vec<u64> = all().filter_map(|of| of.stages.get(&stage).map(Histogram::sum)).collect();
         (!found.is_empty() && total > 0).then(|| found.iter().saturating_sum() as f64 / total as f64)
     }
 
@@ -156,7 +161,7 @@ impl Picture<'_> {
         let of_operations = sorted(&|stage| self.operation_share(stage));
         // A few operations say nothing of I/Os most of which belong to none.
         let ops = || self.device.ops.values();
-        let ios = ops().map(|of| of.ios).saturating_sum();
+        let ios = ops().map(|of| of.ios.saturating_sub(of.unclassified)).saturating_sum();
         let unowned = ops().filter_map(|of| of.unowned).saturating_sum();
         match of_operations.is_empty() || unowned >= ios.div_ceil(2).max(1) {
             true => (sorted(&|stage| self.share(stage)), false),
@@ -167,10 +172,11 @@ impl Picture<'_> {
     /// What the submit stage holds where operations have several I/Os each (an fsync, a copy): an operation has the stages
     /// of the I/O that finishes last.
     pub fn earlier_ios_line(&self) -> Option<String> {
-        let followed =
-            self.device.ops.values().filter_map(|of| {
-                Some((of.ios - of.unowned?.min(of.ios), of.operations.as_ref()?.total.count()))
-            });
+        let followed = self
+            .device
+            .ops
+            .values()
+            .filter_map(|of| Some((of.owned()?, of.operations.as_ref()?.total.count())));
         let (ios, operations) =
             followed.fold((0u64, 0u64), |sum, of| (sum.0.saturating_add(of.0), sum.1.saturating_add(of.1)));
         let each = ios as f64 / operations.max(1) as f64;
@@ -241,19 +247,19 @@ pub fn driven<'a>(s: &Summaries<'a>, name: &str) -> Option<&'a LoadSummary> {
 
 /// The devices that the run is about: the load's target, or the devices below it where the target
 /// itself has no requests (dm, md); without a load of our own, every device with I/O.
-pub fn pictures<'a>(s: &Summaries<'a>) -> Vec<Picture<'a>> {
+pub fn device_views<'a>(s: &Summaries<'a>) -> Vec<DeviceView<'a>> {
     let Some(load) = s.load else {
         let devices = s.latency.devices.iter().filter(|device| !is_layer(s, device));
-        return devices.map(|d| picture(s, d)).collect();
+        return devices.map(|d| device_view(s, d)).collect();
     };
     let Some(target) = &load.device else {
         return Vec::new();
     };
     if let Some(device) = s.latency.device(target).filter(|device| !is_layer(s, device)) {
-        return vec![picture(s, device)];
+        return vec![device_view(s, device)];
     }
     let lower = below(s, target);
-    s.latency.devices.iter().filter(|d| lower.contains(&d.name)).map(|d| picture(s, d)).collect()
+    s.latency.devices.iter().filter(|d| lower.contains(&d.name)).map(|d| device_view(s, d)).collect()
 }
 
 /// Whether the run is about the I/O of this process.
@@ -275,7 +281,7 @@ fn is_layer(s: &Summaries<'_>, device: &DeviceLatency) -> bool {
 }
 
 /// One device as the rules see it. The whole of a bio, where there are no requests, is its device stage.
-pub fn picture<'a>(s: &Summaries<'a>, device: &'a DeviceLatency) -> Picture<'a> {
+pub fn device_view<'a>(s: &Summaries<'a>, device: &'a DeviceLatency) -> DeviceView<'a> {
     let ours = |op: &Op| s.load.is_none() || *op == Op::Read;
     let mut stages: BTreeMap<Stage, Histogram> = BTreeMap::new();
     let (mut ios, mut bytes) = (0u64, 0u64);
@@ -290,7 +296,8 @@ pub fn picture<'a>(s: &Summaries<'a>, device: &'a DeviceLatency) -> Picture<'a> 
         }
     }
     let duration_ns = s.load.map_or(s.latency.duration_ns, |load| load.duration_ns);
-    Picture { device, disk: disk(s, &device.name), ios, bytes, stages, duration_ns }
+    let sliced = s.latency.sliced();
+    DeviceView { device, disk: disk(s, &device.name), ios, bytes, stages, duration_ns, sliced }
 }
 
 /// Whether the stages were taken apart (`--detail`).
@@ -314,7 +321,7 @@ pub fn why_no_parts<'a>(s: &Summaries<'a>) -> &'a str {
 
 /// What the queue stage of a device's I/Os was spent on, the longest first, each as a share of that stage: of
 /// operations where those were taken apart. Empty without `--detail`.
-pub fn queue_parts(p: &Picture<'_>) -> Vec<(Part, f64)> {
+pub fn queue_parts(p: &DeviceView<'_>) -> Vec<(Part, f64)> {
     let (mut sums, mut all) = (BTreeMap::<Part, u64>::new(), 0u64);
     for of in p.device.ops.values() {
         all = all.saturating_add(of.stages().1.get(&Stage::Queue).map_or(0, Histogram::sum));
@@ -330,7 +337,7 @@ pub fn queue_parts(p: &Picture<'_>) -> Vec<(Part, f64)> {
 }
 
 /// A line of evidence with the parts of the queue stage; None without `--detail`.
-pub fn queue_parts_line(p: &Picture<'_>) -> Option<String> {
+pub fn queue_parts_line(p: &DeviceView<'_>) -> Option<String> {
     let shares: Vec<String> = queue_parts(p)
         .iter()
         .map(|(part, share)| format!("{} {}", part.name(), in_percent(*share)))
@@ -345,7 +352,7 @@ pub fn loss(kept: u64, lost: u64) -> f64 {
 }
 
 /// Lost I/Os that no device owns: any device may have lost them.
-pub fn homeless(s: &Summaries<'_>) -> u64 {
+pub fn unattributed_lost(s: &Summaries<'_>) -> u64 {
     s.envelope.lost.ios.saturating_sub(s.latency.devices.iter().map(|d| d.lost_ios).saturating_sum())
 }
 
@@ -353,7 +360,7 @@ pub fn homeless(s: &Summaries<'_>) -> u64 {
 /// so many that nothing holds; it vanished.
 pub fn noted(s: &Summaries<'_>, name: &str) -> Vec<String> {
     let Some(device) = s.latency.device(name) else { return Vec::new() };
-    let lost = device.lost_ios.saturating_add(homeless(s));
+    let lost = device.lost_ios.saturating_add(unattributed_lost(s));
     let share = loss(device.ios, lost);
     let lost = (share > NOTED_LOSS).then(|| {
         format!(
@@ -378,7 +385,7 @@ fn doubt(s: &Summaries<'_>, device: &DeviceLatency) -> Option<String> {
         };
         return Some(format!("{what}, so its times cannot be trusted"));
     }
-    let lost = device.lost_ios.saturating_add(homeless(s));
+    let lost = device.lost_ios.saturating_add(unattributed_lost(s));
     let share = loss(device.ios, lost);
     if share > MAX_LOSS {
         return Some(format!(
@@ -411,7 +418,7 @@ pub fn covered(s: &Summaries<'_>) -> bool {
 }
 
 /// Whether its tags are (nearly) all in use.
-pub fn full(p: &Picture<'_>) -> bool {
+pub fn full(p: &DeviceView<'_>) -> bool {
     match (p.in_device(), p.tags()) {
         (Some(held), Some(tags)) => held >= f64::from(tags) * FULL,
         _ => false,
@@ -419,7 +426,7 @@ pub fn full(p: &Picture<'_>) -> bool {
 }
 
 /// How many I/Os the load may have in flight on this device.
-pub fn depth(s: &Summaries<'_>, p: &Picture<'_>) -> Option<f64> {
+pub fn depth(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<f64> {
     let load = s.load?;
     let operations = load.operations().max(1);
     let parts = (p.ios as f64 / operations as f64).max(1.0);
@@ -428,7 +435,7 @@ pub fn depth(s: &Summaries<'_>, p: &Picture<'_>) -> Option<f64> {
 
 /// The device stage's share of the operation as the generator saw it; None where an operation is not
 /// one I/O of this device.
-pub fn operation_share(s: &Summaries<'_>, p: &Picture<'_>) -> Option<f64> {
+pub fn operation_share(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<f64> {
     // The paths of a multipath drive, and what lies below a volume, carry the operations of what is driven.
     let (load, name) = (s.load?, &p.device.name);
     let target = load.device.as_ref()?;

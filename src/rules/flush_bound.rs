@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::command;
-use super::facts::{self, Picture, percent};
+use super::facts::{self, DeviceView, percent};
 use super::{Rule, Summaries};
 use crate::analyze::op::Op;
 use crate::analyze::stage::Stage;
@@ -71,7 +71,12 @@ What to do
 ";
 
 pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
-    s.latency.devices.iter().map(|device| facts::picture(s, device)).filter_map(|p| judge(s, &p)).collect()
+    s.latency
+        .devices
+        .iter()
+        .map(|device| facts::device_view(s, device))
+        .filter_map(|p| judge(s, &p))
+        .collect()
 }
 
 /// What became durable on a device, and how long that took.
@@ -89,7 +94,7 @@ struct Durable {
 }
 
 impl Durable {
-    fn of(p: &Picture<'_>) -> Self {
+    fn of(p: &DeviceView<'_>) -> Self {
         let of = |op: Op| {
             let latency = p.device.ops.get(&op);
             let stages = latency.into_iter().flat_map(|latency| latency.request_stages.values());
@@ -120,7 +125,7 @@ impl Durable {
     }
 }
 
-fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
+fn judge(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Finding> {
     let durable = Durable::of(p);
     // The window's own length: flushes are nobody's load of ours.
     let window = s.latency.duration_ns.max(1) as f64;
@@ -209,7 +214,7 @@ mod tests {
     use super::*;
     use crate::analyze::latency::OpLatency;
     use crate::analyze::operations::OperationLatency;
-    use crate::rules::literal::{Case, hist};
+    use crate::rules::fixtures::{Case, hist};
 
     /// So many I/Os of that kind, each so long in the device.
     fn with(case: &mut Case, op: Op, ios: u64, ns: u64) {

@@ -228,7 +228,7 @@ mod tests {
     use crate::analyze::op::Op;
     use crate::analyze::sharing::{ProcessIos, Relation};
     use crate::load::Pattern;
-    use crate::rules::literal::{Case, SECOND};
+    use crate::rules::fixtures::{Case, SECOND};
 
     /// A load of 10,000 reads, and I/Os of others.
     fn case(others: &[(Op, u64)]) -> Case {

@@ -87,7 +87,7 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
             "Use more jobs than {} (--numjobs), one per CPU, and see whether the rate rises.",
             load.job.numjobs
         ),
-        check: command::load(load, load.job.iodepth, load.job.numjobs.saturating_mul(2)),
+        check: command::compare_jobs(load),
         worth: None,
     }]
 }
@@ -95,7 +95,7 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rules::literal::Case;
+    use crate::rules::fixtures::Case;
 
     #[test]
     fn a_worker_that_is_busy_with_itself_is_the_limit() {

@@ -32,7 +32,7 @@ What to do
 
 /// One finding per device (or load) whose measurement is in doubt.
 pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
-    let mut reasons: Vec<(String, String)> = facts::pictures(s)
+    let mut reasons: Vec<(String, String)> = facts::device_views(s)
         .iter()
         .filter(|p| p.ios > 0)
         .filter_map(|p| p.doubt(s).map(|why| (p.device.name.clone(), why)))
@@ -50,7 +50,7 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
 
 /// Where there is not enough I/O for any answer: none at all, none on a block device, or fewer than 100. None: there is.
 pub fn too_little(s: &Summaries<'_>) -> Option<Finding> {
-    let pictures = facts::pictures(s);
+    let pictures = facts::device_views(s);
     let most = pictures.iter().map(|p| p.ios).max().unwrap_or(0);
     let held: u64 = pictures.iter().map(|p| p.device.held_unknown).saturating_sum();
     let held = if s.latency.filtered { held } else { 0 };
@@ -80,7 +80,7 @@ fn few(seen: &str) -> String {
 }
 
 /// What takes long where there is little: `; each took 221 ms, 98 % of that in the queue stage`.
-fn slow(p: &facts::Picture<'_>) -> Option<String> {
+fn slow(p: &facts::DeviceView<'_>) -> Option<String> {
     let (operations, sum) = p.operations();
     let (stages, of_operations) = p.largest_stages();
     let (stage, share) = stages.first().filter(|_| of_operations && operations > 0)?;
@@ -97,7 +97,7 @@ pub fn unseen(s: &Summaries<'_>) -> Finding {
 }
 
 fn subject(s: &Summaries<'_>) -> String {
-    let pictures = facts::pictures(s);
+    let pictures = facts::device_views(s);
     let mut active = pictures.iter().filter(|p| p.ios > 0);
     let only = active.next().filter(|_| active.next().is_none()).map(|p| p.device.name.clone());
     s.load.and_then(|load| load.device.clone()).or(only).unwrap_or_else(|| "this run".to_string())
@@ -136,7 +136,7 @@ mod tests {
     use crate::analyze::operations::OperationLatency;
     use crate::analyze::stage::Stage;
     use crate::rules::diagnose;
-    use crate::rules::literal::{Case, hist};
+    use crate::rules::fixtures::{Case, hist};
 
     /// A reader of the idle class beside one of a better class: each of its few reads waits in the scheduler.
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::facts::{self, Picture, percent};
+use super::facts::{self, DeviceView, percent};
 use super::interrupts::{self, Completer, Counted, LIMIT, PILED_UP};
 use super::numbers;
 use super::{Rule, Summaries};
@@ -69,14 +69,15 @@ What to do
 ";
 
 pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
-    let mut found: Vec<(u64, u32, Finding)> = facts::pictures(s).iter().filter_map(|p| judge(s, p)).collect();
+    let mut found: Vec<(u64, u32, Finding)> =
+        facts::device_views(s).iter().filter_map(|p| judge(s, p)).collect();
     // The one that brings the most first: the CPU is named for it.
     found.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.2.subject.cmp(&b.2.subject)));
     let mut named = BTreeSet::new();
     found.into_iter().filter(|(_, cpu, _)| named.insert(*cpu)).map(|(_, _, finding)| finding).collect()
 }
 
-fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<(u64, u32, Finding)> {
+fn judge(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<(u64, u32, Finding)> {
     if !p.sound(s) {
         return None;
     }
@@ -93,7 +94,7 @@ fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<(u64, u32, Finding)> {
 
 fn finding(
     s: &Summaries<'_>,
-    p: &Picture<'_>,
+    p: &DeviceView<'_>,
     counted: &Counted<'_>,
     one: &Completer,
     median: Option<u64>,
@@ -172,7 +173,7 @@ fn finding(
 mod tests {
     use super::*;
     use crate::analyze::interrupts::{CpuInterrupts, VectorSummary};
-    use crate::rules::literal::{Case, hist};
+    use crate::rules::fixtures::{Case, hist};
 
     /// `handler` ns for each of 100,000 interrupts on CPU 1, of `carried` completions each.
     fn case(handler: u64, carried: u64) -> Case {

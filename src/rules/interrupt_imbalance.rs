@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::facts::{self, MIN_IOS, Picture, percent};
+use super::facts::{self, DeviceView, MIN_IOS, percent};
 use super::interrupts::{self, Completer, Counted};
 use super::numbers;
 use super::{Rule, Summaries};
@@ -82,10 +82,10 @@ enum Cause {
 }
 
 pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
-    facts::pictures(s).iter().filter_map(|p| judge(s, p)).collect()
+    facts::device_views(s).iter().filter_map(|p| judge(s, p)).collect()
 }
 
-fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
+fn judge(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Finding> {
     if !p.sound(s) {
         return None;
     }
@@ -138,7 +138,7 @@ fn reach(vectors: &[&VectorSummary]) -> usize {
 }
 
 fn finding(
-    p: &Picture<'_>,
+    p: &DeviceView<'_>,
     counted: &Counted<'_>,
     busiest: Busiest,
     completer: Option<&Completer>,
@@ -208,7 +208,7 @@ fn finding(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rules::literal::Case;
+    use crate::rules::fixtures::Case;
 
     /// Four vectors that may go to any of four CPUs, with so many of 100,000 interrupts of `handler` ns each; all
     /// come to CPU 0 but those of the last.

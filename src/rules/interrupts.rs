@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::Summaries;
 use super::cpu;
-use super::facts::{MAX_LOSS, Picture};
+use super::facts::{DeviceView, MAX_LOSS};
 use crate::analyze::counting::Bracket;
 use crate::analyze::interrupts::{Completed, DeviceInterrupts, InterruptSummary, VectorSummary};
 use crate::hist::Histogram;
@@ -285,7 +285,7 @@ pub fn punctuality(s: &Summaries<'_>, name: &str) -> Option<Punctuality> {
 
 /// Why the host may be the one who is late with the completions of a device, rather than the device: by the
 /// interrupts where they were counted, else by the profile.
-pub fn late(s: &Summaries<'_>, p: &Picture<'_>) -> Option<String> {
+pub fn late(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<String> {
     match punctuality(s, &p.device.name) {
         Some(Punctuality::Late(why)) => Some(why),
         Some(Punctuality::OnTime { .. }) => None,
@@ -297,7 +297,7 @@ pub fn late(s: &Summaries<'_>, p: &Picture<'_>) -> Option<String> {
 
 /// Interrupt time on each completing CPU by the profile: an upper bound where the sum is small, else the mean over
 /// the queues that carried I/O.
-pub fn per_cpu(s: &Summaries<'_>, p: &Picture<'_>) -> Option<(f64, f64)> {
+pub fn per_cpu(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<(f64, f64)> {
     let profile = cpu::profile(s)?;
     let all = cpu::interrupt_cpus(profile);
     let completing = p.active_queues().min(profile.cpus as usize).max(1);
@@ -307,7 +307,7 @@ pub fn per_cpu(s: &Summaries<'_>, p: &Picture<'_>) -> Option<(f64, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rules::literal::{Case, SECOND};
+    use crate::rules::fixtures::{Case, SECOND};
 
     #[test]
     fn a_cpus_time_is_that_of_all_vectors_that_come_to_it() {

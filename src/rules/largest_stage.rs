@@ -2,7 +2,7 @@
 
 use super::command;
 use super::cpu;
-use super::facts::{self, Picture, percent};
+use super::facts::{self, DeviceView, percent};
 use super::interrupts;
 use super::numbers;
 use super::{Rule, Summaries, regime};
@@ -57,7 +57,7 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
         Some(Regime::NearTheKnee) => CONFIDENCE[1],
         Some(Regime::LatencyBound) | None => return Vec::new(),
     };
-    let of_host = |p: &&Picture<'_>| {
+    let of_host = |p: &&DeviceView<'_>| {
         let (stages, of_operations) = p.largest_stages();
         let largest = stages.first();
         of_operations
@@ -65,7 +65,7 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
                 matches!(stage, Stage::Submit | Stage::Complete | Stage::Reap) && *share >= SHARE
             })
     };
-    let pictures = facts::pictures(s);
+    let pictures = facts::device_views(s);
     let pictures = pictures.iter().filter(|p| p.sound(s)).filter(of_host);
     let mut found: Vec<Finding> =
         pictures.filter_map(|p| finding(s, p, Severity::Warning, confidence)).collect();
@@ -76,12 +76,12 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
 /// What can be said where nothing else was found: the largest stage of the device with the most I/O time. None: no
 /// device has enough I/O, or no stage was measured.
 pub fn at_least(s: &Summaries<'_>) -> Option<Finding> {
-    let pictures = facts::pictures(s);
+    let pictures = facts::device_views(s);
     let busiest = pictures.iter().filter(|p| p.sound(s)).max_by_key(|p| p.stages_ns())?;
     finding(s, busiest, Severity::Note, CONFIDENCE[2])
 }
 
-fn finding(s: &Summaries<'_>, p: &Picture<'_>, severity: Severity, confidence: f64) -> Option<Finding> {
+fn finding(s: &Summaries<'_>, p: &DeviceView<'_>, severity: Severity, confidence: f64) -> Option<Finding> {
     let name = &p.device.name;
     let (stages, of_operations) = p.largest_stages();
     let (stage, share) = *stages.first()?;
@@ -174,7 +174,7 @@ mod tests {
     use super::*;
     use crate::analyze::operations::OperationLatency;
     use crate::rules::diagnose;
-    use crate::rules::literal::{Case, hist};
+    use crate::rules::fixtures::{Case, hist};
 
     /// Operations of 100 µs, split like this; I/Os have only the queue and the device stage.
     fn split(stages: &[(Stage, u64)]) -> Case {

@@ -184,7 +184,7 @@ mod tests {
     use crate::analyze::latency::OpLatency;
     use crate::analyze::op::Op;
     use crate::host::Hop;
-    use crate::rules::literal::Case;
+    use crate::rules::fixtures::Case;
 
     /// A disk at a link of 3.938 GB/s (8 GT/s, four lanes) that reads `rate` bytes a second.
     fn case(rate: f64, payload: Option<u32>) -> Case {

@@ -133,7 +133,7 @@ fn facts(link: &Link, carried: &Carried<'_>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rules::literal::Case;
+    use crate::rules::fixtures::Case;
 
     /// 8 GT/s x4 where both ends can do 16; it carries 3.6005 GB/s.
     fn case(rate: f64) -> Case {

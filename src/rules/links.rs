@@ -67,7 +67,7 @@ impl Carried<'_> {
     pub fn is_sound(&self, s: &Summaries<'_>) -> bool {
         let ios: u64 = self.devices.iter().map(|device| device.ios).saturating_sum();
         ios >= facts::MIN_IOS
-            && self.devices.iter().all(|device| facts::picture(s, device).doubt(s).is_none())
+            && self.devices.iter().all(|device| facts::device_view(s, device).doubt(s).is_none())
     }
 }
 
@@ -197,7 +197,7 @@ pub fn limits(s: &Summaries<'_>, name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rules::literal::Case;
+    use crate::rules::fixtures::Case;
 
     /// A Gen2 and a Gen5 link of four lanes, as the host's facts have them.
     #[test]

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::facts::{self, percent};
+use super::inputs::{Contention, LockKind, Locks};
 use super::numbers;
-use super::observed::{Contention, LockKind, Locks};
 use super::pagecache;
 use super::{Rule, Summaries};
 use crate::analyze::stage::Stage;
@@ -170,7 +170,7 @@ fn judge(s: &Summaries<'_>, locks: &Locks, lock: &Contention) -> Option<(f64, Fi
 fn of_operations(s: &Summaries<'_>, threads: f64) -> Option<f64> {
     let window = s.latency.duration_ns.max(1) as f64;
     let (mut all, mut submit) = (0.0, 0.0);
-    for p in facts::pictures(s) {
+    for p in facts::device_views(s) {
         let in_flight = p.operations().1 as f64 / window;
         all += in_flight;
         submit += in_flight * p.operation_share(Stage::Submit).unwrap_or(0.0);
@@ -226,8 +226,8 @@ mod tests {
     use super::*;
     use crate::analyze::operations::OperationLatency;
     use crate::rules::diagnose;
-    use crate::rules::literal::{Case, SECOND, hist};
-    use crate::rules::observed::Spin;
+    use crate::rules::fixtures::{Case, SECOND, hist};
+    use crate::rules::inputs::Spin;
 
     fn lock(kind: LockKind, contentions: u64, wait_ns: u64) -> Contention {
         let name = "uring_lock of ring 3 of fio".to_string();

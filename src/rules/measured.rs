@@ -1,6 +1,6 @@
 //! A diagnosis of summaries that were kept: in a recording, or in the memory of the flight recorder.
 
-use super::observed::{Locks, PageCache, Threads};
+use super::inputs::{Locks, PageCache, Threads};
 use super::{Summaries, diagnose};
 use crate::analyze::interrupts::InterruptSummary;
 use crate::analyze::latency::LatencySummary;

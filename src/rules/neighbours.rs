@@ -25,7 +25,7 @@ pub fn told<'a>(s: &Summaries<'a>) -> Option<(&'a LoadSummary, &'a DeviceLatency
     if !only_reads || !load.job.ramp_time.is_zero() || !facts::covered(s) {
         return None;
     }
-    if device.ios < facts::MIN_IOS || facts::picture(s, device).doubt(s).is_some() {
+    if device.ios < facts::MIN_IOS || facts::device_view(s, device).doubt(s).is_some() {
         return None;
     }
     Some((load, device))

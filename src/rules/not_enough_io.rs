@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::command;
 use super::cpu::BusyThread;
-use super::facts::{self, Picture, percent};
+use super::facts::{self, DeviceView, percent};
 use super::numbers;
 use super::{Rule, Summaries, cpu};
 use crate::analyze::stage::Stage;
@@ -66,7 +66,7 @@ What to do
 ";
 
 pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
-    let pictures = facts::pictures(s);
+    let pictures = facts::device_views(s);
     if s.load.is_some()
         || pictures.iter().any(|p| p.ios > 0 && (p.doubt(s).is_some() || p.device.vanished))
         || cpu::saturation(s).is_some()
@@ -74,7 +74,7 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
     {
         return Vec::new();
     }
-    let busy = |p: &Picture<'_>| {
+    let busy = |p: &DeviceView<'_>| {
         let ticks =
             s.rates.iter().find(|rates| rates.device == p.device.name).map_or(1.0, |rates| rates.busy);
         p.in_block_layer().unwrap_or(0.0).min(ticks)
@@ -95,19 +95,19 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
 }
 
 /// The share of the time that an operation is under way, at most; 0 where none is followed.
-fn under_way(p: &Picture<'_>) -> f64 {
+fn under_way(p: &DeviceView<'_>) -> f64 {
     let (_, sum) = p.operations();
     (sum as f64 / p.duration_ns.max(1) as f64).min(1.0)
 }
 
 /// The process with I/O that uses the most CPU time, and that time as a share of one CPU.
-fn busiest_process(s: &Summaries<'_>, p: &Picture<'_>) -> Option<(String, f64)> {
+fn busiest_process(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<(String, f64)> {
     p.device.processes.as_ref()?;
     let BusyThread { comm, pid, share, .. } = cpu::busiest_of_io(s, cpu::profile(s)?)?;
     Some((format!("{comm} ({pid})"), share))
 }
 
-fn finding(s: &Summaries<'_>, p: &Picture<'_>, busy: f64, devices: usize) -> Finding {
+fn finding(s: &Summaries<'_>, p: &DeviceView<'_>, busy: f64, devices: usize) -> Finding {
     let name = &p.device.name;
     let mean = p.stages_ns() / p.ios.max(1);
     let mut evidence = vec![
@@ -208,7 +208,7 @@ mod tests {
     use crate::analyze::rates::DeviceRates;
     use crate::analyze::sharing::{ProcessIos, Relation};
     use crate::analyze::stacks::CpuClass;
-    use crate::rules::literal::{Case, hist, profile};
+    use crate::rules::fixtures::{Case, hist, profile};
 
     /// `ios` reads in a second of 100 µs each, of somebody else.
     fn case(ios: u64) -> Case {

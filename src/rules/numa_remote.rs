@@ -136,7 +136,7 @@ fn far(s: &Summaries<'_>, device: &DeviceLatency, disk: &BlockDevice, node: u32)
 fn judge(s: &Summaries<'_>, device: &DeviceLatency) -> Option<Finding> {
     let disk = facts::disk(s, &device.name).filter(|_| s.host.nodes.len() > 1)?;
     let node = disk.numa_node?;
-    if !facts::picture(s, device).sound(s) {
+    if !facts::device_view(s, device).sound(s) {
         return None;
     }
     let far = far(s, device, disk, node).filter(|far| far.all > 0)?;
@@ -199,7 +199,7 @@ mod tests {
     use crate::analyze::queues::QueueLatency;
     use crate::host::{HardwareQueue, NumaNode};
     use crate::load::JobResult;
-    use crate::rules::literal::Case;
+    use crate::rules::fixtures::Case;
 
     /// Two nodes of two CPUs, a disk at node 0 with a queue for each CPU, and I/Os of each queue.
     fn case(ios: [u64; 4]) -> Case {

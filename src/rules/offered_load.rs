@@ -1,7 +1,7 @@
 //! The load sets its own pace, and nothing limits it.
 
 use super::command;
-use super::facts::{self, Picture, percent};
+use super::facts::{self, DeviceView, percent};
 use super::numbers;
 use super::{Rule, Summaries, rates};
 use crate::findings::{Finding, Number, Numbers, Severity};
@@ -52,14 +52,14 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
     if s.load.is_some() {
         return Vec::new();
     }
-    facts::pictures(s).iter().filter(|p| p.sound(s)).filter_map(|p| judge(s, p)).collect()
+    facts::device_views(s).iter().filter(|p| p.sound(s)).filter_map(|p| judge(s, p)).collect()
 }
 
-fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
+fn judge(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Finding> {
     let samples = rates::of(s, p)?;
     let (iops, variation) = rates::steady_iops(samples)?;
     let in_flight = samples.in_flight()?;
-    let crowding = p.crowding()?;
+    let crowding = p.median_to_minimum()?;
     if in_flight.variation < variation * STEADIER || crowding >= WAITING || facts::full(p) {
         return None;
     }
@@ -102,7 +102,7 @@ mod tests {
     use crate::analyze::counting::Bracket;
     use crate::analyze::rates::{DeviceRates, Window};
     use crate::rules::diagnose;
-    use crate::rules::literal::Case;
+    use crate::rules::fixtures::Case;
 
     /// Reads of somebody else in windows of 100 ms.
     fn case(windows: impl Iterator<Item = (u64, f64)>) -> Case {

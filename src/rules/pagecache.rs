@@ -2,9 +2,9 @@
 //! else by what must follow from the rest.
 
 use super::facts;
-use super::observed::{LockKind, PageCache, ThreadRow, Threads};
+use super::inputs::{LockKind, PageCache, ThreadRow, Threads};
 use super::{Summaries, cpu};
-use crate::analyze::moment::Moment;
+use crate::analyze::memory_sample::MemorySample;
 use crate::analyze::onset::{self, Onset, Signal};
 use crate::analyze::stacks::ProfileSummary;
 use crate::merge::SaturatingSum as _;
@@ -132,26 +132,26 @@ pub fn onset(s: &Summaries<'_>) -> Option<Onset> {
 }
 
 /// The moments behind the onset, or all.
-pub fn behind<'a>(pagecache: &'a PageCache, onset: Option<&Onset>) -> &'a [Moment] {
+pub fn behind<'a>(pagecache: &'a PageCache, onset: Option<&Onset>) -> &'a [MemorySample] {
     let from = onset.map_or(0, |onset| onset.at_ns);
     let at = pagecache.moments.iter().position(|moment| moment.at_ns >= from);
     &pagecache.moments[at.unwrap_or(pagecache.moments.len())..]
 }
 
-fn before<'a>(pagecache: &'a PageCache, onset: &Onset) -> &'a [Moment] {
+fn before<'a>(pagecache: &'a PageCache, onset: &Onset) -> &'a [MemorySample] {
     let at = pagecache.moments.iter().position(|moment| moment.at_ns > onset.after_ns);
     &pagecache.moments[..at.unwrap_or(pagecache.moments.len())]
 }
 
 /// The mean over moments, each as long as it is; None where none knows it.
-pub fn mean(moments: &[Moment], of: impl Fn(&Moment) -> Option<f64>) -> Option<f64> {
+pub fn mean(moments: &[MemorySample], of: impl Fn(&MemorySample) -> Option<f64>) -> Option<f64> {
     let known = moments.iter().filter_map(|moment| Some((of(moment)?, moment.duration_ns as f64)));
     let (sum, all) = known.fold((0.0, 0.0), |(sum, all), (value, ns)| (sum + value * ns, all + ns));
     (all > 0.0).then(|| sum / all)
 }
 
 /// Bytes read per second.
-pub fn read_rate(moments: &[Moment]) -> Option<f64> {
+pub fn read_rate(moments: &[MemorySample]) -> Option<f64> {
     mean(moments, |moment| {
         (moment.duration_ns > 0)
             .then(|| moment.read_bytes.map(|n| n as f64 * 1e9 / moment.duration_ns as f64))?
@@ -182,7 +182,8 @@ pub fn reclaiming(s: &Summaries<'_>, onset: Option<&Onset>) -> Option<Reclaiming
 
 fn counted(s: &Summaries<'_>, onset: Option<&Onset>) -> Option<Reclaiming> {
     let pagecache = s.pagecache?;
-    let rate = |moment: &Moment| Some(moment.scanned_pages? as f64 * 1e9 / moment.duration_ns.max(1) as f64);
+    let rate =
+        |moment: &MemorySample| Some(moment.scanned_pages? as f64 * 1e9 / moment.duration_ns.max(1) as f64);
     let whole = |n: u64| (pagecache.duration_ns > 0).then(|| n as f64 * 1e9 / pagecache.duration_ns as f64);
     let behind = onset.and_then(|onset| mean(behind(pagecache, Some(onset)), rate));
     let all = || pagecache.scanned_pages.and_then(whole).or_else(|| mean(&pagecache.moments, rate));
@@ -235,7 +236,7 @@ fn must_be(s: &Summaries<'_>, onset: Option<&Onset>) -> Option<Reclaiming> {
 }
 
 /// Bytes per second by which the file pages grow.
-fn growth(moments: &[Moment]) -> Option<f64> {
+fn growth(moments: &[MemorySample]) -> Option<f64> {
     let mut known = moments.iter().filter_map(|moment| Some((moment.at_ns, moment.file_bytes? as f64)));
     let (first, last) = (known.next()?, known.next_back()?);
     (last.0 > first.0).then(|| (last.1 - first.1) * 1e9 / (last.0 - first.0) as f64)
@@ -327,7 +328,7 @@ fn kernel_time(s: &Summaries<'_>, onset: Option<&Onset>) -> Option<Spinning> {
     if looked {
         return None;
     }
-    let per_page = |moments: &[Moment]| {
+    let per_page = |moments: &[MemorySample]| {
         let kernel = mean(moments, |moment| moment.system_percent)? / 100.0 * cpus(s);
         Some(kernel * 1e9 / (read_rate(moments).filter(|rate| *rate > 0.0)? / PAGE_BYTES))
     };
@@ -362,7 +363,7 @@ pub fn part_of_waits(s: &Summaries<'_>) -> Option<f64> {
 
 /// What disks the run is about, for a subject: the one disk, or all.
 pub fn subject(s: &Summaries<'_>) -> String {
-    match facts::pictures(s).as_slice() {
+    match facts::device_views(s).as_slice() {
         [one] => one.device.name.clone(),
         _ => "page cache".to_string(),
     }

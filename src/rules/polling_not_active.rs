@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::command;
-use super::facts::{self, Picture, percent};
+use super::facts::{self, DeviceView, percent};
 use super::interrupts::{self, Counted};
 use super::numbers;
 use super::{Rule, Summaries, neighbours};
@@ -60,10 +60,10 @@ What to do
 
 pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
     let Some(load) = s.load.filter(|load| load.job.hipri) else { return Vec::new() };
-    facts::pictures(s).iter().filter_map(|p| judge(s, load, p)).collect()
+    facts::device_views(s).iter().filter_map(|p| judge(s, load, p)).collect()
 }
 
-fn judge(s: &Summaries<'_>, load: &LoadSummary, p: &Picture<'_>) -> Option<Finding> {
+fn judge(s: &Summaries<'_>, load: &LoadSummary, p: &DeviceView<'_>) -> Option<Finding> {
     if !p.sound(s) {
         return None;
     }
@@ -83,7 +83,7 @@ fn judge(s: &Summaries<'_>, load: &LoadSummary, p: &Picture<'_>) -> Option<Findi
 
 fn finding(
     load: &LoadSummary,
-    p: &Picture<'_>,
+    p: &DeviceView<'_>,
     counted: &Counted<'_>,
     share: f64,
     by_interrupt: u64,
@@ -151,7 +151,7 @@ fn finding(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rules::literal::Case;
+    use crate::rules::fixtures::Case;
 
     /// 100,000 I/Os that are to be polled; so many end in interrupts.
     fn case(by_interrupt: u64) -> Case {

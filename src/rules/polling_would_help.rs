@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::command;
-use super::facts::{self, MIN_IOS, Picture, percent};
+use super::facts::{self, DeviceView, MIN_IOS, percent};
 use super::interrupts::{self, Counted};
 use super::numbers;
 use super::{Rule, Summaries, cpu};
@@ -83,7 +83,7 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
     {
         return Vec::new();
     }
-    facts::pictures(s).iter().filter_map(|p| judge(s, p)).collect()
+    facts::device_views(s).iter().filter_map(|p| judge(s, p)).collect()
 }
 
 /// Means of an operation, or of an I/O where operations are not followed.
@@ -96,7 +96,7 @@ struct Means {
     followed: bool,
 }
 
-fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
+fn judge(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Finding> {
     let disk = p.disk?;
     let can = disk.driver.as_deref() == Some("nvme") || disk.poll_queues.is_some_and(|queues| queues > 0);
     let in_device = p.in_device()?;
@@ -130,7 +130,7 @@ fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
 }
 
 /// None where nothing was timed.
-fn means(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Means> {
+fn means(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Means> {
     let ours = |op: &Op| s.load.is_none() || *op == Op::Read;
     let mut total = Histogram::default();
     let mut stages: BTreeMap<Stage, u64> = BTreeMap::new();
@@ -168,7 +168,7 @@ fn means(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Means> {
 
 fn finding(
     s: &Summaries<'_>,
-    p: &Picture<'_>,
+    p: &DeviceView<'_>,
     counted: &Counted<'_>,
     means: Means,
     handler: Option<(f64, u64)>,
@@ -238,9 +238,7 @@ fn finding(
              that polls uses a whole CPU."
         ),
         check: match s.load {
-            Some(load) => {
-                format!("{} --hipri", command::load(load, load.job.iodepth, load.job.numjobs))
-            }
+            Some(load) => command::compare(load, "polling", "0", "1"),
             None => command::latency(name),
         },
         worth: None,
@@ -252,7 +250,7 @@ mod tests {
     use super::*;
     use crate::analyze::interrupts::PollSummary;
     use crate::analyze::operations::OperationLatency;
-    use crate::rules::literal::{Case, hist};
+    use crate::rules::fixtures::{Case, hist};
 
     /// 50,000 reads a second one after the other, 20 µs each: so much of it in complete, reap and the handler.
     fn case(complete: u64, reap: u64, handler: u64) -> Case {
@@ -283,7 +281,7 @@ mod tests {
         let worth = found[0].worth.as_ref().unwrap();
         // 6.5 of 20 µs at most; the wake-up was not measured.
         assert!(worth.low == 1.0 && (worth.high - 1.0 / 0.675).abs() < 0.001, "{worth:?}");
-        assert!(found[0].check.ends_with(" --hipri"));
+        assert!(found[0].check.contains(" --vary polling=0,1 -- load "));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::literal::{Case, SECOND, hist, profile};
+use super::fixtures::{Case, SECOND, hist, profile};
 use super::*;
 use crate::analyze::counting::Bracket;
 use crate::analyze::cpu::{CpuRow, TIMES};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::command;
 use super::cpu;
-use super::facts::{self, Picture, percent};
+use super::facts::{self, DeviceView, percent};
 use super::numbers;
 use super::{Rule, Summaries, regime};
 use crate::analyze::op::Op;
@@ -72,10 +72,10 @@ What to do
 ";
 
 pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
-    facts::pictures(s).iter().filter_map(|p| judge(s, p)).collect()
+    facts::device_views(s).iter().filter_map(|p| judge(s, p)).collect()
 }
 
-fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
+fn judge(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Finding> {
     let regime = regime::regime(s);
     if !p.sound(s) || cpu::saturation(s).is_some() {
         return None;
@@ -99,19 +99,19 @@ fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
 }
 
 /// Whether I/Os hardly wait for each other in the device.
-fn is_roomy(p: &Picture<'_>) -> bool {
-    p.crowding().is_some_and(|crowding| crowding < facts::CROWDED)
+fn is_roomy(p: &DeviceView<'_>) -> bool {
+    p.median_to_minimum().is_some_and(|crowding| crowding < facts::QUEUEING_RATIO)
 }
 
 /// Without an experiment: by the depth and the latency alone.
-fn is_suspected(s: &Summaries<'_>, p: &Picture<'_>) -> bool {
+fn is_suspected(s: &Summaries<'_>, p: &DeviceView<'_>) -> bool {
     let is_shallow =
         facts::depth(s, p).is_some_and(|depth| depth <= facts::SHALLOW || depth <= MODERATE && is_roomy(p));
     is_shallow && cpu::workers(s).is_some_and(|workers| workers.busy < WORKER_IDLE)
 }
 
 /// What twice the depth gained says more than what was suspected.
-fn tried(s: &Summaries<'_>, p: &Picture<'_>, mut finding: Finding) -> Finding {
+fn tried(s: &Summaries<'_>, p: &DeviceView<'_>, mut finding: Finding) -> Finding {
     let (stages, of_operations) = p.largest_stages();
     let largest = stages.first().filter(|_| of_operations);
     finding.confidence = 0.95;
@@ -133,7 +133,7 @@ fn tried(s: &Summaries<'_>, p: &Picture<'_>, mut finding: Finding) -> Finding {
     finding
 }
 
-fn with_load(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
+fn with_load(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Finding> {
     let load = s.load?;
     let depth = facts::depth(s, p)?;
     let workers = cpu::workers(s)?;
@@ -178,12 +178,12 @@ fn with_load(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
         high: MAX_WORTH.min(1.0 / workers.busy.max(1.0 / MAX_WORTH)).min(room).max(1.0),
     });
     finding.advice = format!("Double the depth ({offered}) until the rate no longer rises.");
-    finding.check = command::load(load, load.job.iodepth.saturating_mul(2), load.job.numjobs);
+    finding.check = command::compare_depth(load);
     Some(finding)
 }
 
 /// A load of others that has one operation in flight at any time: its rate is one by the latency.
-fn one_by_one(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
+fn one_by_one(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Finding> {
     let (stages, of_operations) = p.largest_stages();
     let &(stage, share) = stages.first().filter(|_| of_operations)?;
     let (operations, total_ns) = p.operations();
@@ -214,9 +214,12 @@ fn one_by_one(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
     Some(finding)
 }
 
-fn without_load(p: &Picture<'_>) -> Option<Finding> {
+fn without_load(p: &DeviceView<'_>) -> Option<Finding> {
     let in_device = p.in_device()?;
-    if p.in_block_layer()? < facts::BUSY || in_device > facts::SHALLOW || p.crowding()? >= facts::CROWDED {
+    if p.in_block_layer()? < facts::BUSY
+        || in_device > facts::SHALLOW
+        || p.median_to_minimum()? >= facts::QUEUEING_RATIO
+    {
         return None;
     }
     let mut finding = base(p, in_device);
@@ -234,7 +237,7 @@ fn without_load(p: &Picture<'_>) -> Option<Finding> {
 }
 
 /// What to do first where buffered reads have no read-ahead.
-fn turn_read_ahead_on(p: &Picture<'_>) -> Option<String> {
+fn turn_read_ahead_on(p: &DeviceView<'_>) -> Option<String> {
     let disk = p.disk.filter(|disk| disk.read_ahead_bytes == 0 && disk.tells("read_ahead_kb"))?;
     let mostly_reads = p.device.ops.get(&Op::Read).is_some_and(|reads| reads.ios > p.ios / 2);
     mostly_reads.then(|| {
@@ -245,14 +248,14 @@ fn turn_read_ahead_on(p: &Picture<'_>) -> Option<String> {
     })
 }
 
-fn base(p: &Picture<'_>, in_device: f64) -> Finding {
+fn base(p: &DeviceView<'_>, in_device: f64) -> Finding {
     let mut numbers =
         BTreeMap::from([(numbers::IN_DEVICE_IOS, in_device), (numbers::IOS_PER_SECOND, p.rate())]);
     let mut evidence = vec![format!("the device held {in_device:.2} I/Os on average")];
     if let Some(share) = p.share(Stage::Device) {
         numbers.insert(numbers::DEVICE_SHARE_PERCENT, percent(share));
     }
-    if let Some(crowding) = p.crowding() {
+    if let Some(crowding) = p.median_to_minimum() {
         numbers.insert(numbers::DEVICE_P50_TO_MIN_RATIO, crowding);
         evidence.push(format!("the median device time is {crowding:.1} times the fastest one"));
     }
@@ -275,7 +278,7 @@ mod tests {
     use super::*;
     use crate::analyze::operations::OperationLatency;
     use crate::rules::diagnose;
-    use crate::rules::literal::{Case, hist};
+    use crate::rules::fixtures::{Case, hist};
 
     #[test]
     fn depth_one_on_a_fast_device_waits_for_work() {

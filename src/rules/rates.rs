@@ -1,7 +1,7 @@
 //! What the samples of a device's rate say: facts for several rules.
 
 use super::Summaries;
-use super::facts::{self, Picture};
+use super::facts::{self, DeviceView};
 use crate::analyze::rates::{DeviceRates, Following};
 use crate::units::count;
 
@@ -9,7 +9,7 @@ use crate::units::count;
 const STEADY: f64 = 0.02;
 
 /// The samples of a device, where they say something: they count the I/O of all processes.
-pub fn of<'a>(s: &Summaries<'a>, p: &Picture<'_>) -> Option<&'a DeviceRates> {
+pub fn of<'a>(s: &Summaries<'a>, p: &DeviceView<'_>) -> Option<&'a DeviceRates> {
     let rates = s.rates.iter().find(|rates| rates.device == p.device.name)?;
     (rates.is_enough() && facts::has_all_ios(s, p.device) && !p.device.vanished).then_some(rates)
 }
@@ -28,7 +28,7 @@ pub fn steady_bytes(rates: &DeviceRates) -> Option<(f64, f64)> {
 }
 
 /// Without biopsy's own load: how the rate followed the I/Os in flight, where these varied.
-pub fn following(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Following> {
+pub fn following(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Following> {
     if s.load.is_some() { None } else { of(s, p)?.following() }
 }
 

@@ -9,7 +9,7 @@ use crate::findings::{Finding, Number, Severity, Worth};
 use crate::merge::sum_if_known;
 use crate::units::{bytes, count, in_percent};
 
-/// Of the pages that read-ahead asked for, not wanted by the end.
+/// Of the pages that read-ahead requested, not wanted by the end.
 pub const SOME: f64 = 0.25;
 pub const MOST: f64 = 0.50;
 
@@ -25,10 +25,10 @@ pub const WASTED: f64 = 0.5;
 /// One doubling is the most that is promised from one run.
 const MAX_WORTH: f64 = 2.0;
 
-const ASKED_PAGES: Number = Number::new("asked_pages", "pages that read-ahead asked for");
-const UNUSED_PAGES: Number = Number::new("unused_pages", "pages that were read ahead for nobody, about");
+const ASKED_PAGES: Number = Number::new("asked_pages", "pages that read-ahead requested");
+const UNUSED_PAGES: Number = Number::new("unused_pages", "pages read ahead and never used, about");
 const UNUSED_PERCENT: Number =
-    Number::new("unused_percent", "share of read-ahead that was for nobody, about");
+    Number::new("unused_percent", "share of read-ahead that was never used, about");
 
 pub const RULE: Rule = Rule { id: "readahead", page: PAGE, find };
 
@@ -87,13 +87,13 @@ fn judge(s: &Summaries<'_>) -> Option<Finding> {
     }
     let wasted = read.map(|read| (seen.unused_pages as f64 * PAGE_BYTES / read).min(0.9));
     let mut evidence = vec![format!(
-        "read-ahead asked for {} pages ({}), and about {} of them were read for nobody",
+        "read-ahead requested {} pages ({}), and about {} of them were never used",
         count(seen.asked_pages),
         bytes(seen.asked_pages as f64 * PAGE_BYTES),
         count(seen.unused_pages)
     )];
     evidence.extend(wasted.map(|part| format!("that is {} of all that was read", in_percent(part))));
-    let disks: Vec<String> = facts::pictures(s)
+    let disks: Vec<String> = facts::device_views(s)
         .iter()
         .filter_map(|p| p.disk)
         .map(|disk| format!("the window of {} is {}", disk.name, bytes(disk.read_ahead_bytes as f64)))
@@ -130,16 +130,16 @@ fn judge(s: &Summaries<'_>) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analyze::moment::Moment;
-    use crate::rules::literal::Case;
-    use crate::rules::observed::{PageCache, Readahead};
+    use crate::analyze::memory_sample::MemorySample;
+    use crate::rules::fixtures::Case;
+    use crate::rules::inputs::{PageCache, Readahead};
 
     fn case(asked_pages: u64, unused_pages: u64, read_bytes: Option<u64>) -> Case {
         let mut case = Case::new(1_000, 32);
         case.load = None;
         case.pagecache = Some(PageCache {
             readahead: Some(Readahead { asked_pages, unused_pages }),
-            moments: vec![Moment { read_bytes, ..Moment::default() }],
+            moments: vec![MemorySample { read_bytes, ..MemorySample::default() }],
             ..PageCache::default()
         });
         case

@@ -1,6 +1,6 @@
 //! What more in flight does to the rate, as it was tried: which kind of limit there is.
 
-use super::facts::{Picture, percent};
+use super::facts::{DeviceView, percent};
 use super::{Summaries, rates};
 use crate::experiment::{Arm, Regime};
 use crate::findings::{Finding, Number};
@@ -21,7 +21,7 @@ pub fn regime(s: &Summaries<'_>) -> Option<Regime> {
 }
 
 /// Where it was not tried: by what the rate did while the I/Os in flight varied by themselves, with a line of evidence.
-pub fn observed(s: &Summaries<'_>, p: &Picture<'_>) -> Option<(Regime, String)> {
+pub fn observed(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<(Regime, String)> {
     if s.experiment.is_some() {
         return None;
     }

@@ -196,7 +196,7 @@ fn finding(complex: &str, drives: &[Driven<'_>], alone: f64, together: f64, near
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rules::literal::Case;
+    use crate::rules::fixtures::Case;
 
     /// Published (source T): eight drives below 0000:40 that read 7.13 GB/s each alone, and 39.4 together, each at a
     /// link of four lanes at 16 GT/s that carries 7.52 GB/s.

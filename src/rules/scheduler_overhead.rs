@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::command;
 use super::cpu;
-use super::facts::{self, Picture, percent};
+use super::facts::{self, DeviceView, percent};
 use super::numbers;
 use super::{Rule, Summaries};
 use crate::analyze::stage::Stage;
@@ -53,10 +53,10 @@ What to do
 ";
 
 pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
-    facts::pictures(s).iter().filter_map(|p| judge(s, p)).collect()
+    facts::device_views(s).iter().filter_map(|p| judge(s, p)).collect()
 }
 
-fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
+fn judge(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Finding> {
     let scheduler = p.scheduler()?;
     let queue = p.share(Stage::Queue)?;
     let profile = cpu::profile(s)?;
@@ -107,7 +107,10 @@ fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
         advice: format!(
             "echo none > /sys/block/{disk}/queue/scheduler, and compare the I/Os per second before and after."
         ),
-        check: command::latency(name),
+        check: match s.load {
+            Some(load) => command::compare_setting(load, disk, "scheduler", scheduler, "none"),
+            None => command::latency(name),
+        },
         worth: Some(Worth { metric: "iops_ratio".to_string(), low: 1.0, high }),
     })
 }
@@ -116,7 +119,7 @@ fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
 mod tests {
     use super::*;
     use crate::analyze::stacks::CpuClass;
-    use crate::rules::literal::{Case, profile};
+    use crate::rules::fixtures::{Case, profile};
 
     /// mq-deadline, queue stage 40 %, a worker at its limit, `elevator` of 500 busy samples in dd_*.
     fn case(elevator: u64) -> Case {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::command;
-use super::facts::{self, Picture};
+use super::facts::{self, DeviceView};
 use super::numbers;
 use super::{Rule, Summaries};
 use crate::findings::{Finding, Number, Severity, Worth};
@@ -86,7 +86,7 @@ enum Limit {
 }
 
 pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
-    facts::pictures(s)
+    facts::device_views(s)
         .iter()
         .filter(|p| p.sound(s))
         .filter_map(|p| match s.load {
@@ -96,7 +96,7 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
         .collect()
 }
 
-fn with_load(s: &Summaries<'_>, load: &LoadSummary, p: &Picture<'_>) -> Option<Finding> {
+fn with_load(s: &Summaries<'_>, load: &LoadSummary, p: &DeviceView<'_>) -> Option<Finding> {
     // Several lower devices share the operations of one target: no factor per device then.
     if load.device.as_deref() != Some(p.device.name.as_str()) || !facts::covered(s) {
         return None;
@@ -112,7 +112,7 @@ fn with_load(s: &Summaries<'_>, load: &LoadSummary, p: &Picture<'_>) -> Option<F
     if factor < FACTOR || !smaller {
         return None;
     }
-    let mut finding = finding(p, factor, load.job.largest_block() as f64);
+    let mut finding = finding(p, factor, load.job.largest_block() as f64, Some(load));
     finding.numbers.insert(numbers::OPERATIONS, operations as f64);
     finding.numbers.insert(BLOCK_BYTES, load.job.largest_block() as f64);
     finding.evidence.insert(
@@ -135,10 +135,11 @@ fn with_load(s: &Summaries<'_>, load: &LoadSummary, p: &Picture<'_>) -> Option<F
     Some(finding)
 }
 
-fn without_load(p: &Picture<'_>) -> Option<Finding> {
+fn without_load(p: &DeviceView<'_>) -> Option<Finding> {
     // Read-ahead and write-back are no operations: how large they are is nobody's choice who could change it.
     let unowned: u64 = p.device.ops.values().filter_map(|of| of.unowned).saturating_sum();
-    if unowned as f64 > p.ios as f64 * UNOWNED {
+    let unclassified: u64 = p.device.ops.values().map(|of| of.unclassified).saturating_sum();
+    if unowned as f64 > p.ios.saturating_sub(unclassified) as f64 * UNOWNED {
         return None;
     }
     let whole = p.ios.checked_sub(p.device.splits).filter(|whole| *whole > 0)?;
@@ -146,7 +147,7 @@ fn without_load(p: &Picture<'_>) -> Option<Finding> {
     if factor < FACTOR {
         return None;
     }
-    let mut finding = finding(p, factor, p.bytes as f64 / whole as f64);
+    let mut finding = finding(p, factor, p.bytes as f64 / whole as f64, None);
     finding.confidence = 0.8;
     finding.evidence = vec![format!(
         "the block layer made {} of bios; {} came of it",
@@ -157,7 +158,7 @@ fn without_load(p: &Picture<'_>) -> Option<Finding> {
 }
 
 /// `size`: bytes of an operation, or of a bio before it was cut.
-fn finding(p: &Picture<'_>, factor: f64, size: f64) -> Finding {
+fn finding(p: &DeviceView<'_>, factor: f64, size: f64, load: Option<&LoadSummary>) -> Finding {
     let name = &p.device.name;
     let disk = p.device.disk_name();
     let mean = p.bytes as f64 / p.ios.max(1) as f64;
@@ -205,7 +206,13 @@ fn finding(p: &Picture<'_>, factor: f64, size: f64) -> Finding {
         numbers,
         evidence: vec![format!("the block layer made {} of bios", counted(p.device.splits, "cut"))],
         advice,
-        check: command::latency(name),
+        check: match (load, limit) {
+            (Some(load), Limit::Soft(value)) => {
+                let [is, advised] = [soft, value].map(|bytes| (bytes >> 10).to_string());
+                command::compare_setting(load, disk, "max_sectors", &is, &advised)
+            }
+            _ => command::latency(name),
+        },
         worth,
     }
 }
@@ -227,7 +234,7 @@ fn limit(disk: &BlockDevice, size: f64, mean: f64) -> Limit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rules::literal::Case;
+    use crate::rules::fixtures::Case;
 
     /// 1 MiB reads on a disk whose requests carry `soft` at most.
     fn case(factor: u64, soft: u64, hard: u64) -> Case {
@@ -252,6 +259,11 @@ mod tests {
             found[0].advice.contains("echo 1024 > /sys/block/vda/queue/max_sectors_kb"),
             "{}",
             found[0].advice
+        );
+        assert!(
+            found[0].check.starts_with("sudo biopsy compare --vary max_sectors=128,1024 -- load "),
+            "{}",
+            found[0].check
         );
         assert_eq!(found[0].worth.as_ref().map(|w| (w.low, w.high)), Some((1.0, 8.0)));
     }

@@ -94,7 +94,7 @@ fn judge(s: &Summaries<'_>, device: &DeviceLatency) -> Option<Finding> {
     }
     let is_target = s.load.is_some_and(|load| load.device.as_ref() == Some(&device.name));
     let all = std::iter::once(device).chain(below.iter().filter_map(|name| s.latency.device(name)));
-    let doubt = all.filter_map(|one| facts::picture(s, one).doubt(s)).next();
+    let doubt = all.filter_map(|one| facts::device_view(s, one).doubt(s)).next();
     let cost = if doubt.is_some() { Err(None) } else { cost(s, device) };
     let share = cost.as_ref().ok().map(|of| (of.upper_ns - of.lower_ns) as f64 / of.upper_ns as f64);
     let is_dear = share.is_some_and(|share| share >= COST);
@@ -174,7 +174,7 @@ mod tests {
     use crate::analyze::latency::OpLatency;
     use crate::analyze::stage::Stage;
     use crate::host::BlockDevice;
-    use crate::rules::literal::{Case, hist};
+    use crate::rules::fixtures::{Case, hist};
 
     /// Bios of `dm-0` of `upper` ns each, on a disk whose requests take 80 µs: 5 in the queue, 75 in the device.
     fn case(upper: u64) -> Case {

@@ -65,7 +65,7 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
     if saturation.workers().is_some_and(|w| w.user > USER_SHARE) || cpu::interrupts_dominate(s) {
         return Vec::new();
     }
-    let ios: u64 = facts::pictures(s).iter().map(|p| p.ios).saturating_sum();
+    let ios: u64 = facts::device_views(s).iter().map(|p| p.ios).saturating_sum();
     let operations = s.load.map_or(ios, |load| load.operations());
     if operations < facts::MIN_IOS {
         return Vec::new();
@@ -103,7 +103,7 @@ fn finding(s: &Summaries<'_>, saturation: &Saturation, operations: u64) -> Findi
     } else {
         evidence.push("no profile: what the kernel does with the time is not known".to_string());
     }
-    for p in facts::pictures(s) {
+    for p in facts::device_views(s) {
         if let Some(scheduler) = p.scheduler() {
             evidence.push(format!("{} uses the I/O scheduler {scheduler}", p.device.name));
         }
@@ -174,10 +174,8 @@ fn describe(s: &Summaries<'_>, saturation: &Saturation) -> (String, f64, String)
 }
 
 fn advise(s: &Summaries<'_>, saturation: &Saturation) -> (String, String) {
-    let check = s.load.map_or_else(
-        || "biopsy diagnose --no-load --for 10s".to_string(),
-        |load| command::load(load, load.job.iodepth, load.job.numjobs.saturating_mul(2)),
-    );
+    let check =
+        s.load.map_or_else(|| "biopsy diagnose --no-load --for 10s".to_string(), command::compare_jobs);
     let advice = match saturation {
         Saturation::LoopThread(_) => {
             "Read the backing file or its device directly: the loop driver cannot use a second CPU."
@@ -204,7 +202,7 @@ mod tests {
     use super::*;
     use crate::analyze::sharing::{ProcessIos, Relation};
     use crate::load::RingWorkers;
-    use crate::rules::literal::{Case, SECOND, profile};
+    use crate::rules::fixtures::{Case, SECOND, profile};
 
     #[test]
     fn a_worker_at_90_percent_mostly_in_the_kernel() {

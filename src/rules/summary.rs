@@ -67,6 +67,9 @@ pub struct Verdict {
     pub subject: String,
     pub sentence: String,
     pub confidence: f64,
+    /// The command that compares the run as it is with the advice followed, which `biopsy compare --from-report` runs;
+    /// null where no word of the load and no setting follows it.
+    pub compare: Option<String>,
 }
 
 /// A [`Finding`] as it is read back: one of another version may have an id and numbers that are not known here.
@@ -111,6 +114,7 @@ impl Verdict {
             subject: first.subject.clone(),
             sentence: first.sentence.clone(),
             confidence: first.confidence,
+            compare: first.comparison().map(str::to_string),
         }
     }
 }

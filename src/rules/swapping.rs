@@ -1,7 +1,7 @@
 //! The I/O is swap.
 
 use super::command;
-use super::facts::{self, Picture, percent};
+use super::facts::{self, DeviceView, percent};
 use super::{Rule, Summaries};
 use crate::analyze::files::{FileIos, FileKind};
 use crate::findings::{Finding, Number, Numbers, Severity};
@@ -53,7 +53,7 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
 }
 
 fn judge(s: &Summaries<'_>) -> Option<Finding> {
-    let pictures: Vec<Picture<'_>> = facts::pictures(s).into_iter().filter(|p| p.sound(s)).collect();
+    let pictures: Vec<DeviceView<'_>> = facts::device_views(s).into_iter().filter(|p| p.sound(s)).collect();
     let all: u64 = pictures.iter().flat_map(rows).map(|row| row.bytes).saturating_sum();
     let moved: u64 = pictures.iter().map(swapped).saturating_sum();
     let share = moved as f64 / all.max(1) as f64;
@@ -90,7 +90,7 @@ fn judge(s: &Summaries<'_>) -> Option<Finding> {
     })
 }
 
-fn rows<'a>(p: &Picture<'a>) -> impl Iterator<Item = &'a FileIos> {
+fn rows<'a>(p: &DeviceView<'a>) -> impl Iterator<Item = &'a FileIos> {
     p.device.files.iter().flatten()
 }
 
@@ -98,7 +98,7 @@ fn is_swap(row: &FileIos) -> bool {
     row.file.as_ref().is_some_and(|file| file.kind == FileKind::Swap)
 }
 
-fn swapped(p: &Picture<'_>) -> u64 {
+fn swapped(p: &DeviceView<'_>) -> u64 {
     rows(p).filter(|row| is_swap(row)).map(|row| row.bytes).saturating_sum()
 }
 
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
     use crate::analyze::files::File;
     use crate::rules::diagnose;
-    use crate::rules::literal::Case;
+    use crate::rules::fixtures::Case;
 
     /// Reads of which so many percent are swap.
     fn case(percent: u64) -> Case {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::command;
-use super::facts::{self, Picture, percent};
+use super::facts::{self, DeviceView, percent};
 use super::numbers;
 use super::{Rule, Summaries};
 use crate::analyze::stage::Stage;
@@ -75,10 +75,10 @@ What to do
 ";
 
 pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
-    facts::pictures(s).iter().filter_map(|p| judge(s, p)).collect()
+    facts::device_views(s).iter().filter_map(|p| judge(s, p)).collect()
 }
 
-fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
+fn judge(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Finding> {
     let queue = p.share(Stage::Queue)?;
     let requests = p.requests()?;
     let in_device = p.in_device()?;
@@ -89,7 +89,7 @@ fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
     let present = held_up.unwrap_or(in_layer);
     let waiting = present - requests as f64;
     let before = if held_up.is_some() { 1.0 - in_device / present } else { queue };
-    let crowded = p.crowding().is_some_and(|crowding| crowding >= facts::CROWDED);
+    let crowded = p.median_to_minimum().is_some_and(|crowding| crowding >= facts::QUEUEING_RATIO);
     // Where all tags are in use, and I/Os wait for each other behind them, the device is full.
     let full = facts::full(p);
     if !p.sound(s) || before < QUEUE_SHARE || waiting < present * WAIT_SHARE || full && crowded {
@@ -151,6 +151,7 @@ fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
     numbers.extend(p.tags().map(|tags| (numbers::TAGS, f64::from(tags))));
     // How many I/Os a device can work on whose tags are all in use is not known.
     let room = p.tags().filter(|_| !full).map_or(MAX_WORTH, |tags| f64::from(tags) / in_device.max(1.0));
+    let advised = setting.saturating_mul(2);
     let advice = match full {
         true => format!(
             "Give the driver of {disk} more tags (a module parameter), or submit fewer I/Os at once: more than {} do \
@@ -158,8 +159,7 @@ fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
             count(requests)
         ),
         false => format!(
-            "echo {} > /sys/block/{disk}/queue/nr_requests, and compare the I/Os per second and the queue stage.",
-            setting.saturating_mul(2)
+            "echo {advised} > /sys/block/{disk}/queue/nr_requests, and compare the I/Os per second and the queue stage."
         ),
     };
     let what = if full { "tag" } else { "request" };
@@ -177,7 +177,13 @@ fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
         numbers,
         evidence,
         advice,
-        check: command::latency(name),
+        check: match s.load.filter(|_| !full) {
+            Some(load) => {
+                let [is, advised] = [setting, advised].map(|requests| requests.to_string());
+                command::compare_setting(load, disk, "nr_requests", &is, &advised)
+            }
+            None => command::latency(name),
+        },
         worth: Some(Worth {
             metric: "iops_ratio".to_string(),
             low: 1.0,
@@ -187,7 +193,7 @@ fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
 }
 
 /// Operations that the generator has in flight on average; None where they are not the device's I/Os.
-fn in_flight(s: &Summaries<'_>, p: &Picture<'_>) -> Option<f64> {
+fn in_flight(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<f64> {
     let load = s.load.filter(|load| load.duration_ns > 0 && load.device.as_ref() == Some(&p.device.name))?;
     let parts = p.ios as f64 / load.operations().max(1) as f64;
     (0.9..1.1).contains(&parts).then(|| load.latency().sum() as f64 / load.duration_ns as f64)
@@ -196,7 +202,7 @@ fn in_flight(s: &Summaries<'_>, p: &Picture<'_>) -> Option<f64> {
 /// The operations of another load in flight, where these are many times the requests: a thread that submits a batch
 /// sleeps for a request again and again, and does not fetch what completed meanwhile, so that most of its operations
 /// wait in `reap`. In the pauses until it runs requests are free.
-fn held_up_in_a_batch(s: &Summaries<'_>, p: &Picture<'_>, requests: f64, in_layer: f64) -> Option<f64> {
+fn held_up_in_a_batch(s: &Summaries<'_>, p: &DeviceView<'_>, requests: f64, in_layer: f64) -> Option<f64> {
     let (operations, sum) = p.operations();
     let in_flight = sum as f64 / p.duration_ns.max(1) as f64;
     let is_many = in_flight >= requests * IN_A_BATCH && operations * 2 >= p.ios;
@@ -208,7 +214,7 @@ fn held_up_in_a_batch(s: &Summaries<'_>, p: &Picture<'_>, requests: f64, in_laye
 mod tests {
     use super::*;
     use crate::analyze::operations::OperationLatency;
-    use crate::rules::literal::{Case, hist};
+    use crate::rules::fixtures::{Case, hist};
 
     /// Ten thousand reads a second, mq-deadline with 4 requests on 64 tags: 4 in the device, `waiting` before.
     fn case(waiting: u64) -> Case {
@@ -252,6 +258,13 @@ mod tests {
         assert_eq!((found.len(), found[0].subject.as_str()), (1, "vda"));
         assert!((found[0].numbers["waiting_ios"] - 12.0).abs() < 0.1, "{:?}", found[0].numbers);
         assert!(found[0].advice.starts_with("echo 8 > /sys/block/vda/queue/nr_requests"));
+        assert_eq!(found[0].check, "biopsy latency -d vda --for 5s");
+        let ours = Case { load: Case::new(10_000, 16).load, ..case(12) };
+        let found = find(&ours.summaries());
+        assert_eq!(
+            found[0].check,
+            "sudo biopsy compare --vary nr_requests=4,8 -- load /dev/vda --iodepth 16"
+        );
         assert_eq!(found[0].confidence, 0.85);
         assert!((found[0].worth.as_ref().unwrap().high - 16.0 / 4.0).abs() < 0.01);
     }

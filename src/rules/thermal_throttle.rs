@@ -165,7 +165,7 @@ fn judge(s: &Summaries<'_>) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rules::literal::{Case, SECOND};
+    use crate::rules::fixtures::{Case, SECOND};
 
     /// Ten seconds, in which the counters of a drive that keeps count grew by these.
     fn case(t1: (u32, u32), warning: u32, critical: u32) -> Case {

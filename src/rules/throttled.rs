@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::command;
-use super::facts::{self, Picture, percent};
+use super::facts::{self, DeviceView, percent};
 use super::numbers;
 use super::{Rule, Summaries};
 use crate::analyze::latency::OpLatency;
@@ -88,7 +88,7 @@ What to do
 ";
 
 pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
-    facts::pictures(s).iter().filter_map(|p| by_cgroup(s, p).or_else(|| by_writeback(s, p))).collect()
+    facts::device_views(s).iter().filter_map(|p| by_cgroup(s, p).or_else(|| by_writeback(s, p))).collect()
 }
 
 /// A limit and the rate beside it, in one unit.
@@ -126,7 +126,7 @@ enum Shown {
     HeldIos(f64),
 }
 
-fn by_cgroup(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
+fn by_cgroup(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Finding> {
     if !p.sound(s) {
         return None;
     }
@@ -221,7 +221,7 @@ fn by_cgroup(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
 
 /// A limit of a direction whose operations blk-throttle held, at whatever rate: the window may be longer than
 /// the I/O. Of several the one that the rate is nearest to.
-fn held_at<'a>(s: &Summaries<'a>, p: &Picture<'_>) -> Option<(Reached<'a>, Shown)> {
+fn held_at<'a>(s: &Summaries<'a>, p: &DeviceView<'_>) -> Option<(Reached<'a>, Shown)> {
     let share = |what| operations_held(p, what == READS).filter(|share| *share >= HELD_SHARE);
     let reached = limits(s, p)
         .into_iter()
@@ -232,7 +232,7 @@ fn held_at<'a>(s: &Summaries<'a>, p: &Picture<'_>) -> Option<(Reached<'a>, Shown
 }
 
 /// The limit that the rate is nearest to, where blk-throttle held I/Os of no operation, at whatever rate.
-fn held_ios_at<'a>(s: &Summaries<'a>, p: &Picture<'_>) -> Option<(Reached<'a>, Shown)> {
+fn held_ios_at<'a>(s: &Summaries<'a>, p: &DeviceView<'_>) -> Option<(Reached<'a>, Shown)> {
     // They are counted of the device, whoever submitted them.
     if s.load.is_some() || !facts::has_all_ios(s, p.device) {
         return None;
@@ -243,7 +243,7 @@ fn held_ios_at<'a>(s: &Summaries<'a>, p: &Picture<'_>) -> Option<(Reached<'a>, S
 }
 
 /// The limit that the rate is at; of several the nearest.
-fn rate_at<'a>(s: &Summaries<'a>, p: &Picture<'_>) -> Option<(Reached<'a>, Shown)> {
+fn rate_at<'a>(s: &Summaries<'a>, p: &DeviceView<'_>) -> Option<(Reached<'a>, Shown)> {
     let reached = limits(s, p)
         .into_iter()
         .filter(|reached| (reached.rate / reached.limit - 1.0).abs() <= NEAR)
@@ -252,7 +252,7 @@ fn rate_at<'a>(s: &Summaries<'a>, p: &Picture<'_>) -> Option<(Reached<'a>, Shown
 }
 
 /// Classes that a limit of reads, or of writes, counts.
-fn limited<'a>(p: &Picture<'a>, reads: bool) -> impl Iterator<Item = &'a OpLatency> {
+fn limited<'a>(p: &DeviceView<'a>, reads: bool) -> impl Iterator<Item = &'a OpLatency> {
     let counts = move |op: Op| (op == Op::Read) == reads && !matches!(op, Op::Flush | Op::Passthrough);
     p.device.ops.iter().filter(move |(op, _)| counts(**op)).map(|(_, of)| of)
 }
@@ -260,13 +260,16 @@ fn limited<'a>(p: &Picture<'a>, reads: bool) -> impl Iterator<Item = &'a OpLaten
 /// Share of the operations' time that blk-throttle took: what was taken apart as its part, else what of their
 /// queue stage is not in that of their I/Os, which begins behind the throttle. None where it does not hold most
 /// of their queue stage.
-fn operations_held(p: &Picture<'_>, reads: bool) -> Option<f64> {
+fn operations_held(p: &DeviceView<'_>, reads: bool) -> Option<f64> {
     let (mut held, mut queued, mut total) = (0.0, 0.0, 0.0);
     for of in limited(p, reads) {
         let Some(operations) = &of.operations else { continue };
         let queue = operations.stages.get(&Stage::Queue).map_or(0, Histogram::sum) as f64;
         // Write-back waits in other queues, and for longer.
-        let of_io = of.owned_mean_ns(Stage::Queue).unwrap_or(0.0);
+        let of_io = match of.owned_mean_ns(Stage::Queue) {
+            None if of.unclassified > 0 => return None,
+            mean => mean.unwrap_or(0.0),
+        };
         held += if of.parts.is_empty() {
             (queue - of_io * operations.total.count() as f64).max(0.0)
         } else {
@@ -279,7 +282,7 @@ fn operations_held(p: &Picture<'_>, reads: bool) -> Option<f64> {
 }
 
 /// The limits on this device, with the rates beside them.
-fn limits<'a>(s: &Summaries<'a>, p: &Picture<'_>) -> Vec<Reached<'a>> {
+fn limits<'a>(s: &Summaries<'a>, p: &DeviceView<'_>) -> Vec<Reached<'a>> {
     // The window is longer than a load of our own, by what a busy machine takes to begin and end.
     let seconds = s.load.map_or(p.duration_ns, |load| load.duration_ns) as f64 / 1e9;
     let rates = |reads: bool| {
@@ -311,13 +314,13 @@ fn limits<'a>(s: &Summaries<'a>, p: &Picture<'_>) -> Vec<Reached<'a>> {
 
 /// Share of the operations' time outside the device, by the generator's own latencies; None without a load of
 /// our own.
-fn held_share(s: &Summaries<'_>, p: &Picture<'_>) -> Option<f64> {
+fn held_share(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<f64> {
     let whole = s.load?.latency().sum();
     let device = p.stages.get(&Stage::Device).map_or(0, Histogram::sum);
     (whole > 0).then(|| 1.0 - (device as f64 / whole as f64).min(1.0))
 }
 
-fn by_writeback(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
+fn by_writeback(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Finding> {
     let latency_us = p.disk?.writeback_throttle_us.filter(|us| *us > 0)?;
     let writes = p.device.ops.get(&Op::Write)?;
     let sum = |stage| writes.request_stages.get(&stage).map_or(0, Histogram::sum);
@@ -376,7 +379,7 @@ mod tests {
     use crate::analyze::operations::OperationLatency;
     use crate::analyze::parts::Parts;
     use crate::rules::diagnose;
-    use crate::rules::literal::{Case, hist};
+    use crate::rules::fixtures::{Case, hist};
 
     fn limit(ios: u64) -> Throttle {
         Throttle {

@@ -1,7 +1,7 @@
 //! The rate stands at a round number, as the limit of a cloud volume or a hypervisor does.
 
 use super::command;
-use super::facts::{self, Picture, percent};
+use super::facts::{self, DeviceView, percent};
 use super::neighbours;
 use super::numbers;
 use super::{Rule, Summaries, rates, regime};
@@ -62,16 +62,16 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
     if regime::regime(s) == Some(Regime::LatencyBound) {
         return Vec::new();
     }
-    facts::pictures(s).iter().filter(|p| p.sound(s)).filter_map(|p| judge(s, p)).collect()
+    facts::device_views(s).iter().filter(|p| p.sound(s)).filter_map(|p| judge(s, p)).collect()
 }
 
-fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
+fn judge(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Finding> {
     // A rate is round and steady by chance where others add to it.
     if neighbours::share(s, p.device) >= ALONE {
         return None;
     }
     let samples = rates::of(s, p)?;
-    let crowding = p.crowding()?;
+    let crowding = p.median_to_minimum()?;
     let waits_for_results = samples.in_flight()?.variation <= STEADY_IN_FLIGHT;
     if !waits_for_results || crowding < WAITING || p.share(Stage::Device)? < 0.5 || p.is_loop() {
         return None;
@@ -111,7 +111,7 @@ fn judge(s: &Summaries<'_>, p: &Picture<'_>) -> Option<Finding> {
         ],
         advice: "Compare the rate with the limits of the volume and of the machine's type.".to_string(),
         check: match s.load {
-            Some(load) => command::load(load, load.job.iodepth.saturating_mul(2), load.job.numjobs),
+            Some(load) => command::compare_depth(load),
             None => command::latency_by_second(name),
         },
         worth: None,
@@ -132,7 +132,7 @@ fn round(rate: f64) -> Option<f64> {
 mod tests {
     use super::*;
     use crate::analyze::rates::{DeviceRates, Window};
-    use crate::rules::literal::Case;
+    use crate::rules::fixtures::Case;
 
     #[test]
     fn limits_are_round() {

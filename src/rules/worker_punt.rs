@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::facts::percent;
+use super::inputs::ThreadRow;
 use super::numbers;
-use super::observed::ThreadRow;
 use super::pagecache::{self, SAMPLES};
 use super::{Rule, Summaries};
 use crate::findings::{Finding, Number, Severity};
@@ -174,8 +174,8 @@ fn by_load(s: &Summaries<'_>) -> Option<Finding> {
 mod tests {
     use super::*;
     use crate::load::RingWorkers;
-    use crate::rules::literal::{Case, SECOND};
-    use crate::rules::observed::Threads;
+    use crate::rules::fixtures::{Case, SECOND};
+    use crate::rules::inputs::Threads;
 
     fn row(comm: &str, state: char, wchan: &str, average_threads: f64) -> ThreadRow {
         ThreadRow {

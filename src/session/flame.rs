@@ -32,6 +32,8 @@ pub struct Options {
     pub max_cost: f64,
     /// Shorter waits off the CPU have no stack.
     pub min_block: Duration,
+    /// Sleeping threads and idle workers as well.
+    pub all_waits: bool,
     /// Names of the devices whose I/Os are followed; empty: all.
     pub devices: Vec<String>,
     /// The files of I/Os are frames.

@@ -1,25 +1,14 @@
-//! The view `latency` with the slowest I/Os of each interval beside it, for the flight recorder.
+//! The slowest I/Os of each interval, for the flight recorder.
 
-use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
-use anyhow::{Result, anyhow};
-
-use super::latency::LatencyView;
-use super::trace::Tracer;
-use super::watch::{Live, Piece};
-use crate::analyze::latency::LatencySummary;
+use super::io_events::IoSink;
 use crate::analyze::trace::io::TracedIo;
 use crate::analyze::trace::scene::Scene;
 use crate::analyze::trace::slowest::Slowest;
 use crate::clock::now_ns;
-use crate::envelope::Envelope;
-use crate::host::Host;
-use crate::probe::Probe;
 use crate::probe::latency::LatencyProbe;
-use crate::wire::reading::Reading;
 
 /// Of each interval at most: 60 intervals take about 2 MB.
 pub const MOST: usize = 100;
@@ -69,127 +58,51 @@ impl HeldIos {
     }
 }
 
-/// A latency probe with events, of which the slowest are kept.
-pub struct SlowestProbe<'a> {
-    host: &'a Host,
-    probe: LatencyProbe,
-    /// None: the window is not open.
-    tracer: Option<Tracer>,
-    slowest: RefCell<Slowest>,
+/// Keeps the slowest I/Os of each interval.
+pub struct SlowestSink {
+    slowest: Slowest,
     /// What the programs know: faster I/Os have no event.
     floor_ns: u64,
     /// Where the floor begins in this interval.
-    first_floor_ns: Cell<u64>,
-    failed: RefCell<Option<anyhow::Error>>,
-    lost: Cell<u64>,
+    first_floor_ns: u64,
+    lost: u64,
     held: Arc<Mutex<HeldIos>>,
 }
 
-impl<'a> SlowestProbe<'a> {
-    /// `probe` has events.
-    pub fn new(host: &'a Host, probe: LatencyProbe, held: Arc<Mutex<HeldIos>>) -> Self {
-        Self {
-            host,
-            probe,
-            tracer: None,
-            slowest: Slowest::new(MOST).into(),
-            floor_ns: 0,
-            first_floor_ns: Cell::default(),
-            failed: RefCell::default(),
-            lost: Cell::default(),
-            held,
-        }
+impl SlowestSink {
+    pub fn new(held: Arc<Mutex<HeldIos>>) -> Self {
+        Self { slowest: Slowest::new(MOST), floor_ns: 0, first_floor_ns: 0, lost: 0, held }
+    }
+}
+
+impl IoSink for SlowestSink {
+    fn begin(&mut self, scene: Scene) {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).scene = Arc::new(scene);
     }
 
-    fn take(&mut self) -> Result<()> {
-        let Some(tracer) = &mut self.tracer else { return Ok(()) };
-        let slowest = self.slowest.get_mut();
-        loop {
-            let ios = tracer.next(&mut self.probe, Duration::ZERO)?;
-            if ios.is_empty() {
-                break;
-            }
-            ios.into_iter().for_each(|io| slowest.add(io));
-        }
-        let floor_ns = slowest.floor_ns().max(self.first_floor_ns.get());
+    fn add(&mut self, ios: Vec<TracedIo>) {
+        ios.into_iter().for_each(|io| self.slowest.add(io));
+    }
+
+    fn settle(&mut self, probe: &mut LatencyProbe) {
+        let floor_ns = self.slowest.floor_ns().max(self.first_floor_ns);
         if floor_ns != self.floor_ns {
             self.floor_ns = floor_ns;
-            self.probe.set_floor(floor_ns);
+            probe.set_floor(floor_ns);
         }
-        Ok(())
     }
 
-    /// Ends an interval. The floor of the next one begins at half of where this one had it, so that not every I/O has an
-    /// event until the slowest are known; lower, where this one had fewer than it may have.
-    fn keep(&self) {
-        let slowest = self.slowest.replace(Slowest::new(MOST));
+    /// The floor of the next one begins at half of where this one had it, so that not every I/O has an event until the
+    /// slowest are known; lower, where this one had fewer than it may have.
+    fn end_interval(&mut self, probe: &LatencyProbe) {
+        let slowest = std::mem::replace(&mut self.slowest, Slowest::new(MOST));
         let reached = slowest.floor_ns();
-        self.first_floor_ns.set(if reached > 0 { reached / 2 } else { self.first_floor_ns.get() / 4 });
+        self.first_floor_ns = if reached > 0 { reached / 2 } else { self.first_floor_ns / 4 };
         // What could not be read is lost with what is counted later.
-        let before = self.lost.get();
-        let lost = self.probe.emitted().map_or(before, |emitted| emitted.lost_ios);
-        self.lost.set(lost);
+        let before = self.lost;
+        self.lost = probe.emitted().map_or(before, |emitted| emitted.lost_ios);
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        held.add(slowest.into_sorted(), lost.saturating_sub(before));
-    }
-}
-
-impl Probe for SlowestProbe<'_> {
-    type Reading = Reading;
-
-    fn begin(&mut self) -> Result<()> {
-        self.probe.begin()?;
-        let start_ns = self.probe.start().at_ns;
-        let scene = Scene::new(self.host, self.probe.planned(), self.probe.request_flags(), start_ns);
-        self.tracer = Some(Tracer::new(&scene));
-        self.held.lock().unwrap_or_else(PoisonError::into_inner).scene = Arc::new(scene);
-        Ok(())
-    }
-
-    fn start(&self) -> &Reading {
-        self.probe.start()
-    }
-
-    fn tick(&mut self) {
-        self.probe.tick();
-        if let Err(error) = self.take() {
-            self.failed.get_mut().get_or_insert(error);
-        }
-    }
-
-    fn read(&self) -> Result<Reading> {
-        match self.failed.borrow().as_ref() {
-            Some(error) => Err(anyhow!("{error:#}")),
-            None => self.probe.read(),
-        }
-    }
-
-    fn detach(&mut self) -> Result<Reading> {
-        let end = self.probe.detach()?;
-        self.take()?;
-        Ok(end)
-    }
-}
-
-/// Latencies; the slowest I/Os of each interval are kept when it is shown.
-pub struct SlowestView<'a>(pub LatencyView<'a>);
-
-impl<'a> Live for SlowestView<'a> {
-    type Probe = SlowestProbe<'a>;
-    type Summary = LatencySummary;
-
-    fn summary(
-        &mut self,
-        probe: &SlowestProbe<'a>,
-        piece: &Piece<'_, Reading>,
-        envelope: Envelope,
-    ) -> (Envelope, LatencySummary) {
-        probe.keep();
-        self.0.summary(&probe.probe, piece, envelope)
-    }
-
-    fn distrust(&mut self, first: &Reading, last: &Reading, max_loss: f64) -> Option<String> {
-        self.0.distrust(first, last, max_loss)
+        held.add(slowest.into_sorted(), self.lost.saturating_sub(before));
     }
 }
 

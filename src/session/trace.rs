@@ -4,14 +4,19 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::analyze::latency::DeviceLatency;
-use crate::analyze::trace::TraceSummary;
+use crate::analyze::latency::{DeviceLatency, LatencySummary, summarize};
 use crate::analyze::trace::io::TracedIo;
 use crate::analyze::trace::join::Join;
 use crate::analyze::trace::scene::Scene;
+use crate::analyze::trace::{self, TraceSummary};
+use crate::analyze::{loss, missing};
 use crate::clock::now_ns;
+use crate::envelope::Envelope;
+use crate::host::Host;
 use crate::probe::Probe;
 use crate::probe::latency::LatencyProbe;
+use crate::wire::events::Emitted;
+use crate::wire::reading::Reading;
 
 /// Reads the events of a probe, and joins those of one I/O.
 pub struct Tracer {
@@ -59,5 +64,37 @@ impl Tracer {
     /// I/Os so far.
     pub fn ios(&self) -> u64 {
         self.join.ios
+    }
+}
+
+/// What was counted while the window was open.
+pub struct Whole {
+    pub envelope: Envelope,
+    pub latency: LatencySummary,
+    pub emitted: Emitted,
+}
+
+impl Whole {
+    /// Of a probe that was detached with `last`; `start` has the begin of the window.
+    ///
+    /// # Errors
+    /// When the counts of events cannot be read.
+    pub fn read(host: &Host, probe: &LatencyProbe, last: &Reading, start: Envelope) -> Result<Self> {
+        let emitted = probe.emitted()?;
+        let latency = summarize(host, probe.start(), last);
+        let envelope = Envelope {
+            duration_ns: latency.duration_ns,
+            lost: trace::lost(loss::lost(&latency, probe.start(), last), &emitted),
+            cost: probe.cost(latency.ios_per_second()),
+            missing: [probe.missing().to_vec(), missing::stages(&latency)].concat(),
+            ..start
+        };
+        Ok(Self { envelope, latency, emitted })
+    }
+
+    /// Why it must not be trusted, and what helps; None: it may.
+    pub fn distrust(&self, max_loss: f64, remedy: &str) -> Option<String> {
+        let doubt = loss::distrust(&self.latency, &self.envelope.lost, max_loss);
+        doubt.or_else(|| trace::distrust(&self.emitted, max_loss, remedy))
     }
 }

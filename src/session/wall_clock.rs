@@ -4,7 +4,8 @@ use std::ffi::CStr;
 
 use crate::envelope::Envelope;
 use crate::host::activity::Clocks;
-use jiff::Timestamp;
+use jiff::tz::{Offset, TimeZone};
+use jiff::{SignedDuration, Timestamp, Zoned};
 
 /// Now, RFC 3339 in UTC with milliseconds.
 pub fn now_rfc3339() -> String {
@@ -28,14 +29,36 @@ pub fn rfc3339(unix_ns: i64) -> Option<String> {
 
 /// Now in milliseconds since 1970, and by the clock of this place as ctime writes it.
 pub fn local_time() -> (u64, String) {
-    let now = jiff::Zoned::now();
+    let now = local(Timestamp::now());
     let unix_ms = u64::try_from(now.timestamp().as_millisecond()).unwrap_or(0);
     (unix_ms, now.strftime("%a %b %e %H:%M:%S %Y").to_string())
 }
 
 /// Now as it stands in a file's name, by the clock of this place: `20261125-221207`.
 pub fn stamp() -> String {
-    jiff::Zoned::now().strftime("%Y%m%d-%H%M%S").to_string()
+    local(Timestamp::now()).strftime("%Y%m%d-%H%M%S").to_string()
+}
+
+/// The time of day, so many nanoseconds after a time as it stands in an envelope: in local time or UTC.
+/// None where that is no time.
+pub fn time_of_day(start: &str, after_ns: u64, utc: bool, milliseconds: bool) -> Option<String> {
+    let after = SignedDuration::from_nanos(i64::try_from(after_ns).ok()?);
+    let time = start.parse::<Timestamp>().ok()?.checked_add(after).ok()?;
+    let time = if utc { time.to_zoned(TimeZone::UTC) } else { local(time) };
+    let format = if milliseconds { "%H:%M:%S.%3f" } else { "%H:%M:%S" };
+    Some(time.strftime(format).to_string())
+}
+
+/// A local time: TZ, else /etc/localtime, as the C library reads them. UTC where it cannot.
+fn local(time: Timestamp) -> Zoned {
+    let seconds: libc::time_t = time.as_second();
+    // SAFETY: zeroed is a valid tm, and the call only reads the one and writes to the other.
+    let east = unsafe {
+        let mut tm: libc::tm = std::mem::zeroed();
+        if libc::localtime_r(&seconds, &mut tm).is_null() { 0 } else { tm.tm_gmtoff }
+    };
+    let offset = i32::try_from(east).ok().and_then(|east| Offset::from_seconds(east).ok());
+    time.to_zoned(TimeZone::fixed(offset.unwrap_or(Offset::UTC)))
 }
 
 /// The clocks of a reading.
@@ -66,6 +89,15 @@ pub fn envelope() -> Envelope {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_interval_has_the_time_at_its_end() {
+        let at = |start: &str, milliseconds| time_of_day(start, 1_500_000_000, true, milliseconds);
+        assert_eq!(at("2026-11-28T23:59:59.250Z", true).as_deref(), Some("00:00:00.750"));
+        assert_eq!(at("2026-11-28T23:59:58.250Z", false).as_deref(), Some("23:59:59"));
+        assert_eq!(at("soon", false), None);
+        assert_eq!(time_of_day("9999-12-30T22:00:00Z", u64::MAX, true, false), None);
+    }
 
     #[test]
     fn the_start_has_milliseconds_and_is_utc() {

@@ -55,6 +55,8 @@ pub struct Shown<'a, S> {
     pub status: Option<i32>,
     /// Not the first one.
     pub is_further: bool,
+    /// One of several intervals, or the only one of a view that has intervals.
+    pub is_interval: bool,
     /// When it was read, on [`clock::now_ns`]; 0 of what was kept.
     pub end_ns: u64,
 }
@@ -117,6 +119,7 @@ pub fn follow<V: Live>(
     mut show: impl FnMut(&V::Probe, &Shown<'_, V::Summary>) -> Result<()>,
 ) -> Result<Option<String>> {
     let Pieces { mut start, grid, count } = pieces;
+    let mut started = Instant::now();
     let end_at = window.end_at();
     let first = probe.start().clone();
     let (mut last, mut shown) = (first.clone(), 0);
@@ -130,26 +133,39 @@ pub fn follow<V: Live>(
         if over {
             break;
         }
-        let next_start = wall_clock::envelope();
+        let (next_start, next_started) = (wall_clock::envelope(), Instant::now());
         let reading = probe.read()?;
         let end_ns = clock::now_ns();
+        start.read_ns = Some(since(started, next_started));
         let piece = Piece { from: &last, to: &reading, is_last: false };
         let (envelope, summary) = view.summary(probe, &piece, start);
         let is_further = shown > 0;
-        show(probe, &Shown { envelope: &envelope, summary: &summary, status: None, is_further, end_ns })?;
+        let (envelope, summary) = (&envelope, &summary);
+        let is_interval = true;
+        show(probe, &Shown { envelope, summary, status: None, is_further, is_interval, end_ns })?;
         shown += 1;
-        (last, start) = (reading, next_start);
+        (last, start, started) = (reading, next_start, next_started);
     }
     if grid.is_none() {
         window.wait(probe, end_at);
     }
     // What the command still does after the window is not ours to measure.
+    let closing = Instant::now();
     let end = probe.detach()?;
     let end_ns = clock::now_ns();
+    start.read_ns = Some(since(started, closing));
     let status = window.status();
     let (envelope, summary) = view.summary(probe, &Piece { from: &last, to: &end, is_last: true }, start);
-    show(probe, &Shown { envelope: &envelope, summary: &summary, status, is_further: shown > 0, end_ns })?;
+    let (envelope, summary) = (&envelope, &summary);
+    let (is_further, is_interval) = (shown > 0, grid.is_some());
+    show(probe, &Shown { envelope, summary, status, is_further, is_interval, end_ns })?;
     Ok(view.distrust(&first, &end, max_loss))
+}
+
+/// From a time to another one, and to now.
+fn since(started: Instant, begin: Instant) -> [u64; 2] {
+    [begin.duration_since(started), started.elapsed()]
+        .map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]

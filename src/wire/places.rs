@@ -12,6 +12,13 @@ const ENDED: u32 = 2;
 const SLOT_DONE: u8 = 6;
 const REF_NUMBER: u32 = (1 << 22) - 1;
 const REF_WAITS: u32 = 1 << 28;
+/// And `REF_CALLER`.
+const REF_CALLER: u32 = 1 << 31;
+
+/// The operation or the call that an `op_ref` names; None: it names none.
+pub fn operation(op_ref: u32) -> Option<u32> {
+    (op_ref & REF_NUMBER != 0).then_some(op_ref & (REF_NUMBER | REF_CALLER))
+}
 
 /// The result of an operation that nobody was seen to fetch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -21,6 +21,10 @@ pub struct Reading {
     pub missed: BTreeMap<&'static str, u64>,
     /// Operations that began and could not be followed: their place in the table was taken.
     pub unfollowed: u64,
+    /// How long operations that begin were followed until now; None: not at all, with these stages or on this kernel.
+    pub followed_ns: Option<u64>,
+    /// Operations with an I/O out when a slice of time ended in which they were followed: they are in no stage.
+    pub cut: u64,
     /// None: nobody asked for groups.
     pub groups: Option<GroupsSample>,
     /// Only what some submitters hand in was followed.

@@ -15,6 +15,8 @@ counted! {
         pub never_issued: u64,
         /// Timed or an empty flush, and of no operation that was followed.
         pub unowned: u64,
+        /// Timed or an empty flush, and not known whether of an operation: not all were followed when it came.
+        pub unclassified: u64,
         /// Parts of timed bios that the kernel counts as I/Os of their own, beyond one each.
         pub further: u64,
         /// Below a bio-based device: bios, and the sum of their times from their own entry on.
@@ -37,6 +39,7 @@ impl Row {
             no_start: wire.no_start,
             never_issued: wire.never_issued,
             unowned: wire.unowned,
+            unclassified: wire.unclassified,
             further: wire.further,
             bios: wire.bios,
             bio_ns: wire.bio_ns,

@@ -7,8 +7,8 @@ mod support;
 
 /// Tests that count only what their own device, process or cgroup does. They run side by side.
 mod own_scope {
-    mod births;
     mod cli;
+    mod compare;
     mod errors;
     mod faults;
     mod findings;
@@ -20,6 +20,7 @@ mod own_scope {
     mod operations;
     mod partition;
     mod parts;
+    mod process_events;
     mod record;
     mod refused_calls;
     mod rights;

@@ -45,6 +45,10 @@ fn names_are_shown_harmless() {
     refused(&run(&["explain", wild]), 2, &["no finding"]);
     refused(&run(&["diagnose", wild]), 3, &["does not exist"]);
     refused(&run(&["latency", "--for", wild]), 2, &["--for"]);
+    // A word that is no number is a device, as with iostat.
+    for words in [["latency", "nosuch"], ["trace", "/dev/nosuch"], ["devices", "nosuch"]] {
+        refused(&run(&words), 3, &["no block device"]);
+    }
     refused(&run(&["check", "-o", &format!("/nonexistent/{wild}")]), 2, &["cannot write"]);
 }
 
@@ -103,11 +107,12 @@ fn a_wrong_command_line_is_one_sentence() {
         (&["latency", "--for", "0"], "a time must be above 0"),
         (&["latency", "0.01"], "the shortest interval is 100ms"),
         (&["latency", "1", "0"], "COUNT"),
-        (&["latency", "one"], "INTERVAL"),
+        (&["latency", "1x"], "INTERVAL"),
+        (&["latency", "loop0", "1", "2", "3"], "unexpected argument '3'"),
         (&["latency", "-d"], "--device"),
         (&["latency", "--cgroup", ""], "--cgroup"),
         (&["trace", "--cgroup="], "--cgroup"),
-        (&["latncy"], "a similar subcommand exists: 'latency'"),
+        (&["latncy"], "similar subcommands exist: 'lat', 'latency'"),
         (&["load"], "<TARGET>"),
         (&["explain", "nosuch"], "no finding is called 'nosuch': use one of "),
     ] {
@@ -129,12 +134,36 @@ fn a_block_that_the_disk_does_not_have_is_a_usage_error() {
 /// Help and version are no errors.
 #[test]
 fn help_goes_to_stdout() {
-    for words in [&["--help"][..], &["--version"], &["latency", "--help"]] {
+    for words in [
+        &["--help"][..],
+        &["--version"],
+        &["latency", "--help"],
+        &["help", "latency"],
+        &["lat", "-h"],
+        &["version"],
+    ] {
         let output = run(words);
         quiet(&output);
         assert!(!output.stdout.is_empty());
     }
     assert_eq!(run(&[]).status.code(), Some(2));
+}
+
+/// What a bug report needs.
+#[test]
+fn version_says_which_biopsy_it_is() {
+    let output = run(&["version"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let names: Vec<&str> = text.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    assert_eq!(names, ["biopsy", "commit", "libbpf", "features", "kernel"], "{text}");
+    assert!(text.contains(env!("CARGO_PKG_VERSION")) && text.contains("BPF objects"), "{text}");
+}
+
+/// Errors are printed all the same.
+#[test]
+fn quiet_is_for_notes_alone() {
+    refused(&run(&["-q", "latency", "-d", "nosuch"]), 3, &["no block device"]);
+    refused(&run(&["check", "-q", "-v"]), 2, &["cannot be used with"]);
 }
 
 /// `-o` is opened first: nothing is measured, made or removed for a place that cannot be written.

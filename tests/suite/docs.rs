@@ -52,7 +52,8 @@ fn verbs() -> BTreeSet<String> {
 
 /// `-d`, `--device` and so on, as a verb's help lists them.
 fn options(verb: &str) -> BTreeSet<String> {
-    let help = biopsy(&[verb, "--help"]);
+    // It has none of its own.
+    let help = if verb == "help" { String::new() } else { biopsy(&[verb, "--help"]) };
     help.split(|c: char| c.is_whitespace() || c == ',')
         .filter(|word| word.starts_with('-'))
         // A value that can be left out stands in brackets: `--hipri[=<0|1>]`.

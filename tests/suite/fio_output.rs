@@ -43,7 +43,8 @@ fn mixed(threads: u32, group_reporting: bool) -> LoadSummary {
                 Sample {
                     duration_ns: 500_000_000,
                     operations: [250, 200, 0],
-                    bytes: [250 << 12, 200 << 12, 0]
+                    bytes: [250 << 12, 200 << 12, 0],
+                    ..Sample::default()
                 };
                 3
             ],
@@ -96,7 +97,7 @@ fn time() -> Time {
 }
 
 fn plus(load: &LoadSummary) -> Vec<u8> {
-    fio::render(std::slice::from_ref(load), &[], &time(), true)
+    fio::render(std::slice::from_ref(load), &[], &[], &time(), true)
 }
 
 fn parsed(bytes: &[u8]) -> Value {
@@ -210,7 +211,7 @@ fn keys_are_fio_s_in_fio_s_order() {
 
 #[test]
 fn plain_json_has_no_bins() {
-    let ours = fio::render(&[mixed(2, true)], &[], &time(), false);
+    let ours = fio::render(&[mixed(2, true)], &[], &[], &time(), false);
     let known: Vec<&str> = KEYS.lines().filter(|key| !key.ends_with(".bins")).collect();
     assert_eq!(keys(&ours), known);
     let Some(theirs) = run_fio(&Scratch::new("fio-plain"), &["--output-format=json"]) else { return };
@@ -236,7 +237,7 @@ fn what_did_not_happen_is_as_in_fio() {
         assert_eq!(way["clat_ns"].get("bins"), None);
         assert_eq!(way["clat_ns"].get("percentile"), None);
     }
-    let none = parsed(&fio::render(&[], &[], &time(), true));
+    let none = parsed(&fio::render(&[], &[], &[], &time(), true));
     assert_eq!(none["jobs"], Value::Array(Vec::new()));
 }
 
@@ -244,7 +245,7 @@ fn what_did_not_happen_is_as_in_fio() {
 fn figures_have_fio_s_units() {
     let mut load = mixed(2, true);
     load.jobs[0].started_ms = Some(1_795_332_516_998);
-    let json = parsed(&fio::render(&[load], &[("direct".into(), "1".into())], &time(), true));
+    let json = parsed(&fio::render(&[load], &[("direct".into(), "1".into())], &[], &time(), true));
     let job = &json["jobs"][0];
     let read = &job["read"];
     assert_eq!(json["timestamp"], 1_795_332_518);
@@ -432,7 +433,11 @@ fn fio_understands_the_options_that_are_told() {
             rw: Pattern::RandReadWrite,
             rwmixread: 70,
             bs: std::array::from_fn(|_| BlockSizes(vec![share(4096, 60.0), share(65536, 40.0)])),
-            rate: Some(Rate { iops: [Some(500), None, None], arrivals: Arrivals::Exponential }),
+            rate: Some(Rate {
+                iops: [Some(500), None, None],
+                bytes: [None; 3],
+                arrivals: Arrivals::Exponential,
+            }),
             distribution: Distribution::Zipf(1.2),
             runtime: Some(Duration::from_millis(1500)),
             ramp_time: Duration::from_secs(1),
@@ -466,7 +471,7 @@ fn fio_understands_the_options_that_are_told() {
             distribution: Distribution::Zoned(vec![(60.0, 10.0), (40.0, 90.0)]),
             engine: Engine::Psync,
             advice: Advice::Sequential,
-            rate: Some(Rate { iops: [Some(9); 3], arrivals: Arrivals::Even }),
+            rate: Some(Rate { iops: [Some(9); 3], bytes: [None; 3], arrivals: Arrivals::Even }),
             ..plain
         },
         Job::new(Target::Scratch { directory: "/dev/shm".into(), bytes: 1 << 20 }),
@@ -540,7 +545,7 @@ fn hostile_names_stay_in_their_place() {
     assert_eq!(value["jobs"][0]["job options"]["filename"], "/tmp/\u{fffd}\n\x1b]0;x\\:\"b:/b");
     let line = terse::render(std::slice::from_ref(&load));
     assert_eq!((line.lines().count(), line.split(';').count()), (1, 121), "{line}");
-    for text in [line, text::render_all(&[load.clone(), load])] {
+    for text in [line, text::render_all(&[load.clone(), load], None)] {
         assert!(text.chars().all(|c| c == '\n' || !c.is_control() && c != '\u{202e}'), "{text}");
     }
 }

@@ -342,6 +342,18 @@ fn a_recording_that_lost_too_much_is_no_better_for_being_read() {
     assert!(String::from_utf8(output.stderr).unwrap().contains("sda vanished"));
 }
 
+/// A profile for pprof has bytes of zero, and so may a name.
+#[test]
+fn folded_text_with_a_byte_of_zero_is_folded_text() {
+    let folder = Folder::new("zero");
+    let file = folder.file("zero.folded", "thread\0name;main 3\n");
+    let out = folder.path("out");
+    let output = biopsy(&["-i", &file, "--unit", "samples", "-o", &out]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let picture = fs::read_to_string(&out).unwrap();
+    assert!(picture.contains("thread\\u{0}name") && !picture.contains('\0'), "{picture}");
+}
+
 #[test]
 fn folded_text_becomes_any_product() {
     let folder = Folder::new("text");

@@ -17,7 +17,7 @@ use biopsy::refusal::Refusal;
 
 mod files;
 mod holder;
-mod machine;
+pub(crate) mod machine;
 use crate::support::patience::Patience;
 use crate::support::skip::skipped;
 use holder::{Holder, said};

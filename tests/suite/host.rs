@@ -299,7 +299,7 @@ fn what_is_absent_of_a_device_has_a_reason() {
             };
             let expected = [nulls(device, ""), nulls(&device["link"], "link.")].concat();
             assert_eq!(keys, expected, "{}", device["name"]);
-            let unknown = absent.iter().find(|one| one["why"] == "not told");
+            let unknown = absent.iter().find(|one| one["why"] == "not reported");
             assert!(unknown.is_none(), "{}: {unknown:?}", device["name"]);
         }
     }

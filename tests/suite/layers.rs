@@ -9,10 +9,13 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("session", &["probe", "analyze", "wire", "host", "load", "symbols", "envelope", "clock", "refusal"]),
     ("probe", &["wire", "host", "envelope", "clock", "refusal"]),
     ("load", &["wire", "hist", "host", "clock", "names", "refusal"]),
-    ("experiment", &["load", "refusal", "units", "names"]),
-    ("analyze", &["wire", "hist", "host", "envelope", "load", "symbols", "merge", "names"]),
+    ("experiment", &["load", "settings", "host", "envelope", "refusal", "units", "names", "stats"]),
+    ("analyze", &["wire", "hist", "host", "envelope", "load", "symbols", "merge", "names", "stats"]),
     ("symbols", &["host", "envelope", "refusal"]),
-    ("rules", &["findings", "analyze", "hist", "host", "load", "experiment", "envelope", "merge", "units"]),
+    (
+        "rules",
+        &["findings", "analyze", "hist", "host", "load", "experiment", "envelope", "merge", "stats", "units"],
+    ),
     (
         "render",
         &[
@@ -26,11 +29,13 @@ const ROOMS: &[(&str, &[&str])] = &[
             "recording",
             "merge",
             "envelope",
+            "stats",
             "units",
         ],
     ),
     ("wire", &["hist", "host", "names"]),
     ("host", &["refusal"]),
+    ("settings", &["refusal"]),
     ("clock", &[]),
     ("findings", &[]),
     ("hist", &[]),
@@ -39,6 +44,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("envelope", &["merge", "names"]),
     ("names", &[]),
     ("refusal", &[]),
+    ("stats", &[]),
     ("units", &[]),
 ];
 

@@ -307,6 +307,36 @@ fn loop_device(path: &str) -> Option<String> {
     Some(String::from_utf8(made.stdout).unwrap().trim().to_string())
 }
 
+/// A trim is a call of its own and waits: its time is in `clat`, and no submission has it.
+#[test]
+fn trims_of_a_device_take_their_time_in_clat() {
+    let dir = Dir::new("trims");
+    let Some(device) = loop_device(&dir.file("disk", 8 * MIB)) else { return };
+    let name = device.trim_start_matches("/dev/");
+    let trims = ["--write", "--destroy-data-on", name, "--rw=trim", "--bs=64k", "--iodepth=4", "--runtime=0"];
+    let outputs = ["io_uring", "libaio"].map(|engine| {
+        let how = ["--output-format=json", "--ioengine", engine];
+        run(&[&[device.as_str()], &trims[..], &how[..]].concat())
+    });
+    Command::new("losetup").args(["-d", &device]).status().unwrap();
+    for output in outputs {
+        let error = String::from_utf8_lossy(&output.stderr);
+        if error.contains("not supported") || error.contains("cannot be looked at") {
+            skipped(&error);
+            return;
+        }
+        assert!(output.status.success(), "{error}");
+        let trim = &json(&output)["jobs"][0]["trim"];
+        assert_eq!((&trim["total_ios"], &trim["clat_ns"]["N"]), (&128.into(), &128.into()), "{trim}");
+        assert_eq!(trim["slat_ns"]["N"], 0, "{trim}");
+        assert!(
+            trim["clat_ns"]["min"].as_u64() > Some(500)
+                && trim["clat_ns"]["percentile"]["50.000000"].is_u64(),
+            "{trim}"
+        );
+    }
+}
+
 /// A loop device whose backing file loses its bytes answers EIO, as a drive that was pulled out does.
 #[test]
 fn a_device_that_fails_ends_the_run_with_what_was_measured() {

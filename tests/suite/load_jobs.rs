@@ -61,6 +61,30 @@ fn what_is_trimmed_reads_as_zeroes() {
     assert!(trimmed.iter().all(|byte| *byte == 0) && kept.iter().all(|byte| *byte != 0));
 }
 
+/// As in fio, a trim by a call of its own is all completion, and alone: so their times are parts of the run's.
+#[test]
+fn a_trim_that_is_done_while_it_is_queued_counts_its_own_time() {
+    let dir = Dir::new("trim-times");
+    for engine in ["io_uring", "libaio", "psync"] {
+        let path = dir.file("data", 16 * MIB);
+        let how = ["--rw=randtrim", "--number_ios=100", "--iodepth=8", "--ioengine", engine];
+        // One size, and several: another loop hands these over.
+        for sizes in ["--bs=64k", "--bssplit=64k/50:128k/50"] {
+            let Some(load) = trimmed(&writing(&path, &[&how[..], &[sizes]].concat())) else { return };
+            let trims = &load["directions"]["trim"];
+            assert_eq!((number(trims, "ios"), number(&trims["clat"], "count")), (100, 100), "{engine}");
+            let sum = number(&trims["lat"], "sum_ns");
+            assert_eq!(number(&trims["clat"], "sum_ns"), sum, "{engine}: {trims}");
+            assert_eq!(trims["slat"]["count"].as_u64().unwrap_or(0), 0, "{engine}: {trims}");
+            assert!(sum <= number(&load, "duration_ns"), "{engine}: {load}");
+            let notes = load["missing"].as_array().unwrap();
+            let said =
+                |note: &&Value| note["why"].as_str().is_some_and(|why| why.contains("one after the other"));
+            assert_eq!(notes.iter().filter(said).count(), usize::from(engine != "psync"), "{notes:?}");
+        }
+    }
+}
+
 #[test]
 fn without_the_words_nothing_is_written() {
     let dir = Dir::new("refused");
@@ -130,6 +154,19 @@ fn a_size_that_is_no_whole_block_is_fios() {
         let load = run(&[&[path.as_str(), "--size=10000", "--runtime=0"], how].concat());
         assert_eq!(number(&load, "ios"), ios, "{how:?}");
     }
+}
+
+#[test]
+fn blocks_of_several_sizes_that_come_once_keep_their_shares() {
+    let dir = Dir::new("mix");
+    let path = dir.file("data", 32 * MIB);
+    let once = ["--norandommap=0", "--runtime=0", "--time_based=0", "--bssplit=4k/10:1m/90"];
+    let load = run(&[&[path.as_str()], &once[..]].concat());
+    let (ios, bytes) = (number(&load, "ios"), number(&load, "bytes"));
+    assert!(ios < 40 && bytes > 31 * MIB, "{load}");
+    let note = format!("{} bytes of {}", 32 * MIB - bytes, 32 * MIB);
+    let is_said = |note_of: &Value| note_of["why"].as_str().is_some_and(|why| why.starts_with(&note));
+    assert!(bytes == 32 * MIB || load["missing"].as_array().unwrap().iter().any(is_said), "{load}");
 }
 
 #[test]
@@ -450,4 +487,124 @@ fn each_pass_reads_the_file_and_not_its_copy() {
         (10, Some(0)),
         "once before the run, and before nine more passes"
     );
+}
+
+#[track_caller]
+fn refused(arguments: &[&str], expected: &str) {
+    let output = biopsy(arguments).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(2) && error.contains(expected), "{error}");
+}
+
+/// As fio 3.33 did the same files.
+#[test]
+fn jobs_wait_for_each_other_and_end_their_group() {
+    let dir = Dir::new("groups");
+    let path = dir.file("data", MIB);
+    let global = format!("[global]\nfilename={path}\nioengine=psync\nbs=4k\nrw=read\ntime_based\n");
+    let sections = |text: &str| {
+        let jobs = job_file(&dir, &format!("{global}{text}"));
+        let output = biopsy(&[&jobs]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        json(&output)["sections"].as_array().unwrap().clone()
+    };
+    let ms = |section: &Value| number(section, "duration_ns") / 1_000_000;
+    let all_ms = |sections: &[Value]| sections.iter().map(ms).collect::<Vec<_>>();
+    let near = |section: &Value, wanted: u64| (wanted - 50..wanted + 400).contains(&ms(section));
+    let chain = sections(
+        "[a]\nnumjobs=2\nruntime=500ms\n[b]\nwait_for=a\nruntime=300ms\n[c]\nwait_for=b\nruntime=300ms\n",
+    );
+    let started = |section: &Value| number(&section["jobs"][0], "started_ms");
+    for pair in chain.windows(2) {
+        assert!(started(&pair[1]) >= started(&pair[0]) + ms(&pair[0]), "{:?}", all_ms(&chain));
+    }
+    let groups = "[a]\nruntime=500ms\nexitall\nWHAT\n[b]\nruntime=30\n[c]\nnew_group\nruntime=1\n[d]\nstonewall\nruntime=500ms\n";
+    let of = |what: &str| sections(&groups.replace("WHAT", what));
+    let group = of("");
+    assert!(near(&group[1], 500) && near(&group[2], 1000) && near(&group[3], 500), "{:?}", all_ms(&group));
+    let running = of("exit_what=stonewall");
+    assert!(near(&running[2], 500) && near(&running[3], 500), "{:?}", all_ms(&running));
+    let all = of("exit_what=all");
+    assert!(near(&all[2], 500) && number(&all[3], "ios") == 0, "{:?}", all_ms(&all));
+    let jobs = job_file(&dir, &format!("{global}runtime=1\n[a]\nwait_for=b\n[b]\n"));
+    refused(&[&jobs], "no other job of this name stands above it");
+}
+
+/// The second writes where the first one reads back, and waits for it.
+#[test]
+fn a_job_waits_for_the_read_back_of_another() {
+    let dir = Dir::new("waits-back");
+    let path = dir.file("data", 4 * MIB);
+    let jobs = job_file(
+        &dir,
+        &format!(
+            "[global]\nfilename={path}\nrw=write\nbs=4k\nverify=crc32c\n[a]\nnumjobs=2\n[b]\nwait_for=a\nnumjobs=2\n"
+        ),
+    );
+    let patience = Patience::new(Duration::from_secs(30));
+    let output = biopsy(&[&jobs, "--write", "--overwrite", &path]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    patience.holds();
+    for section in json(&output)["sections"].as_array().unwrap() {
+        assert_eq!(section["read_back"], "whole", "{section}");
+    }
+}
+
+#[test]
+fn the_engine_null_moves_all_of_a_size_that_no_file_has() {
+    for depth in ["1", "16"] {
+        let words = ["x", "--ioengine=null", "--size=100g", "--bs=1m", "--iodepth", depth, "--runtime=0"];
+        let load = run(&[&words[..], &["--norandommap=0", "--rw=randwrite"]].concat());
+        assert_eq!((number(&load, "ios"), number(&load, "bytes")), (102_400, 100 << 30), "{load}");
+        // With a depth of 1, as in fio, all of it is completion.
+        let slat = load["directions"]["write"]["slat"]["count"].as_u64().unwrap_or(0);
+        assert_eq!(slat > 0, depth != "1", "{load}");
+    }
+    refused(&["x", "--ioengine=null"], "add --size");
+    refused(
+        &["x", "--ioengine=null", "--size=1m", "--verify=crc32c", "--rw=write"],
+        "the engine null moves nothing",
+    );
+}
+
+/// What is read goes on below the least rate, so that the job ends behind the two seconds that fio waits, and one cycle.
+#[test]
+fn a_job_below_its_least_rate_ends() {
+    let dir = Dir::new("floor");
+    let path = dir.file("data", MIB);
+    let words = ["--ioengine=psync", "--rw=read", "--thinktime=100ms", "--runtime=20"];
+    let slow = [&[path.as_str()], &words[..], &["--rate_iops_min=1000", "--rate_cycle=500"]].concat();
+    let patience = Patience::new(Duration::from_secs(15));
+    let (_, error) = failed(&mut biopsy(&slow));
+    assert!(error.contains("reads/s are below rate_iops_min=1000"), "{error}");
+    patience.holds();
+    let words = ["--ioengine=psync", "--rw=read", "--rate_iops=500", "--rate_iops_min=300", "--runtime=4"];
+    let load = run(&[&[path.as_str()], &words[..]].concat());
+    assert!(number(&load, "duration_ns") >= 4_000_000_000, "{load}");
+}
+
+/// Shares of the reads by their sizes, and the times of each priority.
+#[test]
+fn operations_have_priorities_of_their_own() {
+    let dir = Dir::new("priorities");
+    let path = dir.file("data", 16 * MIB);
+    let words = ["--rw=randread", "--bssplit=4k/50:8k/50", "--number_ios=2000", "--iodepth=8"];
+    let best_effort = ["--cmdprio_bssplit=4k/40/2/1:4k/60/3/0:8k/10", "--cmdprio_class=2", "--cmdprio=7"];
+    for engine in ["libaio", "io_uring"] {
+        let load = run(&[&[path.as_str(), "--ioengine", engine], &words[..], &best_effort[..]].concat());
+        let priorities = load["directions"]["read"]["priorities"].as_array().unwrap();
+        let of = |class: u64, level: u64| {
+            let is_one = |one: &&Value| (&one["class"], &one["level"]) == (&class.into(), &level.into());
+            priorities.iter().find(is_one).map_or(0, |one| number(&one["lat"], "count"))
+        };
+        let found = [of(2, 1), of(3, 0), of(2, 7)];
+        let near = |at: usize, wanted: u64| found[at].abs_diff(wanted) < 100;
+        assert!(near(0, 400) && near(1, 600) && near(2, 100), "{engine}: {found:?}");
+        let all: u64 = priorities.iter().map(|one| number(&one["lat"], "count")).sum();
+        assert_eq!((all, priorities.len()), (2000, 4), "{engine}: the others have that of their thread");
+        let plain = run(&[&[path.as_str(), "--ioengine", engine], &words[..]].concat());
+        assert!(plain["directions"]["read"].get("priorities").is_none());
+    }
+    refused(&[&path, "--ioengine=psync", "--cmdprio_percentage=10"], "is nothing that psync has");
+    refused(&[&path, "--prioclass=4"], "4 is not from 0 to 3");
 }

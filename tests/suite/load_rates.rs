@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::command::child::{signal, threads, wait_for};
 use crate::command::job::{adds_up, biopsy, failed, number, run, started, writing};
-use crate::command::json;
+use crate::command::{self, json};
 use crate::disk::{Dir, MIB};
 use crate::witness::undisturbed;
 
@@ -22,6 +22,79 @@ fn the_ramp_is_not_counted() {
     assert!(begin.elapsed() >= Duration::from_secs(2));
     assert!((380..=420).contains(&number(&load, "ios")), "{load}");
     assert!((900_000_000..1_300_000_000).contains(&number(&load, "duration_ns")), "{load}");
+}
+
+/// The bound is so wide that the full depth is found, and so narrow that one at a time is too slow.
+#[test]
+fn the_depth_is_found_at_which_latencies_stay_within_a_bound() {
+    let dir = Dir::new("latency-target");
+    let path = dir.file("data", 4 * MIB);
+    let words = [path.as_str(), "--iodepth=8", "--latency_window=100ms", "--runtime=60"];
+    let begin = Instant::now();
+    let load = run(&[&words[..], &["--latency_target=10s"]].concat());
+    assert!(begin.elapsed() < Duration::from_secs(30), "it ends when the depth was found: 1, 2, 4, 8, 8");
+    assert_eq!(number(&load, "latency_depth"), 8, "{load}");
+    let last_window = 90_000_000..400_000_000;
+    assert!(last_window.contains(&number(&load, "duration_ns")), "{load}");
+    assert_eq!(load["in_flight"]["max"], 8, "{load}");
+    let as_fio = ["--latency_target=10s", "--latency_percentile=99.5", "--output-format=json"];
+    let fio = json(&command::run(&[&words[..], &as_fio[..]].concat()));
+    let job = &fio["jobs"][0];
+    assert_eq!((number(job, "latency_depth"), number(job, "latency_target")), (8, 10_000_000_000), "{job}");
+    assert_eq!((number(job, "latency_window"), &job["latency_percentile"]), (100_000, &99.5.into()), "{job}");
+    let (load, error) = failed(&mut biopsy(&[&words[..], &["--latency_target=0.01"]].concat()));
+    assert!(error.contains("one at a time") && error.contains("took at most 10ns"), "{error}");
+    assert!(load["latency_depth"].is_null(), "none was found: {load}");
+    let refused = |more: &[&str], why: &str| {
+        command::refused(command::run(&[&words[..1], more].concat()), 2, &[why]);
+    };
+    refused(&["--latency_target=1ms"], "needs a latency_window");
+    let target = ["--latency_target=1ms", "--latency_window=1s"];
+    refused(&[&target[..], &["--timestamps=off"]].concat(), "timestamps=every");
+    refused(&[&target[..], &["--latency_percentile=0"]].concat(), "no percentage");
+    refused(&[&target[..], &["--rate_iops=100"]].concat(), "latency_target with a rate");
+    refused(&[&target[..], &["--numjobs=2"]].concat(), "latency_target with numjobs");
+}
+
+/// However long no result comes when the ramp is over: the interval begins there, where the deadline counts from.
+#[test]
+fn rare_results_make_the_counted_run_no_shorter() {
+    let dir = Dir::new("ramp-rare");
+    let path = dir.file("data", 4 * MIB);
+    let thought = ["--ioengine=psync", "--thinktime=700ms", "--thinktime_blocks=10"];
+    let rare = ["--rate_iops=2", "--rate_process=poisson"];
+    for how in [&thought[..], &rare[..]] {
+        let ramp = ["--ramp_time=500ms", "--runtime=2s"];
+        let load = undisturbed(&dir, || run(&[&[path.as_str()], how, &ramp[..]].concat()));
+        assert!((2_000_000_000..2_300_000_000).contains(&number(&load, "duration_ns")), "{load}");
+    }
+}
+
+/// As fio 3.33: `number_ios` counts anew behind the ramp, `size` and `io_size` do not.
+#[test]
+fn a_number_of_operations_counts_behind_the_ramp() {
+    let dir = Dir::new("ramp-number");
+    let path = dir.file("data", 8 * MIB);
+    let paced = ["--rate_iops=500", "--rate_process=linear", "--ramp_time=500ms", "--runtime=0"];
+    for how in [
+        &["--number_ios=100"][..],
+        &["--number_ios=300", "--ioengine=psync"],
+        &["--number_ios=300", "--rw=read", "--ioengine=libaio"],
+        &["--number_ios=100", "--bssplit=4k/50:8k/50"],
+        &["--number_ios=100", "--numjobs=2"],
+    ] {
+        let load = run(&[&[path.as_str()], how, &paced[..]].concat());
+        let threads = load["jobs"].as_array().unwrap().len() as u64;
+        let most: u64 = how[0].trim_start_matches("--number_ios=").parse().unwrap();
+        assert_eq!(number(&load, "ios"), threads * most, "{how:?}");
+    }
+    // As fast as they come, with many on their way when the ramp is over.
+    let fast = ["--number_ios=100", "--ramp_time=100ms", "--runtime=0", "--io_size=1t"];
+    assert_eq!(number(&run(&[&[path.as_str()], &fast[..]].concat()), "ios"), 100);
+    for how in ["--io_size=2m", "--size=2m"] {
+        let load = undisturbed(&dir, || run(&[&[path.as_str(), how], &paced[..]].concat()));
+        assert!(number(&load, "ios").abs_diff(512 - 250) < 15, "{how}: {load}");
+    }
 }
 
 /// As in fio: nothing is counted. Here it is said.

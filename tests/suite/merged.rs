@@ -1,11 +1,14 @@
 //! Several intervals, and several recordings, as one result.
 
 use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Output, Stdio};
 
 use crate::replay::{fed, second};
 use crate::support::scratch::Scratch;
-use crate::support::tool::{one_error, quiet, refused, run};
+use crate::support::tool::{biopsy, one_error, quiet, refused, run};
 use biopsy::envelope::Envelope;
 use biopsy::recording::folder::{Folder, MANIFEST, table};
 use biopsy::recording::manifest::Manifest;
@@ -92,10 +95,84 @@ fn the_same_time_is_refused() {
     let two = record(&scratch, "two", "web1", &lines(1, &[500]));
     let plain = scratch.path().join("plain.ndjson");
     fs::write(&plain, lines(0, &[3])).unwrap();
-    for [a, b] in [[&one, &two], [&one, &one], [&plain, &plain]] {
+    // The lines of a recording, as they are in it or as one of them was printed, do not say whose they are.
+    let own = one.join(table("latency"));
+    for [a, b] in [
+        [&one, &two],
+        [&one, &one],
+        [&plain, &plain],
+        [&one, &own],
+        [&own, &one],
+        [&two, &own],
+        [&plain, &one],
+    ] {
         let output = run(&["latency", "-i", text(a), "-i", text(b)]);
-        refused(&output, 2, &["are of the same machine and time"]);
+        refused(&output, 2, &["are of the same machine and time, or do not say which machine they are of"]);
     }
+    // Those of another kernel, or of another time, are not.
+    let other =
+        String::from_utf8(lines(0, &[3, 500])).unwrap().replace(r#""kernel":"""#, r#""kernel":"7.0""#);
+    fs::write(&plain, other).unwrap();
+    assert_eq!(shown(&[&one, &plain]).0.len(), 2);
+    fs::write(&plain, lines(2, &[3, 500])).unwrap();
+    assert_eq!(shown(&[&plain, &one]).0.len(), 2);
+}
+
+/// Any input takes bounded memory, also where each interval has other things.
+#[test]
+fn what_grows_with_each_interval_is_bounded() {
+    let scratch = Scratch::new("merged-growth");
+    let path = scratch.path().join("locks.ndjson");
+    let lock = |number: u64| {
+        format!(
+            r#"{{"name":"inode","kind":"mutex","address":"ffff{number:012x}","contentions":1,"wait_ns":9,"wait":{{"count":2,"sum_ns":1099511627777,"min_ns":0,"max_ns":1099511627776,"buckets":[[0,1,1],[1065151889408,1099511627776,1]]}}}}"#
+        )
+    };
+    // A file of so many intervals; what reads it, and the most memory that it took, in MB.
+    let merged = |intervals: u64| {
+        let mut file = fs::File::create(&path).unwrap();
+        for at in 0..intervals {
+            let (minute, second) = (at / 60, at % 60);
+            let locks: Vec<String> = (at * 5_000..(at + 1) * 5_000).map(lock).collect();
+            let line = format!(
+                r#"{{"schema":"biopsy.locks/1","start":"2026-11-28T20:{minute:02}:{second:02}.000Z","duration_ns":1000000000,"seen_by":"events","left_out":{{}},"by_process":[],"other_processes":0,"by_cpu":[],"by_node":[],"stacks":{{}},"locks":[{}]}}"#,
+                locks.join(",")
+            );
+            writeln!(file, "{line}").unwrap();
+        }
+        let (output, resident) = measured(&["locks", "--merge", "--json", "-i", text(&path)]);
+        (output, resident >> 10)
+    };
+    let (output, resident) = merged(8);
+    quiet(&output);
+    let line: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(line["locks"].as_array().unwrap().len(), 40_000);
+    assert!(resident < 160, "{resident} MB");
+    let (output, resident) = merged(90);
+    refused(
+        &output,
+        1,
+        &["locks.ndjson: with 2026-11-28T20:", "choose fewer intervals with --from and --to"],
+    );
+    assert!(resident < 256, "{resident} MB");
+}
+
+/// What it did, and the most memory that was resident at once, in KiB.
+fn measured(words: &[&str]) -> (Output, i64) {
+    let mut child = biopsy(words).stdout(Stdio::piped()).spawn().unwrap();
+    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+    child.stdout.take().unwrap().read_to_end(&mut stdout).unwrap();
+    child.stderr.take().unwrap().read_to_end(&mut stderr).unwrap();
+    let mut status = 0;
+    // SAFETY: an rusage is numbers only; both are written by the call, for a child that nothing else waits for.
+    let resident = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        assert_eq!(libc::wait4(child.id() as i32, &raw mut status, 0, &raw mut usage), child.id() as i32);
+        usage.ru_maxrss
+    };
+    // The standard library has to be told that it is gone, and finds no child any more.
+    assert!(child.wait().is_err());
+    (Output { status: ExitStatus::from_raw(status), stdout, stderr }, resident)
 }
 
 /// A part of a sum is no sum.

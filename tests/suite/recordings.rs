@@ -9,11 +9,11 @@ use std::sync::atomic::AtomicU64;
 
 use crate::replay::{fed, lines};
 use crate::support::scratch::Scratch;
-use crate::support::tool::{one_error, quiet, refused, run};
+use crate::support::tool::{one_error, quiet, refused, run, stderr};
 use biopsy::analyze::flame::What;
 use biopsy::analyze::latency::LatencySummary;
 use biopsy::analyze::profile::{Area, Profile, Unit};
-use biopsy::analyze::unwinding::Ending;
+use biopsy::analyze::stack_quality::Ending;
 use biopsy::envelope::{Envelope, Lost};
 use biopsy::recording::folder::{Folder, MANIFEST};
 use biopsy::recording::manifest::Manifest;
@@ -137,6 +137,77 @@ fn what_a_recording_does_not_have_is_named() {
     refused(&run(&["pack", text(&folder), "-o", text(&output)]), 1, &["cannot pack", "locks.ndjson.zst"]);
     assert!(!output.exists(), "half of a recording stays nowhere");
     refused(&run(&["locks", "-i", text(&folder)]), 2, &["cannot read", "run"]);
+}
+
+/// A stranger's name of the machine is no name.
+#[test]
+fn a_damaged_manifest_is_named_in_every_form() {
+    let scratch = Scratch::new("bad-manifest");
+    let folder = scratch.path().join("run");
+    record_stacks(&folder);
+    let bad: [(&[u8], &str); 5] = [
+        (b"", "it is cut off after 0 bytes"),
+        (br#"{"schema":"biopsy.recording/1","host":"#, "it is cut off after"),
+        (br#"{"schema":"biopsy.recording/1","host":7}"#, "it cannot be read from byte 39 on"),
+        (br#"{"schema":"biopsy.recording/2"}"#, "biopsy.recording/2 is of a later version"),
+        (br#"{"schema":"biopsy.latency/1"}"#, "it has no biopsy.recording/1, but biopsy.latency/1"),
+    ];
+    for (bytes, why) in bad {
+        fs::write(folder.join(MANIFEST), bytes).unwrap();
+        let mut packed = Vec::new();
+        pack(&folder, "run", &mut packed).unwrap();
+        fs::write(scratch.path().join("run.tar"), &packed).unwrap();
+        for words in
+            [&["latency", "-i"][..], &["latency", "--merge", "-i"], &["flame", "--folded", "-o", "-", "-i"]]
+        {
+            for name in ["run", "run.tar"] {
+                let output = run(&[words, &[text(&scratch.path().join(name))]].concat());
+                refused(&output, 1, &[&format!("{name}: manifest.json: "), why]);
+            }
+            refused(&fed(&[words, &["-"]].concat(), &packed), 1, &["stdin: manifest.json: ", why]);
+        }
+    }
+    // Its lines are no part of it.
+    quiet(&run(&["latency", "-i", text(&folder.join("latency.ndjson.zst"))]));
+}
+
+/// Frames come in any order, and the rest is to be decompressed first.
+#[test]
+fn what_is_compressed_is_read_or_named() {
+    let scratch = Scratch::new("compressed");
+    let path = scratch.path().join("x");
+    let skippable = |bytes: &[u8]| [&[0x5a, 0x2a, 0x4d, 0x18, bytes.len() as u8, 0, 0, 0], bytes].concat();
+    let frame = |ios| zstd::encode_all(&lines(&[ios])[..], 3).unwrap();
+    let frames = [skippable(b"of a tool"), frame(3), skippable(b""), frame(4)].concat();
+    fs::write(&path, &frames).unwrap();
+    assert_eq!(read(&path), (vec![3, 4], None));
+    let piped = fed(&["latency", "--json", "-i", "-"], &frames);
+    quiet(&piped);
+    assert_eq!(piped.stdout, lines(&[3, 4]));
+    fs::write(&path, skippable(b"alone")).unwrap();
+    assert_eq!(read(&path).1.unwrap(), "it has no biopsy.latency/1: it is empty");
+
+    let folder = scratch.path().join("run");
+    record_stacks(&folder);
+    let mut packed = Vec::new();
+    pack(&folder, "run", &mut packed).unwrap();
+    let said = |bytes: &[u8], why: &str| {
+        fs::write(&path, bytes).unwrap();
+        refused(&run(&["latency", "-i", text(&path)]), 1, &[&format!("x: {why}: decompress it first (`")]);
+        refused(&fed(&["locks", "-i", "-"], bytes), 1, &[&format!("stdin: {why}: decompress it first (`")]);
+    };
+    said(&zstd::encode_all(&packed[..], 3).unwrap(), "it is a packed recording that is compressed by zstd");
+    for (tool, by) in [("gzip", "gzip"), ("xz", "xz"), ("bzip2", "bzip2")] {
+        fs::write(&path, lines(&[3])).unwrap();
+        let output = Command::new(tool).arg("-c").arg(&path).output().unwrap();
+        assert!(output.status.success(), "{tool}");
+        said(&output.stdout, &format!("it is compressed by {by}"));
+        if tool != "gzip" {
+            let words = &["flame", "-i", text(&path), "-o", "-"];
+            refused(&run(words), 2, &[&format!("x: it is compressed by {by}: decompress it first")]);
+        }
+    }
+    said(b"\x04\x22\x4d\x18\x64\x40", "it is compressed by lz4");
 }
 
 #[test]
@@ -424,6 +495,50 @@ fn stacks_of_a_recording_are_drawn_together_in_every_form() {
 }
 
 #[test]
+fn stacks_of_a_packed_recording_are_drawn_from_stdin() {
+    let scratch = Scratch::new("stacks-piped");
+    let folder = scratch.path().join("run");
+    record_stacks(&folder);
+    let mut packed = Vec::new();
+    pack(&folder, "run", &mut packed).unwrap();
+    let words = ["flame", "-i", "-", "-o", "-"];
+    let piped = fed(&[&words[..], &["--folded", "--from", "1s"]].concat(), &packed);
+    assert_eq!(piped.stdout, drawn(&folder, &["--folded", "--from", "1s"]));
+    assert!(piped.status.success());
+    let picture = String::from_utf8(fed(&words, &packed).stdout).unwrap();
+    assert!(picture.contains("18 samples in 4.00 s") && picture.contains("stdin"), "{picture:.3000}");
+
+    let what =
+        "stdin: it is no packed recording: give what `biopsy pack DIR -o -` writes, or name a file with -i";
+    for bytes in [&lines(&[3])[..], b"", b"fio;main 3\n", &profile(0, SECONDS[0])[..0]] {
+        refused(&fed(&words, bytes), 1, &[what]);
+    }
+    refused(&fed(&words, &profile(0, SECONDS[0])), 1, &["stdin: it is compressed by gzip"]);
+    for end in (512..packed.len() - 1024).step_by(256) {
+        let cut = fed(&words, &packed[..end]);
+        one_error(&cut, 1, &["stdin: "]);
+        assert!(cut.stdout.is_empty(), "cut at {end}");
+    }
+    // What was read is gone: an archive in another order can be read from a file alone.
+    let of = |number: u64| {
+        let one = profile(0, SECONDS[0]);
+        let mut bytes =
+            header(&format!("run/stacks/{number:06}.pb.gz"), one.len() as u64).as_bytes().to_vec();
+        bytes.extend(one);
+        bytes.resize(bytes.len().next_multiple_of(512), 0);
+        bytes
+    };
+    let turned = [of(1), of(0), vec![0; 1024]].concat();
+    refused(
+        &fed(&words, &turned),
+        1,
+        &["stdin: stacks/000000.pb.gz is not in its order: write it to a file"],
+    );
+    let none = [header("run/x.ndjson.zst", 0).as_bytes().to_vec(), vec![0; 1024]].concat();
+    refused(&fed(&words, &none), 1, &["stdin: it has no stacks, but x"]);
+}
+
+#[test]
 fn stacks_that_are_damaged_or_not_there_are_named() {
     let scratch = Scratch::new("bad-stacks");
     let folder = scratch.path().join("run");
@@ -438,7 +553,9 @@ fn stacks_that_are_damaged_or_not_there_are_named() {
     fs::remove_dir_all(&folder).unwrap();
     record_stacks(&folder);
     said(&folder, &["--from", "9s"], 1, &["no stacks within --from and --to", "2027-01-15T08:00:00.000Z"]);
-    said(&folder, &["--from", "2s", "--to", "3s"], 4, &["nothing to draw: the CPUs were idle in 1.00 s"]);
+    let idle = run(&["flame", "-i", text(&folder), "-o", text(&picture), "--from", "2s", "--to", "3s"]);
+    assert!(idle.status.success() && !picture.exists(), "{}", stderr(&idle));
+    assert!(stderr(&idle).contains("nothing to draw: the CPUs were idle in 1.00 s"), "{}", stderr(&idle));
     said(&folder.join("stacks/000000.pb.gz"), &["--from", "1s"], 2, &["it is one profile"]);
 
     let part = folder.join("stacks/000001.pb.gz");
@@ -478,10 +595,12 @@ fn stacks_that_are_damaged_or_not_there_are_named() {
         fs::write(&packed, &bytes[..end]).unwrap();
         let read = || -> anyhow::Result<usize> {
             let mut profiles = Profiles::open(&packed)?.ok_or_else(|| anyhow::anyhow!("no recording"))?;
-            for at in 0..profiles.len() {
-                profiles.read(at, 1 << 20).1?;
+            let mut read = 0;
+            while let Some((_, bytes)) = profiles.next(1 << 20)? {
+                bytes?;
+                read += 1;
             }
-            Ok(profiles.len())
+            Ok(read)
         };
         assert!(read().is_err(), "cut at {end} of {}", bytes.len());
     }

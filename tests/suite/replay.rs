@@ -69,7 +69,7 @@ fn what_was_printed_is_shown_again() {
     let again = run(&["latency", "-i", &path, "--json"]);
     quiet(&again);
     assert_eq!(again.stdout, lines(&[3, 500]));
-    let shown = fed(&["latency", "--input", "-", "--color", "never"], &bytes);
+    let shown = fed(&["latency", "--long", "--input", "-", "--color", "never"], &bytes);
     quiet(&shown);
     let style = text::latency::Style::default();
     let expected: String = [(3, false), (500, true)]

@@ -702,8 +702,8 @@ fn what_a_disk_does_not_tell_is_not_printed_as_zero() {
     disk.read_ahead_bytes = 0;
     (disk.max_hw_request_bytes, disk.physical_block_bytes) = (0, 0);
     assert_eq!(row(&case, "read-ahead").as_deref(), Some("off"));
-    assert_eq!(row(&case, "largest request").as_deref(), Some("1.25 MiB (hardware not told)"));
-    assert_eq!(row(&case, "blocks").as_deref(), Some("512 logical, not told physical"));
+    assert_eq!(row(&case, "largest request").as_deref(), Some("1.25 MiB (hardware not reported)"));
+    assert_eq!(row(&case, "blocks").as_deref(), Some("512 logical, not reported physical"));
     let disk = &mut case.host.devices[0];
     (disk.size_bytes, disk.untold) = (0, vec!["size".into(), "read_ahead_kb".into()]);
     (disk.max_request_bytes, disk.logical_block_bytes) = (0, 0);

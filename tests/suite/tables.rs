@@ -28,6 +28,8 @@ use serde_json::{Value, json};
 const SCRIPT: &str = r#"
 import duckdb, json, pathlib, sys
 connection = duckdb.connect()
+# A statement that takes two seconds would draw one on stdout.
+connection.execute("SET enable_progress_bar = false")
 for statement in sys.stdin.read().split(";"):
     if statement.strip():
         print(json.dumps(connection.execute(statement).fetchall()))

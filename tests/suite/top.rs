@@ -228,7 +228,7 @@ fn the_screen_is_not_there_yet_and_bad_words_are_told() {
     assert!(output.stdout.is_empty());
     refused(&top(&["--plain", "-d", "no-such-disk"]), 3, &["no-such-disk"]);
     for words in
-        [&["--plain", "0"][..], &["--plain", "1", "0"], &["--plain", "x"], &["--plain", "--for", "1y"]]
+        [&["--plain", "0"][..], &["--plain", "1", "0"], &["--plain", "1x"], &["--plain", "--for", "1y"]]
     {
         assert_eq!(top(words).status.code(), Some(2), "{words:?}");
     }

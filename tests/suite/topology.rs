@@ -337,7 +337,9 @@ fn the_map_has_every_root_complex_and_every_drive_once() {
             let count = strong.iter().chain(&ticks).filter(|text| *text == complex).count();
             assert_eq!(count, 1, "{complex}");
         }
-        assert!(strong.contains(&"NUMA node not told") && strong.contains(&"root complexes without a drive"));
+        assert!(
+            strong.contains(&"NUMA node not reported") && strong.contains(&"root complexes without a drive")
+        );
         assert!(ticks.contains(&used), "{ticks:?}");
         assert_eq!(words(&elements, ""), ["16 GT/s x4"; 10]);
         assert_eq!(of_class(&elements, "box drive traced").count(), 1);

@@ -14,20 +14,10 @@ use super::values::{cost, duration, moment, percent};
     group = clap::ArgGroup::new("what").args(["on_cpu", "off_cpu", "lock_wait", "io", "reclaim", "diff", "input"]),
     group = clap::ArgGroup::new("followed").args(["off_cpu", "io_wait", "lock_wait", "io", "reclaim"]).multiple(true),
     group = clap::ArgGroup::new("format").args(["folded", "pprof", "speedscope"]),
-    after_help = "\
+    after_long_help = "\
 The picture is an SVG that works alone in a browser: hover, click to zoom, search. Below the name of a thread (or of a \
 lock) stand its frames of user mode, above them the kernel's; what interrupts did stands by itself. Widths are the sums \
-of all that was measured; what is narrower than --min-width is folded, and the picture says how much that is.
-
-  biopsy flame --for 10s -o cpu.svg                      what the CPUs do
-  biopsy flame --off-cpu --io-wait --for 10s             what tasks wait for I/O in
-  biopsy flame --lock-wait -- fio job.fio                who waits for which lock
-  biopsy flame --io -d nvme0n1 --for 10s                 which code's I/O takes how long, and in which stage
-  biopsy flame --folded -o a.folded --for 10s            for other tools, and for --diff
-  biopsy flame --diff a.folded b.folded -o diff.svg      what became more, and what less
-  biopsy flame --pprof -o a.pb.gz --for 10s              on one machine, and
-  biopsy flame -i a.pb.gz -o a.svg                       on another, which may have symbols that the first has not
-  biopsy flame -i run.biopsy --from 10s --to 20s         what `biopsy record` has of these intervals")]
+of all that was measured; what is narrower than --min-width is folded, and the picture says how much that is.")]
 pub struct Flame {
     /// What the CPUs do, by samples: cycles where the processor counts them, else the clock, which does not see code with
     /// interrupts off. This is what is drawn where nothing is said.
@@ -36,6 +26,9 @@ pub struct Flame {
     /// How long tasks are off the CPU, by where they went to sleep.
     #[arg(long)]
     pub off_cpu: bool,
+    /// With --off-cpu: sleeping threads and idle workers as well, such as those that wait for a timer or an event.
+    #[arg(long)]
+    pub all_waits: bool,
     /// Of --off-cpu, which it stands for: only waits for I/O, and those that no signal ends.
     #[arg(long)]
     pub io_wait: bool,

@@ -39,8 +39,8 @@ impl Within {
 
 /// Arguments of [`super::Window`] and [`super::Interval`], and the measured command. Their groups would be named as a
 /// whole in an error, hidden options included.
-const MEASURING: [&str; 8] =
-    ["devices", "length", "max_loss", "no_cost", "fault_drop_issue", "interval", "count", "command"];
+const MEASURING: [&str; 7] =
+    ["devices", "length", "max_loss", "no_cost", "fault_drop_issue", "words", "command"];
 
 /// What is kept takes the place of these arguments, and of those that say what a live view measures.
 pub fn replaces_live(own: &'static [&'static str]) -> impl FnOnce(Arg) -> Arg {

@@ -7,15 +7,9 @@ use biopsy::analyze::condition::Condition;
 use clap::{Args, ValueEnum};
 
 use super::values::{At, at, condition, duration, interval, label, size};
-use super::{FailOn, Window};
+use super::{LeastSeverity, Window};
 
 #[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  sudo biopsy record --for 60s -o run.biopsy     a minute, in intervals of one second
-  sudo biopsy record -o run.biopsy -- make -j8   while a command runs
-  biopsy latency -i run.biopsy --from 10s        read it, on any machine, without rights
-  biopsy pack run.biopsy                         one file, run.biopsy.tar")]
 pub struct Record {
     /// Record these views, with commas between them. Without it: all but trace, less those that this machine refuses.
     #[arg(long, value_name = "VIEW,...", value_enum, value_delimiter = ',', num_args = 1)]
@@ -57,7 +51,7 @@ pub struct Record {
         require_equals = true,
         requires = "keep_last"
     )]
-    pub on_finding: Option<FailOn>,
+    pub on_finding: Option<LeastSeverity>,
     /// Write at most so often within an hour.
     #[arg(long, value_name = "N", default_value_t = 10, requires = "keep_last")]
     pub max_dumps: u64,

@@ -81,6 +81,16 @@ pub fn cost(text: &str) -> Result<f64, String> {
     percent(text.strip_suffix('%').unwrap_or(text))
 }
 
+/// How far two things may differ, with the sign or without: 0.05 of 5%.
+pub fn share(text: &str) -> Result<f64, String> {
+    let value = percent(text.strip_suffix('%').unwrap_or(text))?;
+    if value > 0.0 && value <= 50.0 {
+        Ok(value / 100.0)
+    } else {
+        Err("it lies above 0 and at most at 50%".to_string())
+    }
+}
+
 /// A time of day in UTC, a time with its date, or a time since the begin of a recording.
 pub fn moment(text: &str) -> Result<Moment, String> {
     if let Ok(time) = text.parse() {
@@ -217,6 +227,8 @@ mod tests {
     #[test]
     fn percentages_are_finite_and_not_negative() {
         assert_eq!(percent("0.1"), Ok(0.1));
+        assert_eq!(share("5%"), Ok(0.05));
+        assert!(share("0").is_err() && share("51").is_err() && share("NaN").is_err());
         assert!(percent("-1").is_err() && percent("NaN").is_err() && percent("101").is_err());
     }
 

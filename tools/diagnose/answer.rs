@@ -15,7 +15,7 @@ use biopsy::render::{self, html, text};
 use biopsy::rules::Summaries;
 use biopsy::rules::summary::DiagnosisSummary;
 
-use crate::cli::{Color, FailOn};
+use crate::cli::{Color, LeastSeverity};
 use crate::output::{self, Sink, warn};
 
 /// What was found, and in what.
@@ -39,7 +39,7 @@ pub struct Answer {
     page: Option<Sink>,
     json: bool,
     verbose: bool,
-    fail_on: Option<FailOn>,
+    fail_on: Option<LeastSeverity>,
     color: Color,
 }
 
@@ -49,7 +49,7 @@ impl Answer {
         path: Option<PathBuf>,
         json: bool,
         verbose: bool,
-        fail_on: Option<FailOn>,
+        fail_on: Option<LeastSeverity>,
         color: Color,
     ) -> Result<Self> {
         if json && path.as_deref() == Some(Path::new("-")) {
@@ -115,7 +115,7 @@ impl Answer {
             if to_stdout {
                 output::note(&text);
             } else {
-                Sink::Stdout.write(text.as_bytes())?;
+                Sink::Stdout.write(text::fit(&text, output::stdout_width()).as_bytes())?;
             }
         }
         if let Some(path) = path.filter(|_| self.json || self.verbose) {
@@ -139,7 +139,7 @@ impl Answer {
 }
 
 /// The finding that `--fail-on` asks for: they are in the order of their severity.
-fn worst(diagnosis: &Diagnosis, least: FailOn) -> Option<String> {
+fn worst(diagnosis: &Diagnosis, least: LeastSeverity) -> Option<String> {
     let (least, word) = least.least();
     let worst = diagnosis.findings.first().filter(|finding| finding.severity >= least)?;
     let subject = text::clean(&worst.subject);

@@ -12,7 +12,7 @@ use biopsy::analyze::system::SystemSummary;
 use biopsy::analyze::threads::ThreadSummary;
 use biopsy::analyze::timeline::Timeline;
 use biopsy::envelope::{Envelope, Missing, Reason, View};
-use biopsy::merge::Summary;
+use biopsy::merge::{Summary, how};
 use biopsy::recording::ring::Held;
 use biopsy::recording::source::{self, Absent, Lines};
 use biopsy::recording::stacks::Profiles;
@@ -54,7 +54,7 @@ impl Kept<'_> {
         let latency =
             replay::intervals(lines, &self.name(), span, |interval: &LatencySummary| timeline.add(interval))?;
         timeline.finish();
-        let Piece { mut envelope, view: latency, command_status } = latency.whole();
+        let Piece { mut envelope, view: latency, command_status, .. } = latency.whole();
         let interrupts = self.beside::<InterruptSummary>(span, "interrupts", &mut envelope)?;
         let pressure = self.beside::<PressureSummary>(span, "locks", &mut envelope)?.unwrap_or_default();
         let threads = self.beside::<ThreadSummary>(span, "threads", &mut envelope)?;
@@ -94,11 +94,7 @@ impl Kept<'_> {
         match read {
             Ok(run) => {
                 let piece = run.whole();
-                for gap in piece.envelope.missing {
-                    if !envelope.missing.contains(&gap) {
-                        envelope.missing.push(gap);
-                    }
-                }
+                how::each(&mut envelope.missing, &piece.envelope.missing);
                 let samples = &mut envelope.lost.samples;
                 *samples = samples.saturating_add(piece.envelope.lost.samples);
                 envelope.lost.probes.extend(piece.envelope.lost.probes);

@@ -10,7 +10,7 @@ use biopsy::recording::Span;
 use super::answer::{Answer, Found};
 use super::kept::{Kept, Window};
 use super::pictures::Pictures;
-use crate::cli::{Color, Diagnose, FailOn, Report};
+use crate::cli::{Color, Diagnose, LeastSeverity, Report};
 use crate::replay;
 
 /// What is to be diagnosed, and where the answer goes.
@@ -20,7 +20,7 @@ pub struct Asked<'a> {
     page: Option<PathBuf>,
     json: bool,
     verbose: bool,
-    fail_on: Option<FailOn>,
+    fail_on: Option<LeastSeverity>,
     max_loss: f64,
 }
 

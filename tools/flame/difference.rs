@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use biopsy::analyze::flame::What;
 use biopsy::analyze::flame_diff::{Basis, Side, compare};
 use biopsy::analyze::profile::Unit;
@@ -24,7 +24,12 @@ pub fn run(args: &Flame, path: &Path, options: &Options) -> Result<()> {
         return Err(Refusal::Usage("--diff takes two files".to_string()).into());
     };
     let mut sink = Sink::open(Some(path))?;
-    let read = |path: &Path| recording::read_as(path, args.unit, args.span());
+    let read = |path: &Path| {
+        let read = recording::read_as(path, args.unit, args.span())?;
+        let why = || format!("{}: there is nothing to compare: the CPUs were idle", path.display());
+        ensure!(!read.measurement.summary.profile.is_empty(), why());
+        Ok(read)
+    };
     let mut sides = [read(before)?, read(after)?];
     settle(files, &mut sides);
     let [before_read, after_read] = &sides;
@@ -57,7 +62,8 @@ pub fn run(args: &Flame, path: &Path, options: &Options) -> Result<()> {
             render::json::flame::difference(&wall_clock::envelope(), &comparison, [&before, &after], picture);
         return Sink::open(None)?.write(&object);
     }
-    let mut text = flame_diff::text(&comparison);
+    let width = if on_stdout { output::stderr_width() } else { output::stdout_width() };
+    let mut text = flame_diff::text(&comparison, width);
     if on_stdout {
         output::note(&text);
         return Ok(());

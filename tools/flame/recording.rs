@@ -11,8 +11,8 @@ use anyhow::{Context as _, Result, ensure};
 use biopsy::analyze::flame::{FlameSummary, Note, Recorded, Source};
 use biopsy::analyze::profile::{Place, Profile, Unit, by_label, folded};
 use biopsy::envelope::{Envelope, Missing};
-use biopsy::recording::Span;
 use biopsy::recording::stacks::Profiles;
+use biopsy::recording::{Span, source};
 use biopsy::refusal::{Refusal, reason};
 use biopsy::render::pprof::origin::Origin;
 use biopsy::render::pprof::reading::{self, Reading, Values};
@@ -22,7 +22,7 @@ use biopsy::session::wall_clock;
 use biopsy::symbols::{Helper, Named, Symbolizer};
 
 use crate::cli::FoldedUnit;
-use crate::output;
+use crate::{output, replay};
 
 /// So many samples are 28 hours of one CPU at 99 Hz: a sum above it is one of nanoseconds, which folded text does not say.
 pub const MOST_SAMPLES: u64 = 10_000_000;
@@ -98,15 +98,10 @@ pub fn read_as(path: &Path, unit: Option<FoldedUnit>, span: Span) -> Result<Reco
         FoldedUnit::Samples => Unit::Samples,
         FoldedUnit::Ns => Unit::Nanoseconds,
     });
-    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let whole = || path.display().to_string();
+    let whole = || replay::name(path);
+    let name = whole().rsplit('/').next().unwrap_or_default().to_string();
     if let Some(profiles) = Profiles::open(path).with_context(whole)? {
         let read = intervals(profiles, name, unit, span).with_context(whole)?;
-        if read.measurement.summary.profile.is_empty() {
-            let length = text::time(read.measurement.summary.duration_ns);
-            let why = format!("there is nothing to draw: the CPUs were idle in {length}");
-            return Err(anyhow::Error::from(Refusal::Untrusted(why)).context(whole()));
-        }
         return Ok(read);
     }
     if span != Span::default() {
@@ -115,6 +110,7 @@ pub fn read_as(path: &Path, unit: Option<FoldedUnit>, span: Span) -> Result<Reco
     }
     let bytes = bytes(path)?;
     let read = reading::unpacked(bytes).and_then(|bytes| {
+        source::refuse_compressed(&bytes)?;
         let read = match reading::is_profile(&bytes) {
             true => profile(&bytes, name, unit)?,
             false => folded_text(bytes, name, unit)?,
@@ -184,8 +180,7 @@ pub fn intervals(mut profiles: Profiles, name: String, unit: Option<Unit>, span:
     let mut naming = Naming::new();
     let mut sum: Option<Sum> = None;
     let mut begin = None;
-    for at in 0..profiles.len() {
-        let (file, bytes) = profiles.read(at, reading::MOST_BYTES);
+    while let Some((file, bytes)) = profiles.next(reading::MOST_BYTES)? {
         let add = || {
             let bytes = reading::unpacked(bytes?)?;
             let reading = Reading::new(&bytes)?;

@@ -1,22 +1,15 @@
 //! Each I/O, in a table of Parquet.
 
-use std::ffi::CString;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use anyhow::Result;
-use biopsy::analyze::latency::summarize;
+use anyhow::{Context, Result, bail};
 use biopsy::analyze::stage::Stage;
+use biopsy::analyze::trace::TraceSummary;
 use biopsy::analyze::trace::io::{Owner, TracedIo};
 use biopsy::analyze::trace::scene::Scene;
-use biopsy::analyze::{loss, missing, trace};
 use biopsy::clock::now_ns;
-use biopsy::envelope::Envelope;
-use biopsy::host::{Host, select};
+use biopsy::host::Host;
 use biopsy::probe::Probe;
 use biopsy::probe::events::EventOptions;
 use biopsy::probe::latency::LatencyProbe;
@@ -25,10 +18,12 @@ use biopsy::recording::io::{Io, Parts};
 use biopsy::recording::tape::Tape;
 use biopsy::refusal::Refusal;
 use biopsy::render::json;
+use biopsy::session::io_stream::{IoReceiver, IoSender, Message, link};
 use biopsy::session::record::{Opened, Views};
-use biopsy::session::trace::Tracer;
+use biopsy::session::trace::{Tracer, Whole};
 use biopsy::session::wall_clock;
 
+use super::place::Place;
 use super::views::{Asked, Named};
 use crate::window;
 
@@ -38,82 +33,79 @@ const NAP: Duration = Duration::from_millis(5);
 /// What helps where the reader is too slow.
 const FEWER: &str = "record fewer devices with -d, or leave the cost out with --no-cost";
 
-/// Prepares the view; its parts go into the folder of the recording.
+/// From the latency view to this one, where both are recorded: each takes its end.
+#[derive(Default)]
+pub struct Link {
+    pub to: Option<IoSender>,
+    pub from: Option<IoReceiver>,
+}
+
+impl Link {
+    pub fn new() -> Self {
+        let (to, from) = link();
+        Self { to: Some(to), from: Some(from) }
+    }
+}
+
+/// Prepares the view; its parts go into the folder of the recording. `from` is what the latency view sends; None: it
+/// has a probe of its own.
 pub fn add<'scope>(
     views: &mut Views<'scope, '_, Tape>,
     tape: Tape,
     asked: &Asked<'scope>,
-    recording: &'scope Path,
-    total: &'scope Arc<AtomicU64>,
+    from: Option<IoReceiver>,
 ) -> Result<()> {
-    let Asked { args, host, named, .. } = *asked;
+    let Asked { args, host, named, folder, .. } = *asked;
+    let (recording, total) = folder.context("each I/O is recorded in a folder")?;
     if !args.onto_traced {
         refuse_own(host, named, recording)?;
     }
+    let max_loss = args.window.max_loss;
+    let parts = move || Parts::create(recording, total);
+    if let Some(from) = from {
+        return views.add_with("trace", tape, parts, move |parts, tape, opened| {
+            let _window = opened.window();
+            receive(Table::new(parts), &from, tape, max_loss)
+        });
+    }
     let options = Options {
-        events: Some(EventOptions { every: 1, ..EventOptions::default() }),
+        events: Some(each()),
         layers: true,
         only_named: true,
         ..window::options(named.layers.clone(), &args.window)
     };
-    let prepare = move || {
-        let parts = Parts::create(recording, total)?;
-        Ok((parts, LatencyProbe::prepare(host, Path::new("/"), &options)?))
-    };
-    let max_loss = args.window.max_loss;
+    let prepare = move || Ok((parts()?, LatencyProbe::prepare(host, Path::new("/"), &options)?));
     views.add_with("trace", tape, prepare, move |(parts, probe), tape, opened| {
         record(host, parts, probe, tape, opened, max_loss)
     })
 }
 
+/// An event of each I/O.
+pub fn each() -> EventOptions {
+    EventOptions { every: 1, ..EventOptions::default() }
+}
+
 /// Each part that is written would be an I/O that is recorded.
 fn refuse_own(host: &Host, named: &Named, recording: &Path) -> Result<()> {
-    let device = std::fs::metadata(recording)?.dev();
-    let number = format!("{}:{}", libc::major(device), libc::minor(device));
-    let Ok(device) = select::find(host, Path::new("/"), &number) else {
-        // btrfs, overlayfs and ZFS hide their disks behind a number of their own.
-        return match is_in_memory(recording) {
-            true => Ok(()),
-            false => Err(Refusal::Usage(format!(
-                "which disk {} is on is not seen, and it may be one that is traced: name a folder elsewhere with -o \
-                 (/dev/shm is memory), or say --onto-traced",
-                recording.display()
-            ))
-            .into()),
-        };
-    };
-    let below = select::stack(host, &device.disk.name, true).unwrap_or_default();
-    let mut names =
-        below.into_iter().map(|disk| disk.name.as_str()).chain([device.name(), &device.disk.name]);
-    let is_traced = |name: &str| named.layers.is_empty() || named.layers.iter().any(|traced| traced == name);
-    match names.find(|name| is_traced(name)) {
-        Some(name) => Err(Refusal::Usage(format!(
+    let why = match Place::of(host, named, recording)? {
+        Place::Untraced => return Ok(()),
+        Place::Unknown => format!(
+            "which disk {} is on is not seen, and it may be one that is traced: name a folder elsewhere with -o \
+             (/dev/shm is memory), or say --onto-traced",
+            recording.display()
+        ),
+        Place::Traced(name) => format!(
             "{} is on {name}, which is traced: name a folder on another disk with -o, other disks with -d, or say \
              --onto-traced",
             recording.display()
-        ))
-        .into()),
-        None => Ok(()),
-    }
-}
-
-/// Whether a file system has no disk.
-fn is_in_memory(path: &Path) -> bool {
-    let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { return false };
-    // SAFETY: zeroed is a valid statfs, and the path is a NUL-terminated string that lives across the call.
-    let (failed, found) = unsafe {
-        let mut found: libc::statfs = std::mem::zeroed();
-        (libc::statfs(path.as_ptr(), &mut found), found)
+        ),
     };
-    failed == 0 && [libc::TMPFS_MAGIC, RAMFS_MAGIC].contains(&found.f_type)
+    Err(Refusal::Usage(why).into())
 }
-
-/// Of linux/magic.h.
-const RAMFS_MAGIC: i64 = 0x8584_58f6;
 
 fn record(
     host: &Host,
-    mut parts: Parts,
+    parts: Parts,
     mut probe: LatencyProbe,
     tape: &mut Tape,
     opened: Opened<'_>,
@@ -122,39 +114,82 @@ fn record(
     let start = wall_clock::envelope();
     probe.begin()?;
     let mut window = opened.window();
-    let first = probe.start().clone();
-    let scene = Scene::new(host, probe.planned(), probe.request_flags(), first.at_ns);
+    let mut table = Table::new(parts);
+    let start_ns = probe.start().at_ns;
+    let scene = Scene::new(host, probe.planned(), probe.request_flags(), start_ns);
     let mut tracer = Tracer::new(&scene);
-    // From the clock of stamps to the time since 1970.
-    let offset = wall_clock::unix_ns_now().saturating_sub(now_ns());
-    let unix = |ns: u64| i64::try_from(ns.saturating_add(offset)).unwrap_or(i64::MAX);
-    let mut put = |ios: &[TracedIo]| -> Result<()> {
-        ios.iter().try_for_each(|io| parts.add(&row(&scene, io, unix(io.ended_ns))))?;
-        parts.tick(unix(now_ns()))
-    };
     while !window.is_over() {
-        put(&tracer.next(&mut probe, window.left(NAP))?)?;
+        table.put(&scene, &tracer.next(&mut probe, window.left(NAP))?)?;
     }
     let end = probe.detach()?;
     probe.end_events();
     while let Some(ios) = tracer.rest(&probe)? {
-        put(&ios)?;
+        table.put(&scene, &ios)?;
     }
-    parts.finish()?;
-    let emitted = probe.emitted()?;
-    let summary = summarize(host, &first, &end);
-    let traced = tracer.summary(tracer.ios(), emitted.matched, summary.devices.clone());
-    let envelope = Envelope {
-        duration_ns: summary.duration_ns,
-        lost: trace::lost(loss::lost(&summary, &first, &end), &emitted),
-        cost: probe.cost(summary.ios_per_second()),
-        missing: [probe.missing().to_vec(), missing::stages(&summary)].concat(),
-        ..start
-    };
-    tape.add(&json::view(&envelope, &traced, None), &envelope, end.at_ns)?;
-    tape.recorded.bytes += parts.bytes;
-    let doubt = loss::distrust(&summary, &envelope.lost, max_loss);
-    Ok(doubt.or_else(|| trace::distrust(&emitted, max_loss, FEWER)))
+    let whole = Whole::read(host, &probe, &end, start)?;
+    let traced = tracer.summary(tracer.ios(), whole.emitted.matched, whole.latency.devices.clone());
+    table.finish(tape, &whole, &traced, max_loss)
+}
+
+/// The parts of a recording.
+struct Table {
+    parts: Parts,
+    /// From the clock of stamps to the time since 1970.
+    offset: u64,
+}
+
+impl Table {
+    fn new(parts: Parts) -> Self {
+        Self { parts, offset: wall_clock::unix_ns_now().saturating_sub(now_ns()) }
+    }
+
+    fn unix(&self, ns: u64) -> i64 {
+        i64::try_from(ns.saturating_add(self.offset)).unwrap_or(i64::MAX)
+    }
+
+    fn put(&mut self, scene: &Scene, ios: &[TracedIo]) -> Result<()> {
+        for io in ios {
+            let ended = self.unix(io.ended_ns);
+            self.parts.add(&row(scene, io, ended))?;
+        }
+        let now = self.unix(now_ns());
+        self.parts.tick(now)
+    }
+
+    /// Why it must not be trusted, if so.
+    fn finish(
+        mut self,
+        tape: &mut Tape,
+        whole: &Whole,
+        trace: &TraceSummary,
+        max_loss: f64,
+    ) -> Result<Option<String>> {
+        self.parts.finish()?;
+        tape.add(&json::view(&whole.envelope, trace, None), &whole.envelope, now_ns())?;
+        tape.recorded.bytes += self.parts.bytes;
+        Ok(whole.distrust(max_loss, FEWER))
+    }
+}
+
+/// Writes what the latency view sends.
+fn receive(mut table: Table, from: &IoReceiver, tape: &mut Tape, max_loss: f64) -> Result<Option<String>> {
+    let mut scene = Scene::default();
+    while let Some(message) = from.next() {
+        match message {
+            Message::Begin(of_window) => scene = of_window,
+            Message::Ios(ios) => {
+                table.put(&scene, &ios)?;
+                from.done(ios.len());
+            }
+            Message::End(end) => {
+                let (whole, trace) = *end?;
+                return table.finish(tape, &whole, &trace, max_loss);
+            }
+        }
+    }
+    // What was read is kept; the latency view says why it ended.
+    table.parts.finish()?;
+    bail!("it ended early with latency, whose probe it shares")
 }
 
 /// An I/O that ended at `ended`, ns since 1970.

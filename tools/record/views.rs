@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use biopsy::analyze::flame::FlameSummary;
 use biopsy::analyze::latency::LatencySummary;
 use biopsy::analyze::threads::Column;
@@ -26,10 +26,12 @@ use biopsy::render::json;
 use biopsy::session::errors::ErrorView;
 use biopsy::session::flame::OnCpuView;
 use biopsy::session::interrupts::InterruptView;
+use biopsy::session::io_events::{EventProbe, EventView, IoSink};
+use biopsy::session::io_stream::StreamSink;
 use biopsy::session::latency::LatencyView;
 use biopsy::session::pressure::{self, PressureView, Probes};
 use biopsy::session::record::Views;
-use biopsy::session::slowest::{HeldIos, SlowestProbe, SlowestView};
+use biopsy::session::slowest::{HeldIos, SlowestSink};
 use biopsy::session::system::{SystemProbe, SystemView};
 use biopsy::session::threads::{self, ThreadView};
 use biopsy::session::top::{Disks, TopView};
@@ -37,7 +39,7 @@ use biopsy::session::watch::Shown;
 use clap::ValueEnum;
 
 use super::flight::Trigger;
-use super::trace;
+use super::trace::{self, Link};
 use crate::cli::{Record, Recordable};
 use crate::{flame, window};
 
@@ -101,6 +103,8 @@ pub fn add_all<'scope>(
 ) -> Result<Vec<Missing>> {
     let with = &asked.args.with;
     let mut missing = Vec::new();
+    let both = [Recordable::Latency, Recordable::Trace].iter().all(|view| with.contains(view));
+    let mut link = if both && asked.ios.is_none() { Link::new() } else { Link::default() };
     for view in Recordable::value_variants().iter().copied() {
         let is_wanted = if with.is_empty() { view != Recordable::Trace } else { with.contains(&view) };
         if !is_wanted {
@@ -124,13 +128,13 @@ pub fn add_all<'scope>(
         if view == Recordable::Trace && asked.ios.is_some() {
             continue;
         }
-        let mut added = add(views, view, tape(view)?, asked);
+        let mut added = add(views, view, tape(view)?, asked, &mut link);
         if let (Recordable::Latency, Err(error), true) =
             (view, &added, asked.ios.is_some() && with.is_empty())
         {
             missing.push(refused(Recordable::Trace, error));
             drop(view);
-            added = add(views, view, tape(view)?, &Asked { ios: None, ..*asked });
+            added = add(views, view, tape(view)?, &Asked { ios: None, ..*asked }, &mut link);
         }
         if let Err(error) = added {
             if !with.is_empty() || view == Recordable::Latency {
@@ -171,8 +175,9 @@ fn add<'scope>(
     view: Recordable,
     tape: Tape,
     asked: &Asked<'scope>,
+    link: &mut Link,
 ) -> Result<()> {
-    let Asked { args, host, named, trigger, ios, folder } = *asked;
+    let Asked { args, host, named, trigger, ios, .. } = *asked;
     let root = Path::new("/");
     let cost = !args.window.no_cost;
     match view {
@@ -184,17 +189,23 @@ fn add<'scope>(
                 }
                 keep(tape, shown)
             };
-            let Some(ios) = ios else {
-                let prepare =
-                    move || Ok((LatencyView::new(host, &[])?, LatencyProbe::prepare(host, root, &options)?));
-                return views.add(view.name(), tape, prepare, keep);
+            let (events, sink): (_, Box<dyn IoSink + 'scope>) = match (ios, link.to.take()) {
+                (Some(ios), _) => {
+                    let events = EventOptions { ring_bytes: Some(SLOWEST_RING), ..EventOptions::default() };
+                    (events, Box::new(SlowestSink::new(Arc::clone(ios))))
+                }
+                (None, Some(to)) => (trace::each(), Box::new(StreamSink::new(host, &named.layers, to))),
+                (None, None) => {
+                    let prepare = move || {
+                        Ok((LatencyView::new(host, &[])?, LatencyProbe::prepare(host, root, &options)?))
+                    };
+                    return views.add(view.name(), tape, prepare, keep);
+                }
             };
-            let events = EventOptions { ring_bytes: Some(SLOWEST_RING), ..EventOptions::default() };
             let options = Options { events: Some(events), ..options };
             let prepare = move || {
                 let probe = LatencyProbe::prepare(host, root, &options)?;
-                let probe = SlowestProbe::new(host, probe, Arc::clone(ios));
-                Ok((SlowestView(LatencyView::new(host, &[])?), probe))
+                Ok((EventView::new(LatencyView::new(host, &[])?), EventProbe::new(host, probe, sink)))
             };
             views.add(view.name(), tape, prepare, keep)
         }
@@ -261,10 +272,7 @@ fn add<'scope>(
                 move || Ok((ErrorView { host, named: disks }, ErrorProbe::prepare(host, root, cost)?));
             views.add(view.name(), tape, prepare, keep)
         }
-        Recordable::Trace => {
-            let (folder, total) = folder.context("each I/O is recorded in a folder")?;
-            trace::add(views, tape, asked, folder, total)
-        }
+        Recordable::Trace => trace::add(views, tape, asked, link.from.take()),
         Recordable::System => {
             let prepare = move || Ok((SystemView, SystemProbe::prepare(root, host, &named.layers)));
             views.add(view.name(), tape, prepare, keep)

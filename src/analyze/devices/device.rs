@@ -154,7 +154,7 @@ impl DeviceRecord {
 fn absent(device: &BlockDevice, object: &Value) -> Vec<Absence> {
     let nulls = |object: &Value, path: &str| -> Vec<Absence> {
         let all = object.as_object().into_iter().flatten().filter(|(_, value)| value.is_null());
-        let why = |key: &String| absence::of_device(device, key).unwrap_or("not told");
+        let why = |key: &String| absence::of_device(device, key).unwrap_or("not reported");
         all.map(|(key, _)| Absence::new(format!("{path}{key}"), why(key))).collect()
     };
     [nulls(object, ""), nulls(&object["link"], "link.")].concat()

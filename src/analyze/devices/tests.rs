@@ -1,6 +1,6 @@
 use serde_json::json;
 
-use super::super::literal::json;
+use super::super::fixtures::json;
 use super::*;
 use crate::host::idle::Idle;
 use crate::host::iocost::{Cost, Model, Target};

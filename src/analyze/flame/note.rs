@@ -6,8 +6,8 @@ use super::super::blocked::BlockedSummary;
 use super::super::latency::DeviceLatency;
 use super::super::locks::StackSampling;
 use super::super::locks::waits::Waited;
+use super::super::stack_quality::StackQuality;
 use super::super::submits::{Part, SubmitSummary};
-use super::super::unwinding::Unwinding;
 use crate::wire::stacks::Sampler;
 use crate::wire::submits::Submits;
 
@@ -17,7 +17,7 @@ pub enum Note {
     /// What this sampler misses.
     Sampler(Sampler),
     /// How the user stacks of samples end.
-    UserStacks(Unwinding),
+    UserStacks(StackQuality),
     /// All waits, or all of reclaim.
     Counted {
         count: u64,
@@ -47,6 +47,8 @@ pub enum Note {
     },
     /// Time of processes with too few stacks to scale each by its own.
     Pooled(u64),
+    /// Time of sleeping threads and idle workers, which are not drawn.
+    Idle(u64),
     /// Time of what is shorter than `--min-block`.
     Brief(u64),
     NoStack(u64),
@@ -87,7 +89,7 @@ pub enum Note {
 }
 
 impl Note {
-    pub fn of_samples(sampler: Sampler, user_stacks: Unwinding) -> Vec<Self> {
+    pub fn of_samples(sampler: Sampler, user_stacks: StackQuality) -> Vec<Self> {
         let blind = sampler.note().map(|_| Self::Sampler(sampler));
         let cut = (!user_stacks.is_whole()).then_some(Self::UserStacks(user_stacks));
         [blind, cut].into_iter().flatten().collect()

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::analyze::literal::{json, not_doubled};
+use crate::analyze::fixtures::{json, not_doubled};
 use crate::host::interrupts::Line;
 use crate::wire::interrupts::{QUEUE_UNKNOWN, WireQueue};
 

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::super::files::{File, FileKind};
+use super::super::fixtures::{json, reading, sample};
 use super::super::groups::{Cgroup, CpuPair, Dimension, Group, Process, Values};
-use super::super::literal::{json, reading, sample};
 use super::super::operations::{NotCovered, TotalClass};
 use super::super::sharing::Relation;
 use super::*;

@@ -60,7 +60,8 @@ pub struct CurveRecord {
 
 impl LoadResult {
     pub fn of_sweep(sweep: &Sweep) -> Self {
-        Self { figures: Figures::None {}, sweep: Some(SweepRecord::of(sweep)), precondition: None }
+        let sweep = Some(SweepRecord::of(sweep));
+        Self { figures: Figures::None {}, sweep, precondition: None, hostname: None }
     }
 }
 

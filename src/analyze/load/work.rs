@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::hist::{Histogram, counts};
 use crate::load::{
-    ClockQuality, Direction, Failures, JobResult, LoadSummary, OwnLimit, ReadBack, RingWorkers, Transfer,
+    ClockQuality, Direction, Failures, JobResult, LoadSummary, OwnLimit, ReadBack, RingWorkers, Served,
+    Transfer, served,
 };
 
 /// What a thread did, or all of them.
@@ -24,6 +25,9 @@ pub struct Work {
     pub failures: Vec<FailureRecord>,
     /// Operations that were due and did not begin; null without a rate.
     pub never_began: Option<u64>,
+    /// With `latency_target`: the queue depth at which latencies stay within it; absent where none was found.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency_depth: Option<u32>,
     /// Blocks that were read back as they were written.
     pub verified: Option<u64>,
     /// The first block that was not.
@@ -87,6 +91,7 @@ impl Work {
             errors,
             failures: failures.iter().map(|kind| FailureRecord::of(kind, jobs)).collect(),
             never_began: known(|job| job.never_began),
+            latency_depth: jobs.iter().filter(|job| job.depth_is_found).find_map(|job| job.latency_depth),
             verified: known(|job| job.verified),
             mismatch: jobs.iter().find_map(|job| job.mismatch.clone()),
             user_ns: sum(|job| job.user_ns),
@@ -126,6 +131,27 @@ pub struct DirectionRecord {
     pub slat: Option<Histogram>,
     pub clat: Option<Histogram>,
     pub lat: Option<Histogram>,
+    /// The same by I/O priority, where operations have several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub priorities: Vec<PriorityRecord>,
+}
+
+/// Operations of one I/O priority.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct PriorityRecord {
+    /// 1 real-time, 2 best-effort, 3 idle; null: that of the thread.
+    pub class: Option<u16>,
+    pub level: Option<u16>,
+    pub clat: Option<Histogram>,
+    pub lat: Option<Histogram>,
+}
+
+impl PriorityRecord {
+    fn of(one: Served) -> Self {
+        let (class, level) = one.priority.map(|priority| (priority >> 13, priority & 7)).unzip();
+        Self { class, level, clat: measured(one.clat), lat: measured(one.lat) }
+    }
 }
 
 impl DirectionRecord {
@@ -142,6 +168,7 @@ impl DirectionRecord {
             slat: measured(moved.slat),
             clat: measured(moved.clat),
             lat: measured(moved.lat),
+            priorities: served(jobs, direction).into_iter().map(PriorityRecord::of).collect(),
         }
     }
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::{Stack, Who};
+use crate::analyze::stack_quality::ending;
 use crate::analyze::stacks::{user_frames, who};
-use crate::analyze::unwinding::ending;
 use crate::symbols::{Names, UNKNOWN};
 use crate::wire::locks::Reading;
 use crate::wire::locks::stacks::{StackKey, StackSample};

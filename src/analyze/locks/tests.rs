@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::trust;
 use super::*;
-use crate::analyze::literal::{json, not_doubled};
+use crate::analyze::fixtures::{json, not_doubled};
 use crate::analyze::pressure::PressureSummary;
 use crate::wire::locks::stacks::{StackKey, StackSample};
 use crate::wire::locks::{KINDS, LockName, ProcessSample};

@@ -36,27 +36,27 @@ const CALM: State = State { throughput: 6.8e9, free: 40.0 * GB, reclaim: 0.0, sp
 const STORM: State = State { throughput: 3.2e9, free: 1.3 * GB, reclaim: 800_000.0, spin: 60.0 };
 
 /// A run of seconds: each as `state` says, with so much noise (a share of each value).
-fn run(count: usize, seed: u64, noise: f64, state: impl Fn(usize) -> State) -> Vec<Moment> {
+fn run(count: usize, seed: u64, noise: f64, state: impl Fn(usize) -> State) -> Vec<MemorySample> {
     let mut random = Noise(seed);
     let mut noisy = |value: f64| (value * (1.0 + noise * random.normal())).max(0.0);
     let one = |at: usize| {
         let state = state(at);
         let spin = noisy(state.spin).min(100.0);
-        Moment {
+        MemorySample {
             at_ns: (at as u64 + 1) * SECOND,
             duration_ns: SECOND,
             read_bytes: Some(noisy(state.throughput) as u64),
             free_bytes: Some(noisy(state.free) as u64),
             scanned_pages: Some(noisy(state.reclaim) as u64),
             spin_percent: Some((spin * 0.8, spin * 1.2)),
-            ..Moment::default()
+            ..MemorySample::default()
         }
     };
     (0..count).map(one).collect()
 }
 
 /// Free memory falls until `at`, and then it is all different.
-fn storm(count: usize, at: usize, seed: u64, noise: f64) -> Vec<Moment> {
+fn storm(count: usize, at: usize, seed: u64, noise: f64) -> Vec<MemorySample> {
     run(count, seed, noise, |second| match second < at {
         true => State { free: (at - second) as f64 * 4.0 * GB + 2.0 * GB, ..CALM },
         false => STORM,
@@ -164,14 +164,14 @@ fn noise_that_wanders_has_hardly_ever_an_onset() {
         for second in 0..80u64 {
             state.iter_mut().for_each(|s| *s = 0.7 * *s + 0.7 * random.normal());
             let value = |i: usize, level: f64, noise: f64| (level * (1.0 + noise * state[i])).max(0.0);
-            moments.push(Moment {
+            moments.push(MemorySample {
                 at_ns: (second + 1) * SECOND,
                 duration_ns: SECOND,
                 read_bytes: Some(value(0, 6.8e9, 0.15) as u64),
                 free_bytes: Some(value(1, 10e9, 0.3) as u64),
                 scanned_pages: Some(value(2, 50_000.0, 0.3) as u64),
                 spin_percent: Some((0.0, value(3, 40.0, 0.2))),
-                ..Moment::default()
+                ..MemorySample::default()
             });
         }
         found += usize::from(onset(&moments).is_ok());
@@ -182,7 +182,7 @@ fn noise_that_wanders_has_hardly_ever_an_onset() {
 
 #[test]
 fn flat_drifting_and_periodic_series_have_none() {
-    let steady = |moments: &[Moment]| assert_eq!(onset(moments), Err(NoOnset::Steady));
+    let steady = |moments: &[MemorySample]| assert_eq!(onset(moments), Err(NoOnset::Steady));
     for seed in 0..20 {
         for noise in [0.0, 0.05] {
             steady(&run(60, seed, noise, |_| CALM));
@@ -271,13 +271,13 @@ fn a_change_has_a_least_size() {
 #[test]
 fn what_is_not_known_is_not_needed() {
     let all = storm(60, 35, 5, 0.05);
-    let without = |change: fn(&mut Moment)| {
+    let without = |change: fn(&mut MemorySample)| {
         let mut moments = all.clone();
         moments.iter_mut().for_each(change);
         onset(&moments)
     };
     for change in [
-        (|moment| moment.free_bytes = None) as fn(&mut Moment),
+        (|moment| moment.free_bytes = None) as fn(&mut MemorySample),
         |moment| moment.scanned_pages = None,
         |moment| moment.spin_percent = None,
         |moment| moment.read_bytes = None,
@@ -313,7 +313,7 @@ fn a_gap_widens_the_place_and_hides_nothing() {
     let mut odd = storm(60, 35, 9, 0.05);
     odd.insert(10, odd[9]);
     odd.insert(20, odd[3]);
-    odd.insert(30, Moment { at_ns: 30 * SECOND + 1, ..Moment::default() });
+    odd.insert(30, MemorySample { at_ns: 30 * SECOND + 1, ..MemorySample::default() });
     assert_eq!(onset(&odd), onset(&storm(60, 35, 9, 0.05)));
 }
 
@@ -359,7 +359,7 @@ fn a_long_run_is_placed_by_the_moment() {
     assert!((found.at_ns / (SECOND / 10) - 1).abs_diff(4_321) <= 1, "{found:?}");
 }
 
-fn any_moment() -> impl Strategy<Value = Moment> {
+fn any_moment() -> impl Strategy<Value = MemorySample> {
     let percent = || proptest::option::of(-1e9..1e9f64);
     let bytes = || proptest::option::of(any::<u64>());
     (any::<[u64; 2]>(), [bytes(), bytes(), bytes(), bytes()], [percent(), percent(), percent()]).prop_map(
@@ -368,7 +368,7 @@ fn any_moment() -> impl Strategy<Value = Moment> {
             [read_bytes, written_bytes, free_bytes, scanned_pages],
             [low, high, system],
         )| {
-            Moment {
+            MemorySample {
                 at_ns,
                 duration_ns,
                 read_bytes,
@@ -377,7 +377,7 @@ fn any_moment() -> impl Strategy<Value = Moment> {
                 scanned_pages,
                 spin_percent: low.zip(high),
                 system_percent: system,
-                ..Moment::default()
+                ..MemorySample::default()
             }
         },
     )

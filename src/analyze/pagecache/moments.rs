@@ -1,13 +1,13 @@
 //! The steps of a run: differences of what was read ten times a second.
 
-use crate::analyze::moment::Moment;
+use crate::analyze::memory_sample::MemorySample;
 use crate::host::memory_reading::{DiskTotals, MemoryReading};
 use crate::host::vmstat::Counter;
 use crate::wire::pagecache::{Reading, Step};
 
 /// Steps that end inside the window. The first of them may have begun before it, where a reading stands at its start
 /// that saw it begin: each step is in one window, and in none that of before the run.
-pub fn moments(start: &Reading, end: &Reading) -> Vec<Moment> {
+pub fn moments(start: &Reading, end: &Reading) -> Vec<MemorySample> {
     let inside = inside(start, end);
     let pairs = inside.windows(2).filter(|pair| pair[1].memory.at_ns > pair[0].memory.at_ns);
     pairs.map(|pair| moment(start.at_ns, pair[0], pair[1])).collect()
@@ -29,7 +29,7 @@ fn inside<'a>(start: &Reading, end: &'a Reading) -> Vec<&'a Step> {
 }
 
 /// One step, from the reading at its start to that at its end.
-fn moment(start_ns: u64, first: &Step, last: &Step) -> Moment {
+fn moment(start_ns: u64, first: &Step, last: &Step) -> MemorySample {
     let (from, to) = (&first.memory, &last.memory);
     let grown = |counter| to.vmstat.since(&from.vmstat, counter);
     let sum = |counters: &[Counter]| to.vmstat.sum_since(&from.vmstat, counters);
@@ -45,7 +45,7 @@ fn moment(start_ns: u64, first: &Step, last: &Step) -> Moment {
         (Some(before), Some(now)) => now.checked_sub(before),
         _ => grown(Counter::Stalls),
     };
-    Moment {
+    MemorySample {
         at_ns: to.at_ns.saturating_sub(start_ns),
         duration_ns: to.at_ns - from.at_ns,
         read_bytes: moved(|(a, b): &(_, _)| more(b, a, |d| d.read_bytes)),

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::paths::{self, Source};
 use super::*;
-use crate::analyze::literal::json;
+use crate::analyze::fixtures::json;
 use crate::analyze::pressure::PressureSummary;
 use crate::host::memory_reading::{CpuTotals, DiskTotals, MemoryReading};
 use crate::host::vmstat::Vmstat;
@@ -312,7 +312,7 @@ fn its_json_is_read_back_and_has_the_keys_of_the_contract() {
     end.reclaims.insert((Kind::Softlimit, 0), sample(1, &[5], 40));
     let summary = summarize(&Surroundings::default(), &reading(0, 0), &end);
     let path = PathSummary { spin_ns: (1, 2), spin_ratio: Some((0.5, 1.0)), ..PathSummary::default() };
-    let moment = Moment { at_ns: 1, spin_percent: Some((0.5, 1.5)), ..Moment::default() };
+    let moment = MemorySample { at_ns: 1, spin_percent: Some((0.5, 1.5)), ..MemorySample::default() };
     let all = PagecacheSummary {
         nodes: vec![NodeSummary { zones: vec![Zone::default()], ..NodeSummary::default() }],
         paths: vec![path],
@@ -363,7 +363,7 @@ fn intervals_are_merged() {
     assert_eq!(merged.reclaims[&Kind::Memcg].count, whole.reclaims[&Kind::Memcg].count);
     let moment = |at_ns| PagecacheSummary {
         duration_ns: 10,
-        series: vec![Moment { at_ns, ..Moment::default() }],
+        series: vec![MemorySample { at_ns, ..MemorySample::default() }],
         ..PagecacheSummary::default()
     };
     let mut both = moment(7);

@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::analyze::literal::{json, not_doubled};
+use crate::analyze::fixtures::{json, not_doubled};
 use crate::wire::threads::Tally;
 
 const WAIT: u64 = 0xffff_0001;

@@ -135,7 +135,7 @@ pub fn ended(operation: &WireOperation, last: bool) -> TracedOperation {
 
 #[cfg(test)]
 mod tests {
-    use super::super::literal::{io, operation, scene};
+    use super::super::fixtures::{io, operation, scene};
     use super::*;
 
     #[test]

@@ -196,7 +196,7 @@ impl Join {
 
 #[cfg(test)]
 mod tests {
-    use super::super::literal::{io, numbers, operation, scene};
+    use super::super::fixtures::{io, numbers, operation, scene};
     use super::super::operation::{Kind, OperationEnd, TracedOperation};
     use super::*;
     use crate::wire::events::IO_MERGED;

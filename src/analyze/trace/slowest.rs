@@ -40,7 +40,7 @@ impl Slowest {
 
 #[cfg(test)]
 mod tests {
-    use super::super::literal::numbers;
+    use super::super::fixtures::numbers;
     use super::*;
 
     #[test]

@@ -10,8 +10,8 @@ use super::super::buffers::Slots;
 use super::super::job::{Direction, Job};
 use super::super::sequence::Piece;
 use super::sync::Done;
-use super::trim::trim;
-use super::{Engine, Place};
+use super::trim::{one_by_one, trim};
+use super::{Engine, Place, rw_flags};
 use crate::refusal::{Refusal, reason};
 
 /// `IOCB_CMD_*` of linux/aio_abi.h.
@@ -84,13 +84,15 @@ pub struct Aio {
     done: Done,
     slots: Slots,
     places: Vec<Place>,
+    /// By direction.
+    rw_flags: [u32; 3],
 }
 
 impl Aio {
     /// A context for the job's depth, and its buffers, on a node if one is given. The places stay open while it
     /// lives. Also returns what was asked for and is not there.
-    pub fn new(job: &Job, places: &[Place], node: Option<u32>) -> Result<(Self, Vec<String>)> {
-        let (slots, mut missing) = Slots::new(job, node)?;
+    pub fn new(job: &Job, places: &[Place], nodes: &[u32]) -> Result<(Self, Vec<String>)> {
+        let (slots, mut missing) = Slots::new(job, nodes)?;
         let depth = slots.depth();
         let mut context: libc::c_ulong = 0;
         // SAFETY: the kernel writes the context's number to a variable of ours.
@@ -107,6 +109,7 @@ impl Aio {
                     .to_string(),
             );
         }
+        missing.extend(one_by_one(job));
         let shared = context as *const Shared;
         // SAFETY: the kernel maps the ring there, at least a page, until the context is destroyed.
         let visible = unsafe {
@@ -125,8 +128,35 @@ impl Aio {
             done: Done::new(depth),
             slots,
             places: places.to_vec(),
+            rw_flags: Direction::ALL.map(|direction| rw_flags(job, direction)),
         };
         Ok((aio, missing))
+    }
+
+    #[inline]
+    fn transfer(&mut self, slot: u32, piece: &Piece, priority: Option<u16>) {
+        /// `IOCB_FLAG_IOPRIO`.
+        const PRIORITY: u32 = 2;
+        let place = self.places[usize::from(piece.file)];
+        let opcode = match piece.direction {
+            Direction::Read => PREAD,
+            Direction::Write => PWRITE,
+            Direction::Trim => return self.done.push(slot, trim(&place, piece.offset, piece.bytes)),
+        };
+        let iocb = Iocb {
+            data: slot.into(),
+            rw_flags: self.rw_flags[piece.direction.index()],
+            opcode,
+            priority: priority.unwrap_or(0) as i16,
+            flags: if priority.is_some() { PRIORITY } else { 0 },
+            file: place.fd as u32,
+            buffer: self.slots.room(slot, piece.bytes) as u64,
+            bytes: piece.bytes.into(),
+            // Past the largest file it is negative, and refused.
+            offset: piece.offset as i64,
+            ..Iocb::default()
+        };
+        self.push(slot, iocb);
     }
 
     #[inline]
@@ -228,25 +258,17 @@ impl Engine for Aio {
     const IS_SYNCHRONOUS: bool = false;
     const SUBMITS_APART: bool = true;
 
+    fn trims_at_once(&self) -> bool {
+        true
+    }
+
     #[inline]
     fn queue(&mut self, slot: u32, piece: &Piece) {
-        let place = self.places[usize::from(piece.file)];
-        let opcode = match piece.direction {
-            Direction::Read => PREAD,
-            Direction::Write => PWRITE,
-            Direction::Trim => return self.done.push(slot, trim(&place, piece.offset, piece.bytes)),
-        };
-        let iocb = Iocb {
-            data: slot.into(),
-            opcode,
-            file: place.fd as u32,
-            buffer: self.slots.room(slot, piece.bytes) as u64,
-            bytes: piece.bytes.into(),
-            // Past the largest file it is negative, and refused.
-            offset: piece.offset as i64,
-            ..Iocb::default()
-        };
-        self.push(slot, iocb);
+        self.transfer(slot, piece, None);
+    }
+
+    fn queue_with_priority(&mut self, slot: u32, piece: &Piece, priority: u16) {
+        self.transfer(slot, piece, Some(priority));
     }
 
     fn queue_sync(&mut self, slot: u32, file: u16, data_only: bool) {
@@ -334,7 +356,7 @@ mod tests {
     use crate::load::job;
 
     fn engine(depth: u32, places: &[Place]) -> Aio {
-        Aio::new(&tests::job(job::Engine::Libaio, depth), places, None).unwrap().0
+        Aio::new(&tests::job(job::Engine::Libaio, depth), places, &[]).unwrap().0
     }
 
     #[test]
@@ -350,6 +372,12 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_priority_reaches_the_kernel() {
+        let file = Scratch::filled("aio-priority", BLOCK, 1);
+        tests::a_priority_reaches_the_kernel(engine(1, &[file.place()]));
+    }
+
     /// Two reads of one batch, of which the first one is much longer and of another disk.
     #[test]
     fn results_come_in_the_order_in_which_they_are_there() {
@@ -360,7 +388,7 @@ mod tests {
         };
         let mut large = tests::job(job::Engine::Libaio, 2);
         large.set_bs(LONG.into());
-        let (mut engine, _) = Aio::new(&large, &[slow.place(), fast.place()], None).unwrap();
+        let (mut engine, _) = Aio::new(&large, &[slow.place(), fast.place()], &[]).unwrap();
         let mut turned = 0;
         for _ in 0..20 {
             for (file, bytes) in [(0, LONG), (1, BLOCK)] {
@@ -419,7 +447,7 @@ mod tests {
     #[test]
     fn what_cannot_be_is_named() {
         let odd = Job { hipri: true, direct: false, ..tests::job(job::Engine::Libaio, 4) };
-        let (_, missing) = Aio::new(&odd, &[], None).unwrap();
+        let (_, missing) = Aio::new(&odd, &[], &[]).unwrap();
         assert!(missing[0].starts_with("hipri: ") && missing[1].starts_with("iodepth: "), "{missing:?}");
         let why = |errno| unavailable(&io::Error::from_raw_os_error(errno)).to_string();
         assert!(why(libc::EAGAIN).contains("fs.aio-max-nr"));

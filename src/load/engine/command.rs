@@ -153,7 +153,7 @@ fn device_name(fd: RawFd) -> String {
 fn format_of(identify: &[u8; IDENTIFY_BYTES]) -> Result<(u32, u64), &'static str> {
     let blocks = identify[..8].iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
     match nvme::format_of(identify) {
-        Some(Format { metadata: 1.., .. }) => Err("it is formatted with metadata beside each block"),
+        Some(Format { metadata: 1.., .. }) => Err("it is formatted with separate metadata for each block"),
         Some(Format { shift, .. }) if blocks > 0 => Ok((shift, blocks)),
         Some(_) => Err("the namespace is not active"),
         None => Err("it tells no usual size of its logical blocks"),
@@ -217,8 +217,8 @@ impl Commands {
     /// A ring of the job's depth on the calling thread, which must be the one that drives it, and its buffers, on
     /// a node if one is given. The places stay open while it lives. One block is read on the way, which shows what
     /// the kernel can do. Also returns what was asked for and is not there.
-    pub fn new(job: &Job, places: &[Place], node: Option<u32>) -> Result<(Self, Vec<String>)> {
-        let (slots, mut missing) = Slots::new(job, node)?;
+    pub fn new(job: &Job, places: &[Place], nodes: &[u32]) -> Result<(Self, Vec<String>)> {
+        let (slots, mut missing) = Slots::new(job, nodes)?;
         if slots.depth() > MAX_DEPTH {
             return Err(Refusal::Usage(format!(
                 "--iodepth {} is above what a ring has room for: {MAX_DEPTH} at most",
@@ -644,7 +644,7 @@ mod tests {
         {
             let base = tests::job(job::Engine::IoUringCmd, iodepth);
             let job = Job { hipri, fixedbufs: registered, registerfiles: registered, ..base };
-            let (mut engine, missing) = Commands::new(&job, &[place], None).unwrap();
+            let (mut engine, missing) = Commands::new(&job, &[place], &[]).unwrap();
             println!("hipri {hipri}, registered {registered}: {missing:?}");
             tests::writes_come_back(&mut engine, iodepth, 200);
             for data_only in [false, true] {

@@ -267,7 +267,7 @@ pub struct Mapping {
 impl Mapping {
     /// Maps all places as long as they are now: what is to be written must be there, and be open for reading and
     /// writing. The places stay open while it lives. Also returns what was asked for and is not there.
-    pub fn new(job: &Job, places: &[Place], node: Option<u32>) -> Result<(Self, Vec<String>)> {
+    pub fn new(job: &Job, places: &[Place], nodes: &[u32]) -> Result<(Self, Vec<String>)> {
         let failed = |e: &io::Error| {
             Refusal::Refused(format!(
                 "cannot map the target into memory: {}; use --ioengine psync for it",
@@ -275,7 +275,7 @@ impl Mapping {
             ))
         };
         install().map_err(|e| failed(&e))?;
-        let (slots, mut missing) = Slots::new(job, node)?;
+        let (slots, mut missing) = Slots::new(job, nodes)?;
         let writes = job.rw.has(Direction::Write);
         let regions = places.iter().map(|place| {
             // The handler's pages are usual ones.
@@ -382,7 +382,7 @@ mod tests {
 
     fn engine(direct: bool, places: &[Place]) -> Mapping {
         let job = Job { direct, ..tests::job(job::Engine::Mmap, 1) };
-        Mapping::new(&job, places, None).unwrap().0
+        Mapping::new(&job, places, &[]).unwrap().0
     }
 
     #[test]
@@ -444,7 +444,7 @@ mod tests {
         let file = Scratch::filled("mmap-races", 16 * BLOCK, 1);
         let mut large = tests::job(job::Engine::Mmap, 1);
         large.set_bs(u64::from(15 * BLOCK));
-        let (mut engine, _) = Mapping::new(&large, &[file.place()], None).unwrap();
+        let (mut engine, _) = Mapping::new(&large, &[file.place()], &[]).unwrap();
         let until = Instant::now() + Duration::from_millis(300);
         let (mut read, mut failed) = (0, 0);
         std::thread::scope(|scope| {
@@ -516,9 +516,9 @@ mod tests {
     #[test]
     fn what_cannot_be_mapped_is_refused_and_what_differs_is_named() {
         let job = Job { hipri: true, ..tests::job(job::Engine::Mmap, 1) };
-        let why = Mapping::new(&job, &[Place { fd: -1, is_device: false }], None).unwrap_err();
+        let why = Mapping::new(&job, &[Place { fd: -1, is_device: false }], &[]).unwrap_err();
         assert!(matches!(why.downcast_ref(), Some(Refusal::Refused(why)) if why.contains("psync")), "{why}");
-        let (_, missing) = Mapping::new(&job, &[], None).unwrap();
+        let (_, missing) = Mapping::new(&job, &[], &[]).unwrap();
         assert!(missing[0].starts_with("hipri: ") && missing[1].starts_with("direct: "), "{missing:?}");
     }
 }

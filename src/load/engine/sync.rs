@@ -8,7 +8,7 @@ use super::super::buffers::Slots;
 use super::super::job::{self, Direction, Job};
 use super::super::sequence::Piece;
 use super::trim::trim;
-use super::{Engine, Place};
+use super::{Engine, Place, rw_flags};
 
 /// Results of operations that were over when they were queued.
 #[derive(Debug)]
@@ -128,21 +128,19 @@ pub fn sync(place: &Place, data_only: bool) -> i32 {
 pub struct Sync {
     slots: Slots,
     places: Vec<Place>,
-    /// The flags of `preadv2` and `pwritev2`; None: `pread` and `pwrite`.
-    flags: Option<libc::c_int>,
+    /// The flags of `preadv2` and `pwritev2`, by direction; None: `pread` and `pwrite`.
+    flags: Option<[libc::c_int; 3]>,
     done: Done,
 }
 
 impl Sync {
     /// One buffer, on a node if one is given. The places stay open while it lives. Also returns what was asked
     /// for and is not there.
-    pub fn new(job: &Job, places: &[Place], node: Option<u32>) -> Result<(Self, Vec<String>)> {
-        let (slots, mut missing) = Slots::new(job, node)?;
-        let flags = match (job.engine, job.hipri) {
-            (job::Engine::Pvsync2, true) => Some(libc::RWF_HIPRI),
-            (job::Engine::Pvsync2, false) => Some(0),
-            _ => None,
-        };
+    pub fn new(job: &Job, places: &[Place], nodes: &[u32]) -> Result<(Self, Vec<String>)> {
+        let (slots, mut missing) = Slots::new(job, nodes)?;
+        let polls = if job.hipri { libc::RWF_HIPRI } else { 0 };
+        let of = |direction| rw_flags(job, direction) as libc::c_int | polls;
+        let flags = (job.engine == job::Engine::Pvsync2).then(|| Direction::ALL.map(of));
         if job.hipri {
             missing.push(match flags {
                 Some(_) => {
@@ -184,10 +182,11 @@ impl Synchronous for Sync {
         let bytes = piece.bytes as usize;
         let vector = libc::iovec { iov_base: buffer, iov_len: bytes };
         let writes = piece.direction == Direction::Write;
+        let flags = self.flags.map(|flags| flags[piece.direction.index()]);
         answer(|| {
             // SAFETY: the slot's buffer has room for the bytes, and nobody else uses it in the meantime.
             unsafe {
-                match (self.flags, writes) {
+                match (flags, writes) {
                     (None, false) => libc::pread(place.fd, buffer, bytes, offset),
                     (None, true) => libc::pwrite(place.fd, buffer, bytes, offset),
                     (Some(flags), false) => libc::preadv2(place.fd, &raw const vector, 1, offset, flags),
@@ -206,7 +205,7 @@ mod tests {
     const BOTH: [job::Engine; 2] = [job::Engine::Psync, job::Engine::Pvsync2];
 
     fn engine(which: job::Engine, places: &[Place]) -> Sync {
-        Sync::new(&tests::job(which, 1), places, None).unwrap().0
+        Sync::new(&tests::job(which, 1), places, &[]).unwrap().0
     }
 
     #[test]
@@ -250,11 +249,11 @@ mod tests {
     #[test]
     fn polling_that_nobody_does_is_named() {
         let hipri = |which| Job { hipri: true, ..tests::job(which, 1) };
-        let missing = |which| Sync::new(&hipri(which), &[], None).unwrap().1;
+        let missing = |which| Sync::new(&hipri(which), &[], &[]).unwrap().1;
         assert!(missing(job::Engine::Psync)[0].starts_with("hipri: psync cannot poll"));
         assert!(missing(job::Engine::Pvsync2)[0].contains("5.19"));
         let file = Scratch::filled("hipri", BLOCK, 9);
-        let (mut engine, _) = Sync::new(&hipri(job::Engine::Pvsync2), &[file.place()], None).unwrap();
+        let (mut engine, _) = Sync::new(&hipri(job::Engine::Pvsync2), &[file.place()], &[]).unwrap();
         // Answered by file systems that can poll no more with an error, by others without polling.
         let result = tests::one(&mut engine, Direction::Read, 0, BLOCK);
         assert!([BLOCK as i32, -libc::EOPNOTSUPP].contains(&result), "{result}");

@@ -216,3 +216,16 @@ pub fn trims_and_syncs(engine: &mut impl Engine, file: &Scratch) {
     let bytes = file.bytes();
     assert_eq!([bytes[0], bytes[block], bytes[3 * block - 1], bytes[3 * block]], [5, 0, 0, 3]);
 }
+
+/// The kernel refuses a priority class that does not exist. So the error shows that the priority arrived, and only with
+/// the operation that has it.
+pub fn a_priority_reaches_the_kernel(mut engine: impl Engine) {
+    let piece = Piece { direction: Direction::Read, file: 0, bytes: BLOCK, offset: 0 };
+    assert_eq!(one(&mut engine, Direction::Read, 0, BLOCK), BLOCK as i32);
+    engine.queue_with_priority(0, &piece, 7 << 13);
+    let answer = if engine.in_flight() > 0 { only_result(&mut engine) } else { 0 };
+    assert_eq!(answer, -libc::EINVAL);
+    engine.queue_with_priority(0, &piece, job::io_priority(2, 7));
+    assert_eq!(only_result(&mut engine), BLOCK as i32);
+    assert_eq!(one(&mut engine, Direction::Read, 0, BLOCK), BLOCK as i32);
+}

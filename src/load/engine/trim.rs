@@ -1,5 +1,6 @@
 //! Trims: no engine has requests of its own for them, but for NVMe commands.
 
+use super::super::job::Job;
 use super::Place;
 use super::sync::answer;
 
@@ -23,6 +24,15 @@ pub fn trim(place: &Place, offset: u64, bytes: u32) -> i32 {
         }
     });
     if told < 0 { told } else { moved }
+}
+
+/// What is not done of the depth of a job that only trims, by an engine without requests for that.
+pub fn one_by_one(job: &Job) -> Option<String> {
+    let deep = job.rw.only_trims() && job.iodepth > 1 && !job.nop;
+    deep.then(|| {
+        let engine = job.engine.name();
+        format!("iodepth: {engine} trims by a call that waits, one after the other; use --numjobs for more at once")
+    })
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use super::kin::{self, Above, Kin, Number, unpacked};
+use super::device_graph::{self, Above, DeviceGraph, Number, unpacked};
 use super::mounted;
 use super::openers;
 use crate::refusal::{Refusal, reason};
@@ -115,7 +115,7 @@ pub fn claim(
     own: &[RawFd],
     open: &dyn Fn() -> io::Result<File>,
 ) -> Result<(File, Vec<File>), Refusal> {
-    let kin = Kin::of_device(machine.root, number)?;
+    let kin = DeviceGraph::of_device(machine.root, number)?;
     not_the_root(machine.root, path, &kin)?;
     patiently(|| unused(machine.root, path, &kin, own))?;
     (machine.meanwhile)();
@@ -125,8 +125,12 @@ pub fn claim(
     let mut own: Vec<RawFd> = own.iter().copied().chain([file.as_raw_fd()]).collect();
     for (number, name) in &kin.claims {
         let beside = || {
-            let node = kin::node(machine.root, name, *number).ok_or_else(|| {
-                kept(path, &format!("{name} beside it has no node in /dev"), "make it (mknod) or start udev")
+            let node = device_graph::node(machine.root, name, *number).ok_or_else(|| {
+                kept(
+                    path,
+                    &format!("its neighbour {name} has no node in /dev"),
+                    "make it (mknod) or start udev",
+                )
             })?;
             let flags = libc::O_EXCL | libc::O_NONBLOCK;
             let opened = OpenOptions::new().read(true).custom_flags(flags).open(node);
@@ -137,7 +141,7 @@ pub fn claim(
         claims.push(claimed);
     }
     // Layers and names can have changed since: all is looked at anew.
-    let now = Kin::of_device(machine.root, number)?;
+    let now = DeviceGraph::of_device(machine.root, number)?;
     if (&now.name, now.sequence) != (&kin.name, kin.sequence) {
         return Err(Refusal::Refused(format!(
             "{} became another device between the check and the opening: nothing was written; try again when no \
@@ -147,7 +151,7 @@ pub fn claim(
     }
     if now.claims != kin.claims {
         let fact = "partitions or paths of it come and go";
-        return Err(kept(path, fact, "try again when nobody partitions it"));
+        return Err(kept(path, fact, "try again when it is not being partitioned"));
     }
     not_the_root(machine.root, path, &now)?;
     patiently(|| unused(machine.root, path, &now, &own))?;
@@ -168,7 +172,7 @@ pub fn patiently<T>(attempt: impl Fn() -> Result<T, Refusal>) -> Result<T, Refus
 }
 
 /// Refuses the disk of the root file system, its partitions, and all that stands on it as a disk.
-fn not_the_root(root: &Path, path: &Path, kin: &Kin) -> Result<(), Refusal> {
+fn not_the_root(root: &Path, path: &Path, kin: &DeviceGraph) -> Result<(), Refusal> {
     let ground = mounted::ground(root);
     if let Some(disk) = kin.disks.intersection(&ground.disks).next() {
         let relation = if *disk == kin.name { "it is" } else { "it is a part of" };
@@ -187,7 +191,7 @@ fn not_the_root(root: &Path, path: &Path, kin: &Kin) -> Result<(), Refusal> {
 }
 
 /// Refuses what somebody uses: layers, mounts, swap, processes.
-pub fn unused(root: &Path, path: &Path, kin: &Kin, own: &[RawFd]) -> Result<(), Refusal> {
+pub fn unused(root: &Path, path: &Path, kin: &DeviceGraph, own: &[RawFd]) -> Result<(), Refusal> {
     nothing_above(path, kin)?;
     let unreadable = |what: &str, error: &io::Error| {
         let fact = format!("{what} cannot be read ({}), which tells who uses it", reason(error));
@@ -236,7 +240,7 @@ pub fn unused(root: &Path, path: &Path, kin: &Kin, own: &[RawFd]) -> Result<(), 
 }
 
 /// Refuses what another device or an export lies on.
-pub fn nothing_above(path: &Path, kin: &Kin) -> Result<(), Refusal> {
+pub fn nothing_above(path: &Path, kin: &DeviceGraph) -> Result<(), Refusal> {
     let Some(Above { upper, lower }) = kin.above.first() else { return Ok(()) };
     let (upper, lower) = (upper.escape_debug(), lower.escape_debug());
     let remedy = match upper.to_string().as_str() {
@@ -260,7 +264,14 @@ pub fn opened(path: &Path, opener: &openers::Opener) -> Refusal {
 }
 
 /// The sentence for a device that could not be opened exclusively.
-fn unclaimed(root: &Path, path: &Path, kin: &Kin, own: &[RawFd], name: &str, error: &io::Error) -> Refusal {
+fn unclaimed(
+    root: &Path,
+    path: &Path,
+    kin: &DeviceGraph,
+    own: &[RawFd],
+    name: &str,
+    error: &io::Error,
+) -> Refusal {
     let shown = path.display();
     match error.raw_os_error() {
         Some(libc::EBUSY) => {
@@ -289,7 +300,7 @@ fn unclaimed(root: &Path, path: &Path, kin: &Kin, own: &[RawFd], name: &str, err
 /// The sentence for a device that says that it cannot be written.
 pub fn read_only(path: &Path) -> Refusal {
     Refusal::Refused(format!(
-        "{} is read-only: choose another one, or make it writable (blockdev --setrw) if nobody relies on that",
+        "{} is read-only: choose another one, or make it writable (blockdev --setrw) if nothing relies on that",
         path.display()
     ))
 }

@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use super::claim::{self, Machine, Node, kept};
-use super::kin::Kin;
+use super::device_graph::DeviceGraph;
 use super::mounted;
 use super::openers;
 use super::permission::{self, Permission};
@@ -60,7 +60,7 @@ pub fn overwrite(
             )));
         }
     }
-    let kin = Kin::of_file(machine.root, identity, &name.to_string())?;
+    let kin = DeviceGraph::of_file(machine.root, identity, &name.to_string())?;
     claim::nothing_above(path, &kin)?;
     let swap = mounted::swapped(machine.root, &kin).ok().flatten();
     if let Some((_, area)) = swap {
@@ -84,7 +84,7 @@ pub fn overwrite(
 
 /// Refuses a file that anybody else has open. The kernel's count decides, where the file system has leases;
 /// the processes that can be seen give the name.
-fn unshared(root: &Path, path: &Path, kin: &Kin, file: &File) -> Result<(), Refusal> {
+fn unshared(root: &Path, path: &Path, kin: &DeviceGraph, file: &File) -> Result<(), Refusal> {
     /// What the kernel sends to who holds a lease that somebody waits for, in place of SIGIO, which would end
     /// this process: fcntl's command, and a signal that is ignored.
     const SET_SIGNAL: (libc::c_int, libc::c_int) = (10, libc::SIGURG);

@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use super::kin::{self, Kin, Number, unpacked};
+use super::device_graph::{self, DeviceGraph, Number, unpacked};
 use super::openers::{self, Unread, present};
 use crate::host::mounts::{self, Mount, mount_of};
 use crate::refusal::reason;
@@ -22,7 +22,7 @@ pub struct Mounted {
 }
 
 /// Looks for the kin in the mount namespaces of all processes.
-pub fn mounted(root: &Path, kin: &Kin) -> io::Result<Result<Option<Mounted>, Unread>> {
+pub fn mounted(root: &Path, kin: &DeviceGraph) -> io::Result<Result<Option<Mounted>, Unread>> {
     let proc = root.join("proc");
     let own = fs::read_link(proc.join("self/ns/mnt")).ok();
     let mut known = BTreeSet::new();
@@ -59,7 +59,7 @@ pub fn mounted(root: &Path, kin: &Kin) -> io::Result<Result<Option<Mounted>, Unr
 /// The kin's mount in the namespace of a task, with that, unless the namespace is one of the known.
 fn seen_by(
     root: &Path,
-    kin: &Kin,
+    kin: &DeviceGraph,
     task: &Path,
     known: &mut BTreeSet<PathBuf>,
 ) -> io::Result<Option<(Mounted, PathBuf)>> {
@@ -85,7 +85,7 @@ fn table(process: &Path) -> io::Result<Option<Vec<Mount>>> {
     }
 }
 
-impl Kin {
+impl DeviceGraph {
     fn mounted(&self, root: &Path, mount: &Mount) -> Option<String> {
         if mount.major != 0 {
             return self.blocks.get(&(mount.major, mount.minor)).cloned();
@@ -97,7 +97,7 @@ impl Kin {
 }
 
 /// Which of the kin is swapped to: (what, path of the swap area).
-pub fn swapped(root: &Path, kin: &Kin) -> io::Result<Option<(String, String)>> {
+pub fn swapped(root: &Path, kin: &DeviceGraph) -> io::Result<Option<(String, String)>> {
     // Read once by hand: that it cannot be read must not look like no swap.
     fs::read(root.join("proc/swaps"))?;
     for swap in mounts::swaps(root) {
@@ -145,7 +145,7 @@ pub fn ground(root: &Path) -> Ground {
         }
     }
     for number in numbers {
-        ground.disks.extend(kin::ground(root, number));
+        ground.disks.extend(device_graph::ground(root, number));
     }
     ground
 }
@@ -255,7 +255,7 @@ fn device_at(root: &Path, path: &str) -> Option<Number> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::kin::tests::Tree;
+    use super::super::device_graph::tests::Tree;
     use super::*;
 
     const ROOT: &str = "1 0 8:2 / / rw - ext4 /dev/root rw\n";

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use super::kin::{Kin, Number};
+use super::device_graph::{DeviceGraph, Number};
 use crate::refusal::reason;
 
 /// A process that uses it.
@@ -44,7 +44,7 @@ pub struct Seen {
 /// descriptors that do not count.
 ///
 /// Processes that begin meanwhile are looked at too: one that is about to end can hand a descriptor on.
-pub fn scan(root: &Path, kin: &Kin, own: &[RawFd]) -> io::Result<Seen> {
+pub fn scan(root: &Path, kin: &DeviceGraph, own: &[RawFd]) -> io::Result<Seen> {
     let proc = root.join("proc");
     let this = fs::canonicalize(proc.join("self")).ok();
     let this: Option<u32> = this.and_then(|path| path.file_name()?.to_str()?.parse().ok());
@@ -105,7 +105,7 @@ pub fn gone(error: &io::Error) -> bool {
 
 struct Process<'a> {
     directory: std::path::PathBuf,
-    kin: &'a Kin,
+    kin: &'a DeviceGraph,
     own: &'a [RawFd],
     /// Which of the kin, and whether it is a mapping.
     found: Option<(String, bool)>,
@@ -237,7 +237,7 @@ fn registered_files(fdinfo: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-impl Kin {
+impl DeviceGraph {
     /// What a descriptor is of.
     fn named(&self, data: &Stat) -> Option<String> {
         match data.mode & libc::S_IFMT {

@@ -4,9 +4,10 @@ use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::path::{Path, PathBuf};
 
+use super::priority::Priority;
 use super::table::{Place, Section, Takes, word};
 use super::values::quoted;
-use crate::load::job::{Arrivals, Engine, Extent, Job, Placement, Rate, Target};
+use crate::load::job::{Arrivals, Engine, Extent, Job, LatencyTarget, Placement, Rate, Target};
 
 /// What was said of a job so far, and the defaults of who says it.
 #[derive(Debug, Clone)]
@@ -21,7 +22,15 @@ pub struct Draft {
     pub(super) randrepeat: bool,
     pub(super) allrandrepeat: bool,
     pub(super) iops: [Option<u32>; 3],
+    pub(super) bytes: [Option<u64>; 3],
+    /// Files of each thread that has its own.
+    pub(super) nrfiles: u32,
+    /// Several files are used in turns.
+    pub(super) in_turns: bool,
+    pub(super) offload: bool,
     pub(super) arrivals: Arrivals,
+    pub(super) latency_target: LatencyTarget,
+    pub(super) priority: Priority,
     pub(super) cpus: Option<Vec<u32>>,
     pub(super) split: bool,
     pub(super) nodes: Option<Vec<u32>>,
@@ -32,7 +41,7 @@ pub struct Draft {
     pub(in crate::load) minimal: bool,
     /// The words, in the order in which they were said last.
     said: Vec<&'static str>,
-    by_hand: bool,
+    set_on_command_line: bool,
 }
 
 /// Words that do not go together.
@@ -54,7 +63,7 @@ impl Draft {
         Self::new(Job::fio_defaults(nowhere()), Arrivals::Even, false)
     }
 
-    fn new(job: Job, arrivals: Arrivals, by_hand: bool) -> Self {
+    fn new(job: Job, arrivals: Arrivals, set_on_command_line: bool) -> Self {
         Self {
             job,
             filename: None,
@@ -65,7 +74,13 @@ impl Draft {
             randrepeat: true,
             allrandrepeat: false,
             iops: [None; 3],
+            bytes: [None; 3],
+            nrfiles: 1,
+            in_turns: true,
+            offload: false,
             arrivals,
+            latency_target: LatencyTarget::NONE,
+            priority: Priority::default(),
             cpus: None,
             split: false,
             nodes: None,
@@ -73,7 +88,7 @@ impl Draft {
             readonly: false,
             minimal: false,
             said: Vec::new(),
-            by_hand,
+            set_on_command_line,
         }
     }
 
@@ -84,7 +99,7 @@ impl Draft {
                 "is no option that is known here: take it out, or see `biopsy load --help`".to_string()
             );
         };
-        if word.place == Place::CommandLine && !self.by_hand {
+        if word.place == Place::CommandLine && !self.set_on_command_line {
             return Err("is an option of the command line only: take it out".to_string());
         }
         let value = match (value.map(str::trim), word.takes) {
@@ -138,12 +153,18 @@ impl Draft {
         } else if let Some(names) = &self.filename {
             let targets = names.iter().map(|name| self.placed(name)).collect::<Result<_, _>>()?;
             jobs.push(Job { targets, ..self.job.clone() });
-        } else if self.by_hand && self.directory.is_none() {
+        } else if self.set_on_command_line && self.directory.is_none() {
             return conflict("filename", "is missing: name a device or file as TARGET");
         } else {
             for thread in 0..self.job.numjobs {
                 jobs.push(self.of_thread(thread)?);
             }
+        }
+        if !self.in_turns && jobs.iter().any(|job| job.targets.len() > 1) {
+            return conflict(
+                "file_service_type",
+                "is roundrobin here where a job has several files: write that",
+            );
         }
         for job in &mut jobs {
             self.measure(job)?;
@@ -178,8 +199,8 @@ impl Draft {
                 ),
             );
         }
-        let name = PathBuf::from(format!("{}.{thread}.0", job.name));
-        job.targets = vec![self.placed(&name)?];
+        let names = (0..self.nrfiles).map(|file| PathBuf::from(format!("{}.{thread}.{file}", job.name)));
+        job.targets = names.map(|name| self.placed(&name)).collect::<Result<_, _>>()?;
         job.seed = job.seed.wrapping_add(thread.into());
         job.offset = match (self.job.offset, self.job.offset_increment) {
             (offset, Extent::Bytes(0)) => offset,
@@ -198,6 +219,9 @@ impl Draft {
             let first = thread as usize % cpus.len().max(1);
             cpus.rotate_left(first);
         }
+        // Only the first one waits for those above, and begins a group.
+        job.stonewall &= thread == 0;
+        job.new_group &= thread == 0;
         Ok(job)
     }
 
@@ -223,15 +247,66 @@ impl Draft {
             (None, None, Some(placement)) => placement,
             (None, None, None) => self.job.placement.clone(),
         };
-        if self.iops.iter().any(Option::is_some) {
-            self.job.rate = Some(Rate { iops: self.iops, arrivals: self.arrivals });
+        let (has_iops, has_bytes) =
+            (self.iops.iter().any(Option::is_some), self.bytes.iter().any(Option::is_some));
+        if has_iops && has_bytes {
+            return conflict("rate", "and rate_iops say the same in bytes and in operations: leave out one");
         }
-        if self.by_hand && !self.said("time_based") {
-            let has_end = self.io_size.is_some() || self.job.number_ios.is_some();
+        if has_iops || has_bytes {
+            self.job.rate = Some(Rate { iops: self.iops, bytes: self.bytes, arrivals: self.arrivals });
+        }
+        for direction in self.job.directions() {
+            let at = direction.index();
+            let (word, exceeds) = match (self.iops[at], self.bytes[at]) {
+                (Some(iops), _) => ("rate_iops_min", self.job.rate_iops_min[at] > iops.into()),
+                (None, Some(bytes)) => ("rate_min", self.job.rate_min[at] > bytes),
+                (None, None) => continue,
+            };
+            if exceeds {
+                return conflict(word, "is above the rate itself: choose a lower one");
+            }
+        }
+        if self.job.rate_min != [0; 3] && self.job.rate_iops_min != [0; 3] {
+            return conflict(
+                "rate_min",
+                "and rate_iops_min say the same in bytes and in operations: leave out one",
+            );
+        }
+        let target = self.latency_target;
+        if !target.latency.is_zero() {
+            if target.window.is_zero() {
+                return conflict(
+                    "latency_target",
+                    "needs a latency_window: say how long each depth is tried",
+                );
+            }
+            self.job.latency_target = Some(target);
+        }
+        if self.offload && self.job.engine.is_synchronous() && self.job.iodepth > 1 {
+            let engine = self.job.engine.name();
+            let why =
+                format!("=offload is no depth for {engine}, which does one at a time: raise numjobs instead");
+            return conflict("io_submit_mode", &why);
+        }
+        if self.set_on_command_line && !self.said("time_based") {
+            let has_end = self.io_size.is_some() || self.job.number_ios.is_some() || self.job.loops > 1;
             self.job.time_based = self.job.runtime.is_some() && !has_end;
         }
         if self.job.time_based && self.job.runtime.is_none() {
             return conflict("time_based", "needs a runtime: say how long");
+        }
+        self.job.priority = self.priority.of_threads();
+        self.job.command_priorities = self.priority.of_commands()?;
+        if self.job.command_priorities.iter().any(|shares| !shares.is_empty())
+            && !matches!(self.job.engine, Engine::Libaio | Engine::IoUring)
+        {
+            let words = ["cmdprio_percentage", "cmdprio_bssplit"];
+            let word = words.into_iter().find(|word| self.said(word)).unwrap_or(words[0]);
+            let engine = self.job.engine.name();
+            return conflict(
+                word,
+                &format!("is nothing that {engine} has: choose ioengine=libaio or io_uring"),
+            );
         }
         let rings = matches!(self.job.engine, Engine::IoUring | Engine::IoUringCmd);
         if !rings {
@@ -251,6 +326,13 @@ impl Draft {
                 }
             }
             (self.job.registerfiles, self.job.fixedbufs) = (false, false);
+        }
+        // The kernel takes an atomic write from plain memory only (generic_atomic_write_valid).
+        if self.job.atomic && self.job.fixedbufs {
+            if self.said("fixedbufs") {
+                return conflict("fixedbufs", "does not go with atomic: leave out one of them");
+            }
+            self.job.fixedbufs = false;
         }
         if self.job.fsync > 0 && self.job.fdatasync.is_multiple_of(self.job.fsync) {
             // As in fio: where both are due, there is an fsync.
@@ -429,6 +511,9 @@ mod tests {
         let on = |cpus: [u32; 2]| Placement::Cpus { cpus: cpus.to_vec(), split: true };
         assert_eq!(cpus, [on([4, 5]), on([5, 4]), on([4, 5])]);
         assert_eq!(Draft::job_file().named("/dev/a b").jobs(&[]).unwrap_err().word, "filename");
+        let walls = [("directory", "/d"), ("numjobs", "2"), ("stonewall", "1"), ("new_group", "1")];
+        let walls: Vec<_> = file(&walls).unwrap().iter().map(|job| (job.stonewall, job.new_group)).collect();
+        assert_eq!(walls, [(true, true), (false, false)], "as in fio, its threads run at once");
         let mixed = [("offset", "1m"), ("offset_increment", "1%")];
         assert_eq!(file(&mixed).unwrap_err().word, "offset_increment");
     }
@@ -467,6 +552,56 @@ mod tests {
     }
 
     #[test]
+    fn priorities_are_fios() {
+        use crate::load::job::PriorityShare;
+        let of = |words: &[(&str, &str)]| one(&[&[("ioengine", "libaio")], words].concat());
+        assert_eq!(of(&[]).priority, None);
+        assert_eq!(of(&[("prio", "7")]).priority, Some(2 << 13 | 7), "best-effort");
+        assert_eq!(of(&[("prio", "3"), ("prioclass", "1")]).priority, Some(1 << 13 | 3));
+        let share = |bytes, percent, class: u16, level: u16| PriorityShare {
+            bytes,
+            percent,
+            priority: class << 13 | level,
+        };
+        let percent = of(&[("cmdprio_percentage", "20,30")]).command_priorities;
+        assert_eq!(percent, [vec![share(None, 20, 1, 0)], vec![share(None, 30, 1, 0)]], "real-time");
+        // As in fio's example.
+        let split = ("cmdprio_bssplit", "64k/25/1/1:64k/75/3/2:1024k/0,1024k/0");
+        let sized = [vec![share(Some(65536), 25, 1, 1), share(Some(65536), 75, 3, 2)], vec![]];
+        assert_eq!(of(&[split]).command_priorities, sized);
+        let usual = [("cmdprio_bssplit", "64k/100"), ("cmdprio_class", "2"), ("cmdprio", "5")];
+        assert_eq!(of(&usual).command_priorities[0], [share(Some(65536), 100, 2, 5)]);
+        let word =
+            |words: &[(&str, &str)]| file(&[&[("filename", "/f")], words].concat()).map_err(|e| e.word);
+        let aio = ("ioengine", "libaio");
+        assert_eq!(word(&[("cmdprio_percentage", "1")]).unwrap_err(), "cmdprio_percentage");
+        assert_eq!(word(&[aio, split, ("cmdprio_percentage", "1")]).unwrap_err(), "cmdprio_bssplit");
+        assert_eq!(word(&[aio, ("cmdprio_bssplit", "4k/60:4k/41/2/0")]).unwrap_err(), "cmdprio_bssplit");
+        for wrong in ["4k/60/1", "4k/101", "4k/5/4/0", "4k/5/1/8", "x/5"] {
+            assert!(Draft::job_file().set("cmdprio_bssplit", Some(wrong)).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn an_atomic_write_has_no_registered_buffer() {
+        let target = [Target::Existing("/f".into())];
+        let of = |words: &[(&str, &str)]| said(Draft::command_line(), words).jobs(&target);
+        assert!(of(&[]).unwrap()[0].fixedbufs && !of(&[("atomic", "1")]).unwrap()[0].fixedbufs);
+        assert_eq!(of(&[("atomic", "1"), ("fixedbufs", "1")]).unwrap_err().word, "fixedbufs");
+    }
+
+    #[test]
+    fn a_least_rate_is_not_above_the_rate() {
+        let word =
+            |words: &[(&str, &str)]| file(&[&[("filename", "/f")], words].concat()).map_err(|e| e.word);
+        assert_eq!(word(&[("rate", "1m"), ("ratemin", "2m")]).unwrap_err(), "rate_min");
+        assert_eq!(word(&[("rate_iops", "10"), ("rate_iops_min", "11")]).unwrap_err(), "rate_iops_min");
+        assert_eq!(word(&[("rate_min", "1"), ("rate_iops_min", "1")]).unwrap_err(), "rate_min");
+        assert!(word(&[("rate", "1250"), ("ratemin", "1024")]).is_ok());
+        assert_eq!(one(&[("rate_min", "1k,2k")]).rate_min, [1024, 2048, 2048]);
+    }
+
+    #[test]
     fn the_last_of_two_words_holds() {
         assert!(one(&[("direct", "0"), ("buffered", "0")]).direct);
         assert!(!one(&[("buffered", "0"), ("direct", "0")]).direct);
@@ -476,19 +611,20 @@ mod tests {
     #[test]
     fn placement_has_words() {
         assert_eq!(one(&[("numa_cpu_nodes", "0-1,3")]).placement, Placement::Nodes(vec![0, 1, 3]));
-        let node = |policy| one(&[("numa_mem_policy", policy)]).memory_node;
+        let nodes = |policy| one(&[("numa_mem_policy", policy)]).memory_nodes;
         assert_eq!(
-            [node("default"), node("local"), node("bind:1"), node("prefer:2")],
-            [None, None, Some(1), Some(2)]
+            [nodes("default"), nodes("local"), nodes("bind:1"), nodes("prefer:2"), nodes("interleave:0-1,3")],
+            [vec![], vec![], vec![1], vec![2], vec![0, 1, 3]]
         );
         let wrong = |policy| Draft::job_file().set("numa_mem_policy", Some(policy)).unwrap_err();
-        for policy in ["interleave:0-1", "bind:0-1", "bind", "prefer", "local:0", "prefer:x"] {
+        for policy in ["interleave:x", "interleave:9999", "bind:0-1", "bind", "prefer", "local:0", "prefer:x"]
+        {
             assert!(wrong(policy).contains("bind:N"), "{policy}: {}", wrong(policy));
         }
         let target = [Target::Existing("/f".into())];
         let words = said(Draft::command_line(), &[("smt", "1"), ("memory-node", "3")]);
         let job = words.jobs(&target).unwrap().remove(0);
-        assert_eq!((job.smt, job.memory_node), (true, Some(3)));
+        assert_eq!((job.smt, job.memory_nodes), (true, vec![3]));
     }
 
     #[test]
@@ -503,7 +639,8 @@ mod tests {
         let endless = job(&[("runtime", "0")]);
         assert_eq!((endless.runtime, endless.time_based), (None, false));
         let rated = job(&[("rate_iops", "1k,500,")]).rate;
-        let wanted = Rate { iops: [Some(1024), Some(500), None], arrivals: Arrivals::Exponential };
+        let wanted =
+            Rate { iops: [Some(1024), Some(500), None], bytes: [None; 3], arrivals: Arrivals::Exponential };
         assert_eq!(rated, Some(wanted));
         let plain = job(&[("ioengine", "psync")]);
         assert!(!plain.registerfiles && !plain.fixedbufs, "they are only defaults");

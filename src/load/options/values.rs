@@ -103,6 +103,12 @@ pub fn time(text: &str, unit: Duration) -> Result<Duration, String> {
     Ok(Duration::from_secs_f64(seconds))
 }
 
+/// Percent of something, above 0.
+pub fn percent(text: &str) -> Result<f64, String> {
+    let percent = text.trim().parse::<f64>().ok().filter(|percent| *percent > 0.0 && *percent <= 100.0);
+    percent.ok_or_else(|| format!("{} is no percentage, as in 99.9", quoted(text)))
+}
+
 /// 0 or 1.
 pub fn switch(text: &str) -> Result<bool, String> {
     match text.trim() {
@@ -115,6 +121,17 @@ pub fn switch(text: &str) -> Result<bool, String> {
 /// One of some words.
 pub fn one_of<T>(text: &str, words: &[&str], named: impl Fn(&str) -> Option<T>) -> Result<T, String> {
     named(text).ok_or_else(|| format!("{} is none of {}", quoted(text), words.join(", ")))
+}
+
+/// fio's list of percentiles, ascending.
+pub fn percentiles(text: &str) -> Result<Vec<f64>, String> {
+    let one = |part: &str| part.trim().parse().ok().filter(|at: &f64| *at > 0.0 && *at <= 100.0);
+    let mut all: Vec<f64> =
+        text.split(':').map(one).collect::<Option<_>>().filter(|all: &Vec<f64>| all.len() <= 20).ok_or_else(
+            || format!("{} is no list of at most 20 percentiles above 0, as in 50:99:99.9", quoted(text)),
+        )?;
+    all.sort_unstable_by(f64::total_cmp);
+    Ok(all)
 }
 
 /// fio's `read,write,trim`: one value is for all, of two the second is also the third, and what is left empty is
@@ -228,8 +245,15 @@ fn zones(text: &str) -> Result<Distribution, String> {
                 quoted(part)
             ));
         };
-        zones.push((share(accesses)?, share(range)?));
+        let range = if range.trim().is_empty() { None } else { Some(share(range)?) };
+        zones.push((share(accesses)?, range));
     }
+    // As in fio, zones without a range share the rest.
+    let said: f64 = zones.iter().filter_map(|zone| zone.1).sum();
+    let unsaid = zones.iter().filter(|zone| zone.1.is_none()).count();
+    let each = (100.0 - said).max(0.0) / unsaid.max(1) as f64;
+    let zones: Vec<(f64, f64)> =
+        zones.into_iter().map(|(accesses, range)| (accesses, range.unwrap_or(each))).collect();
     for (what, sum) in [
         ("accesses", zones.iter().map(|zone| zone.0).sum::<f64>()),
         ("range", zones.iter().map(|zone| zone.1).sum::<f64>()),
@@ -414,6 +438,10 @@ mod tests {
         assert_eq!(distribution("pareto:0.9"), Ok(Distribution::Pareto(0.9)));
         assert_eq!(distribution("normal:20"), Ok(Distribution::Normal(20.0)));
         assert_eq!(distribution("normal"), Ok(Distribution::Normal(0.0)));
+        assert_eq!(
+            distribution("zoned:50/5:30/15:20/"),
+            Ok(Distribution::Zoned(vec![(50.0, 5.0), (30.0, 15.0), (20.0, 80.0)]))
+        );
         assert_eq!(
             distribution("zoned:60/10:30/20:10/70"),
             Ok(Distribution::Zoned(vec![(60.0, 10.0), (30.0, 20.0), (10.0, 70.0)]))

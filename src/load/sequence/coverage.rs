@@ -1,14 +1,16 @@
 //! Each block once before any comes again, without a map of those that came.
 
-use super::super::job::{Direction, Job};
+use super::super::job::{BlockShare, Direction, Job};
 use super::super::random::{below, random, scramble};
 use super::sizes::{steps, weight};
 
 /// So many rounds make neighbours strangers, for small counts too.
 const ROUNDS: usize = 4;
 
-/// A tile has about so many blocks: shares are kept to a thousandth.
+/// A tile has about so many blocks, where the range has: shares are kept to a thousandth.
 const SLOTS: f64 = 1000.0;
+/// Of so many blocks one may be a filler.
+const PER_FILLER: u64 = 100;
 
 /// An order of the numbers below `count` in which each comes once.
 ///
@@ -88,12 +90,12 @@ impl Passes {
     }
 }
 
-/// A range cut into blocks of several sizes, each byte in one of them.
+/// A range cut into blocks of several sizes.
 ///
-/// A tile is a run of blocks in which each direction and size has its share. The range is tiled as often as it
-/// goes; what is left at its end has the beginning of a tile and then blocks of the smallest size. So the shares
-/// are exact to a thousandth in a range of many tiles, while in one that is smaller than a tile they are those
-/// of a sample.
+/// A tile is a run of blocks in which each direction and size has its share; in a range of few blocks it is as long as
+/// the range. The range is tiled as often as it goes; what is left at its end has the beginning of a tile and then
+/// blocks of the smallest size, so few that the shares are still those that were asked for. What is left then, less than
+/// the largest block, is not covered.
 #[derive(Debug, Clone)]
 pub struct Tiles {
     tile: Vec<Slot>,
@@ -130,7 +132,7 @@ impl Tiles {
     /// Cuts `bytes`, in which the smallest block has room.
     pub fn new(job: &Job, bytes: u64, seed: u64) -> Self {
         let mut state = scramble(seed);
-        let tile = tile(job, &mut state);
+        let tile = tile(job, bytes, &mut state);
         let tile_bytes = tile.last().map_or(1, |slot| slot.at + slot.bytes);
         let (tiles, rest) = (bytes / tile_bytes, bytes % tile_bytes);
         let cut = tile.partition_point(|slot| slot.at + slot.bytes <= rest);
@@ -141,13 +143,13 @@ impl Tiles {
         });
         let first = directions.next().unwrap_or(Direction::Read);
         let second = directions.next();
+        let (whole, cut) = (tiles * tile.len() as u64, cut as u64);
         let filler = Filler {
-            count: (rest - used) / smallest,
+            count: ((rest - used) / smallest).min((whole + cut).div_ceil(PER_FILLER)),
             bytes: smallest,
             share: if second.is_some() { u64::from(job.rwmixread.min(100)) } else { 100 },
             directions: [first, second.unwrap_or(first)],
         };
-        let (whole, cut) = (tiles * tile.len() as u64, cut as u64);
         Self {
             tile,
             tile_bytes,
@@ -188,28 +190,36 @@ impl Tiles {
     }
 }
 
-/// A thousand blocks, each direction and size as often as the job says, at least once if at all.
-fn tile(job: &Job, state: &mut u64) -> Vec<Slot> {
+/// A thousand blocks, or as many as the range has; each direction and size as often as the job says, at least once if
+/// at all.
+fn tile(job: &Job, bytes: u64, state: &mut u64) -> Vec<Slot> {
     let reads = f64::from(job.rwmixread.min(100)) / 100.0;
     let is_mixed = job.directions().count() > 1;
+    let part = |direction| match direction {
+        _ if !is_mixed => 1.0,
+        Direction::Read => reads,
+        _ => 1.0 - reads,
+    };
+    // How many of all blocks they are.
+    let shares = || {
+        job.directions().flat_map(|direction| {
+            let shares = &job.bs[direction.index()].0;
+            let all: f64 = shares.iter().map(weight).sum();
+            shares.iter().map(move |share| (direction, share, part(direction) * weight(share) / all))
+        })
+    };
+    let mean = |share: &BlockShare| share.low.max(1) as f64 * (steps(share) + 1) as f64 / 2.0;
+    let block: f64 = shares().map(|(_, share, part)| part * mean(share)).filter(|bytes| *bytes > 0.0).sum();
+    let slots = (bytes as f64 / block).floor().clamp(1.0, SLOTS);
     let mut tile = Vec::new();
-    for direction in job.directions() {
-        let part = match direction {
-            _ if !is_mixed => 1.0,
-            Direction::Read => reads,
-            _ => 1.0 - reads,
-        };
-        let shares = &job.bs[direction.index()].0;
-        let all: f64 = shares.iter().map(weight).sum();
-        for share in shares.iter().filter(|share| part * weight(share) > 0.0) {
-            let count = (part * weight(share) / all * SLOTS).round().max(1.0) as u64;
-            let (low, steps) = (share.low.max(1), steps(share));
-            // A range at equal distances.
-            tile.extend((0..count).map(|i| {
-                let step = (u128::from(2 * i + 1) * u128::from(steps) / u128::from(2 * count)) as u64;
-                Slot { direction, bytes: low * (1 + step), at: 0 }
-            }));
-        }
+    for (direction, share, part) in shares().filter(|(.., part)| *part > 0.0) {
+        let count = (part * slots).round().max(1.0) as u64;
+        let (low, steps) = (share.low.max(1), steps(share));
+        // A range at equal distances.
+        tile.extend((0..count).map(|i| {
+            let step = (u128::from(2 * i + 1) * u128::from(steps) / u128::from(2 * count)) as u64;
+            Slot { direction, bytes: low * (1 + step), at: 0 }
+        }));
     }
     if tile.is_empty() {
         // Shares that are none.
@@ -232,7 +242,7 @@ fn tile(job: &Job, state: &mut u64) -> Vec<Slot> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::super::job::{BlockShare, BlockSizes, Pattern, Target};
+    use super::super::super::job::{BlockSizes, Pattern, Target};
     use super::*;
 
     proptest! {
@@ -250,7 +260,7 @@ mod tests {
         }
 
         #[test]
-        fn tiles_cover_each_byte_once(
+        fn tiles_cover_no_byte_twice(
             bytes in 1u64..20_000_000, seed: u64, mix in 0u8..=100, low in 1u64..64, high in 1u64..256
         ) {
             let mut job = Job { rw: Pattern::RandReadWrite, rwmixread: mix, ..Job::new(Target::Existing("x".into())) };
@@ -261,8 +271,8 @@ mod tests {
             job.bs[Direction::Write.index()] = BlockSizes(vec![BlockShare { low: low * 512, high: (low + high) * 512, percent: 100.0 }]);
             let bytes = bytes.max(64 * 512);
             let mut tiles = Tiles::new(&job, bytes, seed);
-            let smallest = tiles.filler.bytes;
-            prop_assert!(tiles.bytes() <= bytes && bytes - tiles.bytes() < smallest);
+            let largest = tiles.tile.iter().map(|slot| slot.bytes).max().unwrap();
+            prop_assert!(tiles.bytes() <= bytes && bytes - tiles.bytes() < largest);
             let (mut all, mut sum) = (Vec::new(), 0);
             while sum < tiles.bytes() {
                 let slot = tiles.next();
@@ -277,6 +287,35 @@ mod tests {
             }
             prop_assert_eq!(end, tiles.bytes());
         }
+    }
+
+    /// The number of blocks of each size in a pass, and what is not covered.
+    fn parts(range: u64, shares: &[(u64, f64)]) -> (Vec<u64>, u64) {
+        let mut job = Job { rw: Pattern::RandRead, ..Job::new(Target::Existing("x".into())) };
+        let share =
+            |(bytes, percent): &(u64, f64)| BlockShare { low: *bytes, high: *bytes, percent: *percent };
+        job.bs[Direction::Read.index()] = BlockSizes(shares.iter().map(share).collect());
+        let mut tiles = Tiles::new(&job, range, 7);
+        let (mut counts, mut sum) = (vec![0; shares.len()], 0);
+        while sum < tiles.bytes() {
+            let bytes = tiles.next().bytes;
+            counts[shares.iter().position(|(size, _)| *size == bytes).unwrap()] += 1;
+            sum += bytes;
+        }
+        (counts, range - sum)
+    }
+
+    #[test]
+    fn the_mix_is_kept_in_a_small_range() {
+        const MIB: u64 = 1 << 20;
+        // Of 71 blocks, one may be a filler.
+        let (counts, left) = parts(256 * MIB, &[(4096, 10.0), (4 * MIB, 90.0)]);
+        assert!((6..=9).contains(&counts[0]) && (63..=64).contains(&counts[1]), "{counts:?}");
+        assert!(left < 4 * MIB, "{left}");
+        let (counts, left) = parts(64 * MIB, &[(4096, 50.0), (65_536, 50.0)]);
+        assert!(counts[0].abs_diff(counts[1]) <= counts[1] / 50 && left < 65_536, "{counts:?} {left}");
+        // What fits is covered whole.
+        assert_eq!(parts(MIB, &[(4096, 50.0), (8192, 50.0)]), (vec![86, 85], 0));
     }
 
     #[test]

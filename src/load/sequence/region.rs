@@ -51,6 +51,13 @@ pub fn region(job: &Job, whole: Whole<'_>, number: u32) -> Result<Region, Refusa
             "block size {bs} is not a multiple of {block}, the logical block of {name}: choose --bs {block} or a multiple of it"
         ));
     }
+    let aligns = || job.directions().filter_map(|direction| job.blockalign[direction.index()]);
+    if let Some(align) = aligns().find(|align| is_strict && !align.is_multiple_of(block)) {
+        return usage(format!(
+            "blockalign {align} is not a multiple of {block}, the logical block of {name}: choose --blockalign {block} or \
+             a multiple of it"
+        ));
+    }
     let largest = job.largest_block();
     if largest > MAX_BS {
         return usage(format!(

@@ -5,7 +5,7 @@ use super::super::random::{below, random, scramble, seeded};
 use super::coverage::{Passes, Tiles};
 use super::distribution::Skew;
 use super::sizes::Sizes;
-use super::{Piece, Region, first_block, io_size};
+use super::{Piece, Region, covers, first_block, io_size, number_ios};
 
 /// Reads and writes are mixed exactly in each group of so many.
 const GROUP: u64 = 100;
@@ -53,6 +53,8 @@ struct Kinds {
     sizes: [Sizes; 3],
     /// Of the directions that come at all, the one with the smallest block.
     smallest: (Direction, u64),
+    /// What random offsets are multiples of, by direction.
+    units: [u64; 3],
     /// What is trimmed is written next.
     writes_trimmed: bool,
 }
@@ -119,8 +121,10 @@ impl Kinds {
             .map(|direction| (direction, sizes[direction.index()].smallest()))
             .min_by_key(|(_, bytes)| *bytes)
             .unwrap_or((Direction::Read, 1));
+        let units = std::array::from_fn(|at| job.blockalign[at].unwrap_or(sizes[at].smallest()).max(1));
         Self {
             state,
+            units,
             mix: is_mixed.then_some(Mix { percent, reads: 0, left: 0 }),
             wanted: None,
             direction: smallest.0,
@@ -186,7 +190,7 @@ impl Turns {
             largest: job.bs.iter().map(BlockSizes::largest).max().unwrap_or(0),
             times: if kinds.writes_trimmed { 2 } else { 1 },
         });
-        let pieces = job.number_ios.filter(|_| !job.time_based).unwrap_or(u64::MAX);
+        let pieces = number_ios(job).filter(|_| job.ramp_time.is_zero()).unwrap_or(u64::MAX);
         Self { targets, turn: 0, kinds, left, again, pieces }
     }
 
@@ -222,6 +226,20 @@ impl Turns {
     /// The next I/O of a mix is of this direction.
     pub fn want(&mut self, direction: Direction) {
         self.kinds.wanted = Some(direction);
+    }
+
+    /// No more I/Os than these from now on.
+    pub fn limit(&mut self, pieces: u64) {
+        self.pieces = self.pieces.min(pieces);
+    }
+
+    /// Bytes of the targets in which no block lies.
+    pub fn uncovered(&self) -> u64 {
+        let of = |target: &Lane| match &target.order {
+            Order::Tiled(tiles) => target.bytes - tiles.bytes(),
+            _ => 0,
+        };
+        self.targets.iter().map(of).sum()
     }
 
     /// Nothing new from now on.
@@ -266,12 +284,12 @@ impl Lane {
             }
             Order::Uniform => {
                 let (direction, bytes) = kinds.next(self.left);
-                let unit = kinds.sizes[direction.index()].smallest();
+                let unit = kinds.units[direction.index()];
                 (direction, bytes, below(&mut kinds.state, (self.bytes - bytes) / unit + 1) * unit)
             }
             Order::Skewed(skew, blocks) => {
                 let (direction, bytes) = kinds.next(self.left);
-                let unit = kinds.sizes[direction.index()].smallest();
+                let unit = kinds.units[direction.index()];
                 let at = skew.draw(*blocks, &mut kinds.state) * kinds.smallest.1;
                 (direction, bytes, at.min(self.bytes - bytes) / unit * unit)
             }
@@ -310,7 +328,7 @@ fn order(job: &Job, region: &Region, kinds: &Kinds, number: u32, seed: u64) -> O
             None => Order::Uniform,
         };
     }
-    if job.norandommap {
+    if !covers(job) {
         return Order::Uniform;
     }
     let is_one_size = job.directions().all(|direction| job.bs[direction.index()].only() == Some(unit));

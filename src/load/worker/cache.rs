@@ -20,8 +20,8 @@ pub struct Cache {
 impl Cache {
     /// None where nothing is read through it, or it is to be kept.
     pub fn new(plan: &Plan<'_>) -> Option<Self> {
-        let Job { direct, invalidate, nop, rw, .. } = plan.job;
-        if *direct || *nop || !*invalidate || !rw.has(Direction::Read) {
+        let Job { direct, invalidate, rw, .. } = plan.job;
+        if *direct || plan.job.moves_nothing() || !*invalidate || !rw.has(Direction::Read) {
             return None;
         }
         let pass = plan.regions.iter().map(|region| region.bytes).sum();

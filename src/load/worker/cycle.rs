@@ -1,23 +1,27 @@
-//! The loop of a thread: hands I/Os over, looks for results, counts.
+//! The loop of a thread: submits I/Os, takes results, counts.
 
 mod back;
+mod submit;
 
 use std::io;
 use std::time::{Duration, SystemTime};
 
-use super::super::beacon::Beacon;
 use super::super::buffers::Slots;
 use super::super::content::Content;
 use super::super::engine::Engine;
 use super::super::job::{Direction, Job, OnError, Pattern, Timestamps};
 use super::super::pace::Pace;
-use super::super::sequence::{Piece, Region, Sequence, Taker};
+use super::super::sequence::{Piece, Region, Sequence};
 use super::super::stamps::Stamps;
-use super::super::tally::{Errand, Load, Tally, Trip};
+use super::super::submit_stamps::SubmitStamps;
+use super::super::tally::{InFlight, Load, OpKind, Tally};
 use super::super::{JobResult, cpus};
 use super::cache::Cache;
+use super::depth_search::{DepthSearch, Step};
+use super::floor::Floor;
 use super::free::Free;
 use super::gate::Meeting;
+use super::priorities::Priorities;
 use super::source::Source;
 use super::syncs::Syncs;
 use super::unwritten::Unwritten;
@@ -46,25 +50,37 @@ pub struct Cycle<'a> {
     source: Source,
     others: &'a Meeting,
     own: &'a Meeting,
+    /// Its end ends others.
+    exits: bool,
+    /// When its round began.
+    round_ns: u64,
     content: Content,
     unwritten: Unwritten,
     cache: Option<Cache>,
-    /// Nothing is written, all or none are timed, and nobody counts passes.
+    /// Nothing is written, all or none are timed, no pass is counted, and no depth is searched.
     plain: bool,
     verification: Verification,
     pace: Option<Pace>,
+    floor: Option<Floor>,
+    depth_search: Option<DepthSearch>,
+    priorities: Option<Priorities>,
+    pub too_slow: Option<String>,
+    /// How often all of it is still to be done.
+    loops: u32,
+    /// Of the loops before this one, how many I/Os the longest had.
+    looped: u64,
     /// When its time was over, or who stopped it did.
     ended_at: Option<u64>,
     never_began: Option<u64>,
     pub stamps: Stamps,
-    beacon: Option<Beacon<'a>>,
+    submit_stamps: Option<SubmitStamps<'a>>,
     ends: Ends<'a>,
     done: &'a Done,
     tally: Tally,
     usage: cpus::Usage,
     /// When the load was over.
     used: cpus::Usage,
-    trips: Vec<Trip>,
+    trips: Vec<InFlight>,
     free: Free,
     /// Those of a batch whose submission is looked at.
     batch: Vec<u32>,
@@ -97,12 +113,13 @@ impl<'a> Cycle<'a> {
     pub fn new(
         plan: Plan<'a>,
         stamps: Stamps,
-        beacon: Option<Beacon<'a>>,
+        submit_stamps: Option<SubmitStamps<'a>>,
         ends: Ends<'a>,
         done: &'a Done,
     ) -> Self {
         let depth = Slots::depth_of(plan.job);
         let cache = Cache::new(&plan);
+        let priorities = Priorities::new(plan.job, plan.number);
         let is_sampled = matches!(plan.job.timestamps, Timestamps::Sampled(_));
         Self {
             job: plan.job,
@@ -111,22 +128,34 @@ impl<'a> Cycle<'a> {
             source: Source::Order(Sequence::new(plan.job, plan.regions, plan.number)),
             others: plan.others,
             own: plan.own,
+            exits: plan.control.has_exitall(),
+            round_ns: plan.round_ns,
             unwritten: Unwritten::new(if plan.job.verify { depth as usize } else { 0 }),
-            plain: !is_sampled && !plan.job.rw.has(Direction::Write) && cache.is_none(),
+            plain: !is_sampled
+                && !plan.job.rw.has(Direction::Write)
+                && cache.is_none()
+                && priorities.is_none()
+                && plan.job.latency_target.is_none(),
             cache,
             content: Content::new(plan.job, plan.number).of_run(plan.run),
             verification: Verification::default(),
             pace: Pace::new(plan.job, plan.number),
+            floor: Floor::new(plan.job),
+            depth_search: DepthSearch::new(plan.job),
+            priorities,
+            too_slow: None,
+            loops: plan.job.loops.saturating_sub(1),
+            looped: 0,
             ended_at: None,
             never_began: None,
             stamps,
-            beacon,
+            submit_stamps,
             ends,
             done,
             tally: Tally::default(),
             usage: cpus::Usage::default(),
             used: cpus::Usage::default(),
-            trips: vec![Trip::NONE; depth as usize],
+            trips: vec![InFlight::NONE; depth as usize],
             free: Free::all(depth),
             batch: Vec::with_capacity(depth as usize),
             pending: None,
@@ -163,6 +192,10 @@ impl<'a> Cycle<'a> {
             }
         }
         let writer = (self.others.attend(), self.own.attend());
+        if !self.job.startdelay.is_zero() {
+            let delay = u64::try_from(self.job.startdelay.as_nanos()).unwrap_or(u64::MAX);
+            self.sleep_until(self.round_ns.saturating_add(delay));
+        }
         let deadline = self.begin();
         let driven = self.turn(engine, deadline).and_then(|()| self.end_sync(engine));
         drop(writer);
@@ -173,13 +206,12 @@ impl<'a> Cycle<'a> {
         driven?;
         let looks = self.job.verify && self.job.do_verify && self.job.rw.has(Direction::Write);
         // At whose end the others end cannot wait for them.
-        let others = if self.job.exitall { self.own } else { self.others };
+        let others = if self.exits { self.own } else { self.others };
         let ends = self.ends;
-        if looks && !ends.reached() && others.wait(|| ends.reached()) {
-            self.look_back(engine)
-        } else {
-            Ok(())
+        if !looks || ends.reached() {
+            return Ok(());
         }
+        others.wait(|| ends.reached()).map_or(Ok(()), |_reader| self.look_back(engine))
     }
 
     /// As fio's `end_fsync`: each target, one after the other.
@@ -188,10 +220,11 @@ impl<'a> Cycle<'a> {
         for file in 0..files as u16 {
             let Some(slot) = self.free.next() else { return Ok(()) };
             let begin = self.stamps.now_ns();
-            if let Some(beacon) = &self.beacon {
-                beacon.handed(begin);
+            if let Some(submit_stamps) = &self.submit_stamps {
+                submit_stamps.handed(begin);
             }
-            self.trips[slot as usize] = Trip { begin, load: Load::new(0, Errand::Sync, true), ..Trip::NONE };
+            self.trips[slot as usize] =
+                InFlight { begin, load: Load::new(0, OpKind::Sync, true), ..InFlight::NONE };
             engine.queue_sync(slot, file, false);
             self.free.take();
             while engine.in_flight() > 0 {
@@ -208,15 +241,23 @@ impl<'a> Cycle<'a> {
 
     /// The clock starts. Returns when the time is over.
     fn begin(&mut self) -> u64 {
+        let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         self.usage = cpus::usage();
         self.first = self.stamps.now_ns();
         (self.last, self.looked) = (self.first, self.first);
-        self.tally = Tally::begin(self.first);
+        self.tally = Tally::begin(self.first, ns(self.job.logs.interval))
+            .by_priority(self.priorities.is_some())
+            .late_above(self.depth_search.as_ref().map(DepthSearch::late_above_ns));
         self.started_ms = wall_clock_ms();
         if let Some(pace) = &mut self.pace {
             pace.begin(self.first);
         }
-        let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        if let Some(floor) = &mut self.floor {
+            floor.begin(self.first);
+        }
+        if let Some(search) = &mut self.depth_search {
+            search.begin(self.first);
+        }
         let ramp = ns(self.job.ramp_time);
         self.ramp_end = Some(self.first.saturating_add(ramp)).filter(|_| ramp > 0);
         let runtime = self.job.runtime.map_or(u64::MAX, |time| ns(time).saturating_add(ramp));
@@ -257,13 +298,18 @@ impl<'a> Cycle<'a> {
             }
             let now = self.reap(engine);
             self.tally.sample(now);
+            if let Some(floor) = &mut self.floor
+                && !self.over
+                && let Some(why) = floor.missed(&self.tally, now)
+            {
+                self.too_slow = Some(why);
+                self.end(now);
+            }
+            self.search_depth(now);
             // What is only read back is not moved.
             if now >= publish && matches!(self.source, Source::Order(_)) {
                 self.done.store(&self.tally);
                 publish = now + PUBLISH_NS;
-            }
-            if self.ramp_end.is_some_and(|end| now >= end) {
-                self.begin_to_count(now);
             }
             if now >= deadline || self.ends.reached() {
                 self.end(now.min(deadline));
@@ -275,6 +321,24 @@ impl<'a> Cycle<'a> {
             self.begin_to_count(self.last);
         }
         Ok(())
+    }
+
+    /// Where the job has a `latency_target`: the next depth.
+    #[inline]
+    fn search_depth(&mut self, now: u64) {
+        let is_over = self.over || self.ended_at.is_some() || !matches!(self.source, Source::Order(_));
+        let Some(search) = self.depth_search.as_mut().filter(|_| !is_over && self.ramp_end.is_none()) else {
+            return;
+        };
+        match search.look(self.tally.operations(), self.tally.late(), now) {
+            Step::Continue => {}
+            Step::Forget => self.count_anew(now),
+            Step::Done => self.end(now),
+            Step::TooSlow(why) => {
+                self.too_slow = Some(why);
+                self.end(now);
+            }
+        }
     }
 
     /// Nothing new begins but what an earlier I/O left half done.
@@ -290,224 +354,7 @@ impl<'a> Cycle<'a> {
             pace.release();
         }
         self.source.finish();
-    }
-
-    /// Queues what there is room for and what is due; says when the next one is, if there is room for it.
-    #[inline]
-    fn fill<E: Engine>(&mut self, engine: &mut E) -> Option<u64> {
-        // What the kernel has not taken is handed over once more, and alone: it keeps its stamp, by which its latency
-        // counts and which the latency programs are told, and what is new has another.
-        let left = engine.left() as usize;
-        self.batch.drain(..self.batch.len().saturating_sub(left));
-        self.held = false;
-        if left > 0 || self.over || self.free.is_empty() {
-            return None;
-        }
-        let most = match self.job.iodepth_batch {
-            0 => u32::MAX,
-            most => most,
-        };
-        let simple = self.is_simple();
-        // The last look was a moment ago, and no latency is taken.
-        let near = simple && self.job.timestamps == Timestamps::Off;
-        let now = if near { self.looked } else { self.stamps.now_ns() };
-        self.handed = now;
-        if let Some(beacon) = &self.beacon {
-            beacon.handed(now);
-        }
-        if simple {
-            self.fill_simply(engine, most, now);
-            return None;
-        }
-        if self.has_to_think(engine) {
-            return None;
-        }
-        let mut queued = 0;
-        while queued < most {
-            let Some(slot) = self.free.next() else { break };
-            if self.syncs_due > 0 {
-                self.syncs_due -= 1;
-                self.trips[slot as usize] =
-                    Trip { begin: now, load: Load::new(0, Errand::Sync, true), ..Trip::NONE };
-                engine.queue_sync(slot, self.syncs.next(), self.job.fsync == 0);
-            } else {
-                // Each direction of a mix has a rate of its own: what is due comes next.
-                if let Some(pace) = self.pace.as_ref().filter(|pace| pace.chooses()) {
-                    let next = self.job.directions().map(|direction| (pace.due(direction), direction));
-                    if let Some((due, direction)) = next.min_by_key(|(due, _)| *due) {
-                        if due > now {
-                            return Some(due);
-                        }
-                        self.source.want(direction);
-                    }
-                }
-                let Some(piece) = self.pending.take().or_else(|| self.source.next()) else {
-                    self.over = true;
-                    break;
-                };
-                if self.has_to_wait(&piece, queued) {
-                    self.pending = Some(piece);
-                    return None;
-                }
-                let mut begin = now;
-                if let Some(pace) = &mut self.pace {
-                    let due = pace.due(piece.direction);
-                    if due > now {
-                        self.pending = Some(piece);
-                        return Some(due);
-                    }
-                    begin = pace.began(piece.direction, now);
-                }
-                self.depart(engine, slot, &piece, begin);
-            }
-            self.free.take();
-            self.batch.push(slot);
-            queued += 1;
-            if !self.free.is_empty() && self.has_to_think(engine) {
-                break;
-            }
-        }
-        None
-    }
-
-    /// Of a job with times of thought: whether what is on its way is waited for first. Where nothing is, it thinks.
-    #[inline]
-    fn has_to_think<E: Engine>(&mut self, engine: &E) -> bool {
-        let in_flight = engine.in_flight();
-        let Some(pace) = self.pace.as_mut() else { return false };
-        let pauses = pace.pauses(in_flight);
-        if pauses && in_flight == 0 {
-            pace.think(self.looked);
-        }
-        self.held = pauses && in_flight > 0;
-        self.held
-    }
-
-    fn writes_trimmed(&self) -> bool {
-        self.job.rw == Pattern::TrimWrite
-    }
-
-    /// Of what is trimmed and then written: a write waits for the trims that are on their way, as the drive may do what
-    /// it has at once in any order. A trim is not queued behind a write, which it would hold up where it is done at
-    /// once. So do fio's engines that trim by a call of its own; its io_uring_cmd does not wait.
-    #[inline]
-    fn has_to_wait(&mut self, piece: &Piece, queued: u32) -> bool {
-        match piece.direction {
-            Direction::Read => false,
-            Direction::Write => {
-                self.held = self.trims > 0;
-                self.held
-            }
-            Direction::Trim => self.writes_trimmed() && queued > 0,
-        }
-    }
-
-    /// I/Os are due at once, all or none are timed, and each only has to be handed over.
-    #[inline]
-    fn is_simple(&self) -> bool {
-        self.pace.is_none() && self.pending.is_none() && self.plain && matches!(self.source, Source::Order(_))
-    }
-
-    /// [`Self::fill`] for the usual load: what it does for each I/O is the generator's own cost.
-    #[inline(never)]
-    fn fill_simply<E: Engine>(&mut self, engine: &mut E, most: u32, now: u64) {
-        let Self { free: Free { slots, count }, trips, batch, source: Source::Order(sequence), .. } = self
-        else {
-            return;
-        };
-        let timed = self.job.timestamps == Timestamps::Every;
-        let mut departing = Departing {
-            engine,
-            trips,
-            slots: &*slots,
-            left: *count,
-            begin: now,
-            sent: if E::IS_SYNCHRONOUS { now } else { 0 },
-            timed,
-            nop: self.job.nop,
-        };
-        let most = u64::from(most).min(*count as u64);
-        self.over |= sequence.hand_out(most, &mut departing) < most;
-        let left = departing.left;
-        if timed {
-            batch.extend(slots[left..*count].iter().rev());
-        }
-        *count = left;
-    }
-
-    #[inline]
-    fn depart<E: Engine>(&mut self, engine: &mut E, slot: u32, piece: &Piece, begin: u64) {
-        if let Some(cache) = &mut self.cache
-            && cache.begins(piece.bytes)
-        {
-            cache.forget();
-        }
-        let timed = match self.job.timestamps {
-            Timestamps::Every => true,
-            Timestamps::Off => false,
-            Timestamps::Sampled(every) => {
-                let timed = self.until_timed.is_multiple_of(every.max(1));
-                self.until_timed = self.until_timed.wrapping_add(1);
-                timed
-            }
-        };
-        self.trips[slot as usize] = Trip {
-            begin,
-            // As in fio, all of a synchronous I/O is completion.
-            sent: if E::IS_SYNCHRONOUS { begin } else { 0 },
-            load: Load::new(
-                if self.job.nop { 0 } else { piece.bytes },
-                Errand::Transfer(piece.direction),
-                timed,
-            ),
-            offset: piece.offset,
-        };
-        match piece.direction {
-            Direction::Read => {}
-            Direction::Write => {
-                self.content.write(slot_bytes(engine, slot, piece.bytes), piece.offset);
-                self.unwritten.departs(slot, piece.file);
-            }
-            Direction::Trim => self.trims += u32::from(self.writes_trimmed()),
-        }
-        engine.queue(slot, piece);
-        if piece.direction == Direction::Write {
-            self.writes += 1;
-            let every = u64::from(self.job.fsync.max(self.job.fdatasync));
-            if every > 0 {
-                self.syncs.wrote(piece.file, self.writes);
-                self.syncs_due += u32::from(self.writes.is_multiple_of(every));
-            }
-        }
-    }
-
-    /// Submits and waits in two calls, so that the end of the submission is seen.
-    fn enter_apart<E: Engine>(&mut self, engine: &mut E, wait: u32, timeout: Option<u64>) -> io::Result<u32> {
-        let taken = engine.enter(0, None)?;
-        let sent = self.stamps.now_ns();
-        for slot in self.batch.iter().take(taken as usize) {
-            let trip = &mut self.trips[*slot as usize];
-            if let Errand::Transfer(direction) = trip.load.errand()
-                && trip.load.is_timed()
-            {
-                trip.sent = sent;
-                // What had been due earlier was handed over with the others.
-                self.tally.sent(direction, sent.saturating_sub(self.handed));
-            }
-        }
-        // What is left goes by a call whose end is seen too.
-        if wait > 0 && engine.left() == 0 {
-            match engine.enter(wait, timeout) {
-                // The wait ended early; what was handed over before it was.
-                Err(e)
-                    if taken > 0
-                        && matches!(e.raw_os_error(), Some(libc::EINTR | libc::EBUSY | libc::EAGAIN)) => {}
-                told => {
-                    told?;
-                }
-            }
-        }
-        Ok(taken)
+        self.loops = 0;
     }
 
     /// Counts what is there; the moment is that of the look.
@@ -515,6 +362,10 @@ impl<'a> Cycle<'a> {
     fn reap<E: Engine>(&mut self, engine: &mut E) -> u64 {
         let now = self.stamps.now_ns();
         self.looked = now;
+        // Before these results are counted: they came after the ramp as far as anybody can tell.
+        if let Some(end) = self.ramp_end.filter(|end| now >= *end) {
+            self.begin_to_count(end);
+        }
         let Self { tally, trips, free: Free { slots, count }, verification, unwritten, ended, .. } = self;
         // What every result changes is kept in registers.
         let (slots, trips) = (&mut slots[..], &trips[..]);
@@ -522,7 +373,7 @@ impl<'a> Cycle<'a> {
         let looks = matches!(self.source, Source::ReadBack(_));
         let mends = !unwritten.is_empty();
         let (settles, mut settled) = (looks || mends || self.job.rw == Pattern::TrimWrite, 0);
-        let is_trim = |trip: &Trip| trip.load.errand() == Errand::Transfer(Direction::Trim);
+        let is_trim = |trip: &InFlight| trip.load.kind() == OpKind::Transfer(Direction::Trim);
         let on_error = self.job.on_error;
         let mut look = tally.look(now);
         let reaped = engine.reap(|slot, answer| {
@@ -550,7 +401,7 @@ impl<'a> Cycle<'a> {
             }
             // 0: the end of the file, where there was data when the run began.
             let errno = if answer == 0 { libc::ENODATA } else { -answer };
-            if let (0, Errand::Transfer(direction)) = (answer, trip.load.errand()) {
+            if let (0, OpKind::Transfer(direction)) = (answer, trip.load.kind()) {
                 ended[direction.index()] += 1;
             }
             look.failed(trip, errno);
@@ -561,8 +412,8 @@ impl<'a> Cycle<'a> {
         (*count, self.failures) = (free, failures);
         self.trims -= settled;
         if reaped > 0 {
-            if let Some(beacon) = &self.beacon {
-                beacon.looked(now);
+            if let Some(submit_stamps) = &self.submit_stamps {
+                submit_stamps.looked(now);
             }
             tally.reaped(reaped);
             self.last = now;
@@ -574,14 +425,34 @@ impl<'a> Cycle<'a> {
         now
     }
 
-    /// The ramp is over: nothing of it counts but what failed.
+    /// The ramp was over at `end`: nothing of it counts but what failed. The interval begins at that instant, however
+    /// long no result has come, as it is that to which the deadline belongs.
     #[cold]
-    fn begin_to_count(&mut self, now: u64) {
+    fn begin_to_count(&mut self, end: u64) {
         self.ramp_end = None;
-        self.tally.forget_transfers(now);
+        let begun = self.transfers_in_flight() + u64::from(self.pending.is_some());
+        if let Source::Order(sequence) = &mut self.source {
+            sequence.count_from_here(self.job, begun);
+        }
+        self.count_anew(end);
+        if let Some(search) = &mut self.depth_search {
+            search.begin(end);
+        }
+    }
+
+    #[cold]
+    fn count_anew(&mut self, from: u64) {
+        self.tally.forget_transfers(from);
         self.started_ms = wall_clock_ms();
         self.usage = cpus::usage();
-        (self.first, self.last) = (now, now);
+        (self.first, self.last) = (from, from);
+    }
+
+    fn transfers_in_flight(&self) -> u64 {
+        let mut busy = vec![true; self.trips.len()];
+        self.free.slots[..self.free.count].iter().for_each(|slot| busy[*slot as usize] = false);
+        let transfers = |(trip, busy): &(&InFlight, bool)| *busy && trip.load.kind() != OpKind::Sync;
+        self.trips.iter().zip(busy).filter(transfers).count() as u64
     }
 
     fn time_to(&mut self, until: u64) -> u64 {
@@ -616,6 +487,9 @@ impl<'a> Cycle<'a> {
         let usage = self.used;
         self.verification.finish(result);
         result.never_began = self.never_began;
+        result.too_slow = self.too_slow;
+        result.latency_depth = self.depth_search.as_ref().map(DepthSearch::depth);
+        result.depth_is_found = self.depth_search.as_ref().is_some_and(DepthSearch::is_found);
         result.ended = self.ended;
         result.user_ns = usage.user_ns - self.usage.user_ns;
         result.system_ns = usage.system_ns - self.usage.system_ns;
@@ -626,34 +500,6 @@ impl<'a> Cycle<'a> {
         result.duration_ns = self.last.saturating_sub(self.first);
         self.done.store(&self.tally);
         self.tally.finish(result);
-    }
-}
-
-/// I/Os of one batch, on their way into the engine.
-struct Departing<'a, E> {
-    engine: &'a mut E,
-    trips: &'a mut [Trip],
-    slots: &'a [u32],
-    /// So many of the slots are free.
-    left: usize,
-    begin: u64,
-    sent: u64,
-    timed: bool,
-    nop: bool,
-}
-
-impl<E: Engine> Taker for Departing<'_, E> {
-    #[inline(always)]
-    fn take(&mut self, piece: Piece) {
-        self.left -= 1;
-        let slot = self.slots[self.left];
-        let trip = &mut self.trips[slot as usize];
-        // Where it lies does not matter to an I/O that nobody verifies.
-        trip.begin = self.begin;
-        trip.sent = self.sent;
-        let bytes = if self.nop { 0 } else { piece.bytes };
-        trip.load = Load::new(bytes, Errand::Transfer(piece.direction), self.timed);
-        self.engine.queue(slot, &piece);
     }
 }
 

@@ -44,15 +44,32 @@ pub struct Gates {
 /// another may still write or trim there.
 #[derive(Debug)]
 pub struct Meeting {
-    /// So many threads still write.
-    writers: Mutex<u32>,
+    threads: Mutex<Threads>,
     came: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Threads {
+    /// So many still write.
+    writers: u32,
+    /// So many read back what they wrote.
+    readers: u32,
 }
 
 impl Meeting {
     /// Of so many threads, each of which attends once.
     pub fn new(threads: u32) -> Self {
-        Self { writers: Mutex::new(threads), came: Condvar::new() }
+        Self { threads: Mutex::new(Threads { writers: threads, readers: 0 }), came: Condvar::new() }
+    }
+
+    /// So many more threads are to write: those of a job that waited for another one. Returns when none reads back any
+    /// more what they could write over.
+    pub fn join(&self, threads: u32) {
+        let mut now = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        while now.readers > 0 {
+            now = self.came.wait(now).unwrap_or_else(PoisonError::into_inner);
+        }
+        now.writers += threads;
     }
 
     /// A thread is to write: it does until this is dropped, also where it fails.
@@ -60,16 +77,25 @@ impl Meeting {
         Writer(self)
     }
 
-    /// Waits until nobody writes any more. False: it is not to wait any longer.
-    pub fn wait(&self, is_over: impl Fn() -> bool) -> bool {
-        let mut writers = self.writers.lock().unwrap_or_else(PoisonError::into_inner);
-        while *writers > 0 {
+    /// Waits until no thread writes any more, to read back until what it returns is dropped. None: it is not to wait any
+    /// longer.
+    pub fn wait(&self, is_over: impl Fn() -> bool) -> Option<Reader<'_>> {
+        let mut now = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        while now.writers > 0 {
             if is_over() {
-                return false;
+                return None;
             }
-            writers = self.came.wait_timeout(writers, LOOK).unwrap_or_else(PoisonError::into_inner).0;
+            now = self.came.wait_timeout(now, LOOK).unwrap_or_else(PoisonError::into_inner).0;
         }
-        true
+        now.readers += 1;
+        Some(Reader(self))
+    }
+
+    fn leave(&self, of: impl Fn(&mut Threads) -> &mut u32) {
+        let mut now = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        let threads = of(&mut now);
+        *threads = threads.saturating_sub(1);
+        self.came.notify_all();
     }
 }
 
@@ -79,9 +105,17 @@ pub struct Writer<'a>(&'a Meeting);
 
 impl Drop for Writer<'_> {
     fn drop(&mut self) {
-        let mut writers = self.0.writers.lock().unwrap_or_else(PoisonError::into_inner);
-        *writers = writers.saturating_sub(1);
-        self.0.came.notify_all();
+        self.0.leave(|threads| &mut threads.writers);
+    }
+}
+
+/// A thread that reads back what it wrote.
+#[derive(Debug)]
+pub struct Reader<'a>(&'a Meeting);
+
+impl Drop for Reader<'_> {
+    fn drop(&mut self) {
+        self.0.leave(|threads| &mut threads.readers);
     }
 }
 
@@ -113,13 +147,30 @@ mod tests {
         thread::scope(|scope| {
             let (first, second) = (meeting.attend(), meeting.attend());
             drop(first);
-            assert!(!meeting.wait(|| true), "who is stopped waits no longer");
-            let reader = scope.spawn(|| meeting.wait(|| false) && others_wrote.load(Ordering::Relaxed));
+            assert!(meeting.wait(|| true).is_none(), "who is stopped waits no longer");
+            let reader =
+                scope.spawn(|| meeting.wait(|| false).is_some() && others_wrote.load(Ordering::Relaxed));
             thread::sleep(Duration::from_millis(20));
             others_wrote.store(true, Ordering::Relaxed);
             drop(second);
             assert!(reader.join().unwrap());
         });
+    }
+
+    #[test]
+    fn who_joins_waits_for_those_that_read_back() {
+        let meeting = Meeting::new(0);
+        let reader = meeting.wait(|| false).unwrap();
+        thread::scope(|scope| {
+            let joins = scope.spawn(|| meeting.join(2));
+            thread::sleep(Duration::from_millis(20));
+            assert!(!joins.is_finished());
+            drop(reader);
+            joins.join().unwrap();
+        });
+        let first = meeting.attend();
+        drop(first);
+        assert!(meeting.wait(|| true).is_none(), "the second one is still to write");
     }
 
     #[test]

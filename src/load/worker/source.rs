@@ -8,11 +8,11 @@ use super::unwritten::Unwritten;
 pub enum Source {
     Order(Sequence),
     /// What was written is looked at.
-    ReadBack(Look),
+    ReadBack(Completions),
 }
 
 /// The reads of what was written.
-pub struct Look {
+pub struct Completions {
     back: ReadBack,
     unwritten: Unwritten,
     /// Writes that were left out, as they had failed.
@@ -23,7 +23,7 @@ pub struct Look {
 
 impl Source {
     pub fn read_back(back: ReadBack, unwritten: Unwritten) -> Self {
-        Self::ReadBack(Look { back, unwritten, skipped: 0, cut: false })
+        Self::ReadBack(Completions { back, unwritten, skipped: 0, cut: false })
     }
 
     #[inline]
@@ -48,7 +48,7 @@ impl Source {
     }
 }
 
-impl Look {
+impl Completions {
     fn next(&mut self) -> Option<Piece> {
         loop {
             let piece = self.back.next()?;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::super::job::Direction;
 use super::super::sequence::Piece;
-use super::super::tally::{Errand, Trip};
+use super::super::tally::{InFlight, OpKind};
 
 /// The writes that failed, or were short, and that no later one made good.
 #[derive(Debug, Default)]
@@ -37,7 +37,7 @@ impl Unwritten {
 
     /// It did not reach the target, or not all of it.
     #[cold]
-    pub fn failed(&mut self, slot: u32, trip: &Trip) {
+    pub fn failed(&mut self, slot: u32, trip: &InFlight) {
         if let Some(place) = self.place(slot, trip) {
             let bytes = trip.load.bytes();
             let known = self.pieces.entry(place).or_default();
@@ -48,7 +48,7 @@ impl Unwritten {
 
     /// It did.
     #[cold]
-    pub fn arrived(&mut self, slot: u32, trip: &Trip) {
+    pub fn arrived(&mut self, slot: u32, trip: &InFlight) {
         if let Some(place) = self.place(slot, trip)
             && self.pieces.get(&place).is_some_and(|bytes| *bytes <= trip.load.bytes())
         {
@@ -56,8 +56,8 @@ impl Unwritten {
         }
     }
 
-    fn place(&self, slot: u32, trip: &Trip) -> Option<(u16, u64)> {
-        let is_write = trip.load.errand() == Errand::Transfer(Direction::Write);
+    fn place(&self, slot: u32, trip: &InFlight) -> Option<(u16, u64)> {
+        let is_write = trip.load.kind() == OpKind::Transfer(Direction::Write);
         let file = self.files.get(slot as usize).filter(|_| is_write)?;
         Some((*file, trip.offset))
     }
@@ -76,8 +76,12 @@ mod tests {
     use super::super::super::tally::Load;
     use super::*;
 
-    fn trip(offset: u64, bytes: u32) -> Trip {
-        Trip { offset, load: Load::new(bytes, Errand::Transfer(Direction::Write), true), ..Trip::NONE }
+    fn trip(offset: u64, bytes: u32) -> InFlight {
+        InFlight {
+            offset,
+            load: Load::new(bytes, OpKind::Transfer(Direction::Write), true),
+            ..InFlight::NONE
+        }
     }
 
     fn has(unwritten: &Unwritten, file: u16, offset: u64, bytes: u32) -> bool {
@@ -114,7 +118,7 @@ mod tests {
         let mut reads = Unwritten::new(1);
         reads.failed(
             0,
-            &Trip { load: Load::new(512, Errand::Transfer(Direction::Read), true), ..trip(0, 512) },
+            &InFlight { load: Load::new(512, OpKind::Transfer(Direction::Read), true), ..trip(0, 512) },
         );
         assert!(reads.is_empty());
     }

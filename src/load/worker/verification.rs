@@ -2,7 +2,7 @@
 
 use super::super::JobResult;
 use super::super::content::Mismatch;
-use super::source::Look;
+use super::source::Completions;
 
 #[derive(Debug, Default)]
 pub struct Verification {
@@ -18,7 +18,7 @@ pub struct Verification {
 
 impl Verification {
     /// Nothing more is read back.
-    pub fn ended(&mut self, look: &Look) {
+    pub fn ended(&mut self, look: &Completions) {
         self.left = Some((look.skipped, look.cut));
     }
 

@@ -116,8 +116,8 @@ pub fn missing_stages(plan: &Plan) -> Vec<Missing> {
             stage: Some(stage.to_string()),
             reason: Reason::BioBased,
             included_in: Some("bio".to_string()),
-            why: "it is not seen of I/Os: there are no requests, so only the whole of a bio is, from block_bio_queue to \
-                  block_bio_complete; of an operation that time is device, and its complete begins there"
+            why: "the device has no requests: the whole time of a bio is measured, from block_bio_queue to \
+                  block_bio_complete; for an operation it is device, and complete begins there"
                 .to_string(),
             ..Missing::default()
         })
@@ -227,7 +227,10 @@ mod tests {
         let stages: Vec<&str> = missing.iter().filter_map(|m| m.stage.as_deref()).collect();
         assert_eq!(stages, ["queue", "device", "complete"]);
         assert!(missing.iter().all(|m| m.device.as_deref() == Some("md0")));
-        assert!(missing.iter().all(|m| m.why.starts_with("it is not seen of I/Os")), "operations have them");
+        assert!(
+            missing.iter().all(|m| m.why.starts_with("the device has no requests")),
+            "operations have them"
+        );
     }
 
     #[test]

@@ -20,12 +20,49 @@ pub fn operations(reason: Reason, why: &str) -> Vec<Missing> {
         .collect()
 }
 
+/// System calls are followed by their events.
+pub fn functions() -> Missing {
+    Missing {
+        part: Some("functions".to_string()),
+        reason: Reason::Refused,
+        why: "this kernel does not let programs be attached to the functions of system calls (fentry): the events of \
+              all of them are followed"
+            .to_string(),
+        ..Missing::default()
+    }
+}
+
 /// A stage that the user left out.
 pub fn not_asked_for(stage: &str) -> Missing {
     Missing {
         stage: Some(stage.to_string()),
         reason: Reason::NotAskedFor,
         why: format!("--stages leaves {stage} out"),
+        ..Missing::default()
+    }
+}
+
+/// After a slice of time the programs could not be attached again.
+pub fn not_followed_again(why: &str) -> Missing {
+    Missing {
+        part: Some("operations".to_string()),
+        reason: Reason::Refused,
+        why: format!("the programs that follow operations could not be attached again: {why}"),
+        remedy: Some("use --max-cost 0, which attaches them once".to_string()),
+        ..Missing::default()
+    }
+}
+
+/// The least that can be followed takes more than the budget; both in percent of the busiest CPU.
+pub fn over_budget(taken: f64, budget: f64) -> Missing {
+    Missing {
+        part: Some("budget".to_string()),
+        reason: Reason::OverBudget,
+        why: format!(
+            "following I/Os took {taken:.1} % of the busiest CPU, and --max-cost allows {budget:.1} %: operations were followed \
+             as little as possible"
+        ),
+        remedy: Some("use --stages device, or name fewer devices with -d".to_string()),
         ..Missing::default()
     }
 }
@@ -80,8 +117,8 @@ pub fn complete(host: &Host, plan: &Plan, nvme: Option<&Missing>) -> Vec<Missing
             (true, Some(refused)) => refused.clone(),
             (false, _) => Missing {
                 reason: Reason::NoEvent,
-                why: "it is not seen of I/Os: only the NVMe driver has an event where it reaps a completion; elsewhere \
-                      device ends, and an operation's complete begins, at block_rq_complete"
+                why: "only the NVMe driver has an event for it; elsewhere device ends, and an operation's complete \
+                      begins, at block_rq_complete"
                     .to_string(),
                 ..Missing::default()
             },

@@ -17,9 +17,9 @@ use super::super::process_ios;
 use super::super::skel;
 use super::super::skel::latency::{LatencySkel, OpenLatencySkel};
 use super::super::syscalls;
+use super::load_plan::LoadPlan;
 use super::programs;
 use super::submits;
-use super::wanted::Wanted;
 use crate::wire::files::{FILES_COUNTED, FILES_EACH};
 use crate::wire::generator::GENERATOR_PLACES;
 
@@ -30,7 +30,7 @@ const STACK_OWNERS: u32 = 1 << skel::header_number(include_str!("../../../bpf/ca
 const IOCBS: u32 = 1 << skel::header_number(include_str!("../../../bpf/op_table.h"), "IOCB_BITS");
 
 /// Sizes the maps, tells the programs what to do, and loads those of them that are wanted.
-pub fn load(plan: &mut Plan, btf: &KernelBtf, wanted: &mut Wanted) -> Result<LatencySkel<'static>> {
+pub fn load(plan: &mut Plan, btf: &KernelBtf, wanted: &mut LoadPlan) -> Result<LatencySkel<'static>> {
     let mut open = skel::latency_builder()
         .and_then(|builder| builder.open(libbpf::object_place()))
         .map_err(|e| refusal("opening the probes", &e))?;
@@ -49,22 +49,22 @@ pub fn load(plan: &mut Plan, btf: &KernelBtf, wanted: &mut Wanted) -> Result<Lat
     }
     told.partitions = plan.devices.iter().any(PlannedDevice::is_partition).into();
     let config = &mut told.config;
-    config.want_bios = wanted.bio_complete.is_some().into();
+    config.bios_enabled = wanted.bio_complete.is_some().into();
     config.rqf_flush_seq = btf.rqf_flush_seq();
     config.rqf_timed_out = btf.rqf_timed_out();
     config.devices = (plan.devices.len() + plan.heads.len()) as u32;
-    config.want_queue = wanted.queue.into();
-    config.want_operations = wanted.ring.is_some().into();
+    config.queue_enabled = wanted.queue.into();
+    config.operations_enabled = wanted.ring.is_some().into();
     config.drop_issue = wanted.drop_issue;
-    config.want_parts = wanted.parts.into();
-    config.want_throttle = wanted.throttle.into();
+    config.parts_enabled = wanted.parts.into();
+    config.throttle_enabled = wanted.throttle.into();
     config.bio_mask = plan.bio_sets() - 1;
-    config.want_submitter = wanted.submitter().into();
-    config.want_filter = wanted.filter.kinds();
+    config.submitter_enabled = wanted.submitter().into();
+    config.filter_enabled = wanted.filter.kinds();
     config.unified_cgroups = wanted.unified_cgroups.into();
     config.generator = if wanted.generator { std::process::id() } else { 0 };
     config.count_processes = wanted.processes.into();
-    config.want_files = wanted.files;
+    config.files_enabled = wanted.files;
     config.own_process = if generator::knows_its_threads(Path::new("/")) { std::process::id() } else { 0 };
     if let Some(grouping) = &wanted.grouping {
         grouping.tell(config);
@@ -91,12 +91,12 @@ pub fn load(plan: &mut Plan, btf: &KernelBtf, wanted: &mut Wanted) -> Result<Lat
         file_ios::fill(&skel, plan.devices.len())?;
     }
     let maps = &skel.maps;
-    (wanted.filter.fill(&maps.wanted_pids, &maps.wanted_comms, &maps.wanted_cgroups))
+    (wanted.filter.fill(&maps.filter_pids, &maps.filter_comms, &maps.filter_cgroups))
         .context("writing the filter")?;
     Ok(skel)
 }
 
-fn size(open: &mut OpenLatencySkel<'_>, plan: &mut Plan, wanted: &mut Wanted) -> Result<()> {
+fn size(open: &mut OpenLatencySkel<'_>, plan: &mut Plan, wanted: &mut LoadPlan) -> Result<()> {
     if wanted.bio_complete.is_none() {
         open.maps
             .bio_ios

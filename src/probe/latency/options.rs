@@ -39,6 +39,11 @@ pub struct Options {
     /// But not what lies below.
     pub only_named: bool,
     pub stages: Stages,
+    /// What the programs may take of the busiest CPU, in percent: above it operations are followed in slices of time. None:
+    /// all the time, which is what `parts`, `events`, `group_by`, `generator` and `functions` need.
+    pub budget: Option<f64>,
+    /// Follow system calls at their functions, where the kernel lets us. Needs all stages.
+    pub functions: bool,
     /// Take stages apart (`--detail`). Needs all stages.
     pub parts: bool,
     /// Send an event per I/O; None: nobody looks at each.
@@ -74,6 +79,8 @@ impl Default for Options {
             layers: false,
             only_named: false,
             stages: Stages::All,
+            budget: None,
+            functions: false,
             parts: false,
             events: None,
             stacks: None,

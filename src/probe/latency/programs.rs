@@ -11,10 +11,11 @@ use super::super::libbpf;
 use super::super::libbpf::refusal;
 use super::super::skel::latency::OpenLatencySkel;
 use super::LatencyProbe;
-use super::wanted::{NvmeEvent, Wanted};
+use super::calls::{Calls, ENTER, EXIT};
+use super::load_plan::{LoadPlan, NvmeEvent};
 
 /// Leaves out what is not wanted, before the object is loaded.
-pub fn choose(open: &mut OpenLatencySkel<'_>, wanted: &Wanted) {
+pub fn choose(open: &mut OpenLatencySkel<'_>, wanted: &LoadPlan) {
     open.progs.nvme_sq.set_autoload(wanted.nvme == Some(NvmeEvent::Typed));
     open.progs.nvme_sq_raw.set_autoload(wanted.nvme == Some(NvmeEvent::Raw));
     open.progs.bio_complete.set_autoload(wanted.bio_complete.is_some());
@@ -35,6 +36,9 @@ pub fn choose(open: &mut OpenLatencySkel<'_>, wanted: &Wanted) {
     for program in operations_only {
         program.set_autoload(wanted.ring.is_some());
     }
+    for program in [&mut open.progs.call_enter, &mut open.progs.call_exit] {
+        program.set_autoload(!wanted.calls.is_empty());
+    }
     let parts_only: [&mut OpenProgramMut<'_>; 4] = [
         &mut open.progs.bio_getrq,
         &mut open.progs.rq_insert,
@@ -50,10 +54,28 @@ pub fn choose(open: &mut OpenLatencySkel<'_>, wanted: &Wanted) {
     }
 }
 
+/// Those that do nothing but follow operations.
+pub const OPERATION_PROGRAMS: [&str; 7] = [
+    "sys_enter",
+    "sys_exit",
+    "ring_submit_req",
+    "ring_submit_sqe",
+    "ring_complete",
+    "ring_wait",
+    "ring_queue_work",
+];
+
 impl LatencyProbe {
-    /// Attaches all programs that were loaded; none does anything yet. What ends something is there
+    /// Attaches the programs that were loaded and are wanted; none does anything yet. What ends something is there
     /// before what begins it.
-    pub(super) fn attach_programs(&mut self) -> Result<()> {
+    pub(super) fn attach_programs(&mut self, wanted: &dyn Fn(&str) -> bool) -> Result<()> {
+        // In place of the events of all system calls.
+        if wanted(ENTER) && self.calls.as_mut().is_some_and(|calls| calls.attach().is_ok()) {
+            self.attached.extend([ENTER, EXIT]);
+        } else {
+            self.calls = None;
+        }
+        let by_functions = self.calls.is_some();
         let progs = &mut self.skel.progs;
         let order: [(&'static str, &mut ProgramMut<'_>); 25] = [
             ("rq_complete", &mut progs.rq_complete),
@@ -82,12 +104,31 @@ impl LatencyProbe {
             ("process_exit", &mut progs.process_exit),
             ("process_fork", &mut progs.process_fork),
         ];
-        for (name, program) in order.into_iter().filter(|(_, program)| program.autoload()) {
+        for (name, program) in order.into_iter().filter(|(name, program)| wanted(name) && program.autoload())
+        {
+            if by_functions && matches!(name, "sys_enter" | "sys_exit") {
+                continue;
+            }
             let link = program.attach().map_err(|e| refusal(&format!("attaching {name}"), &e))?;
             self.links.insert(name, link);
             self.attached.insert(name);
         }
         Ok(())
+    }
+
+    /// Attaches all programs, or detaches them: what they count meanwhile is of no use, for what begins in one state may
+    /// end in the other.
+    ///
+    /// # Errors
+    /// When the kernel does not attach again what it had attached before.
+    pub fn set_attached(&mut self, attached: bool) -> Result<()> {
+        self.links.clear();
+        self.calls.iter_mut().for_each(Calls::detach);
+        if !attached {
+            return Ok(());
+        }
+        self.forget_operations()?;
+        self.attach_programs(&|_| true)
     }
 
     /// The loaded programs, for metering.
@@ -120,15 +161,19 @@ impl LatencyProbe {
             metered("process_fork", &progs.process_fork),
             metered("process_exit", &progs.process_exit),
         ];
-        all.into_iter().filter(|program| self.attached.contains(program.name)).collect()
+        let all = all.into_iter().filter(|program| self.attached.contains(program.name));
+        all.chain(self.calls.iter().flat_map(Calls::metered)).collect()
     }
 
     /// Runs that the kernel skipped, by program.
     pub(super) fn missed(&self) -> BTreeMap<&'static str, u64> {
-        self.metered()
-            .iter()
-            .filter_map(|p| libbpf::program_stats(&p.fd).ok().map(|s| (p.name, s.recursion_misses)))
-            .chain(self.skel.maps.bss_data.as_ref().map(|bss| ("unlearned", bss.unlearned)))
-            .collect()
+        let mut missed = BTreeMap::new();
+        for program in self.metered() {
+            if let Ok(stats) = libbpf::program_stats(&program.fd) {
+                *missed.entry(program.name).or_insert(0) += stats.recursion_misses;
+            }
+        }
+        missed.extend(self.skel.maps.bss_data.as_ref().map(|bss| ("unlearned", bss.unlearned)));
+        missed
     }
 }

@@ -9,6 +9,7 @@ use super::super::files::FileNames;
 use super::super::maps::{array, element};
 use super::super::process_ios;
 use super::LatencyProbe;
+use super::slices::Slices;
 use crate::clock::now_ns;
 use crate::host::block;
 use crate::host::counters::Counters;
@@ -80,7 +81,16 @@ impl LatencyProbe {
             device.vanished = !block::is_there(&self.root, &device.name);
         }
         let unfollowed = self.skel.maps.bss_data.as_ref().map_or(0, |bss| bss.unfollowed);
-        Ok(Reading { at_ns, devices, missed: self.missed(), unfollowed, groups, filtered: self.filtered })
+        Ok(Reading {
+            at_ns,
+            devices,
+            missed: self.missed(),
+            unfollowed,
+            followed_ns: with_operations.then(|| self.followed.until(at_ns)),
+            cut: self.followed.cut,
+            groups,
+            filtered: self.filtered,
+        })
     }
 
     /// Gives the rows of files their names: once, at the end, since each name is looked up.
@@ -129,7 +139,8 @@ impl LatencyProbe {
     /// Results that came since `since_ns` and that nobody was seen to fetch, per device and class; None where
     /// operations are not followed. After the end of the window, which leaves all as it was.
     pub(super) fn unfetched(&self, since_ns: u64) -> Result<Option<Vec<[u64; OPS]>>> {
-        if !self.attached.contains("ring_complete") {
+        // What was in flight between slices is not known.
+        if !self.attached.contains("ring_complete") || self.slices.as_ref().is_some_and(Slices::sliced) {
             return Ok(None);
         }
         let mut all = vec![[0; OPS]; self.plan.devices.len()];
@@ -153,7 +164,7 @@ impl LatencyProbe {
         self.plan.counters(&self.root)
     }
 
-    fn samples(&self, with_operations: bool) -> Result<Vec<DeviceSample>> {
+    pub(super) fn samples(&self, with_operations: bool) -> Result<Vec<DeviceSample>> {
         let maps = &self.skel.maps;
         let row = |index: u32| -> Result<Row> { Ok(Row::decode(&element(&maps.rows, index)?)?) };
         let operations = |index: u32| -> Result<OperationRow> {

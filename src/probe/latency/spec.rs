@@ -4,6 +4,7 @@ use anyhow::{Context, Result};
 use libbpf_rs::OpenObject;
 use libbpf_rs::skel::SkelBuilder;
 
+use super::calls;
 use crate::host::BlockDevice;
 use crate::host::abilities::{State, ViewState};
 use crate::probe::btf::KernelBtf;
@@ -75,6 +76,8 @@ fn reach(here: &Here<'_>) -> &'static str {
     }
 }
 
+const ALL_CALLS: &str = "--functions is as without it";
+
 const FOLLOWS: &str = "operations are not followed: no submit and no reap";
 
 /// The same event had another name before 6.3.
@@ -102,6 +105,8 @@ pub const LATENCY: &[Program] = &[
     },
     Program::of_operations("sys_enter", "sys_enter", FOLLOWS),
     Program::of_operations("sys_exit", "sys_exit", FOLLOWS),
+    Program { function: true, ..Program::of_operations(calls::ENTER, "__x64_sys_io_uring_enter", ALL_CALLS) },
+    Program { function: true, ..Program::of_operations(calls::EXIT, "__x64_sys_io_uring_enter", ALL_CALLS) },
     Program::of_operations(RING_SUBMIT, "io_uring_submit_req", FOLLOWS),
     Program::of_operations("ring_complete", "io_uring_complete", FOLLOWS),
     Program::of_operations("ring_wait", "io_uring_cqring_wait", FOLLOWS),
@@ -153,27 +158,27 @@ fn configure(object: &mut OpenObject, reach: Reach, btf: &KernelBtf) -> Result<(
         config.rqf_flush_seq = btf.rqf_flush_seq();
         config.rqf_timed_out = btf.rqf_timed_out();
         config.devices = 1;
-        config.want_queue = 1;
-        config.want_operations = libbpf::has_swap().into();
+        config.queue_enabled = 1;
+        config.operations_enabled = libbpf::has_swap().into();
         config.bio_mask = 127;
         if reach == Reach::Usual {
             return;
         }
         let wanted: u32 = libbpf::has_swap().into();
-        config.want_bios = wanted;
-        config.want_parts = wanted;
-        config.want_throttle = wanted;
-        config.want_submitter = wanted;
-        config.want_events = wanted;
-        config.want_stacks = wanted;
+        config.bios_enabled = wanted;
+        config.parts_enabled = wanted;
+        config.throttle_enabled = wanted;
+        config.submitter_enabled = wanted;
+        config.events_enabled = wanted;
+        config.stacks_enabled = wanted;
         config.event_ops = u32::MAX;
         config.most_groups = 2 * wanted;
         config.group_by = u32::MAX;
         config.matrix_cpus = 2 * wanted;
-        config.want_filter = u32::MAX * wanted;
+        config.filter_enabled = u32::MAX * wanted;
         config.count_processes = wanted;
         config.own_process = wanted;
-        config.want_files = u32::MAX * wanted;
+        config.files_enabled = u32::MAX * wanted;
         // Any address: what is not there is not looked at.
         constants.file_callbacks = files::any_callbacks();
     })

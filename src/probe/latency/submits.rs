@@ -37,7 +37,7 @@ pub fn prepare(open: &mut OpenLatencySkel<'_>, options: &StackOptions, cpus: u32
     maps.submit_rows.set_max_entries(cpus)?;
     maps.submit_scratch.set_max_entries(cpus)?;
     let config = &mut maps.rodata_data.as_mut().context("the object has read-only data")?.config;
-    config.want_stacks = 1;
+    config.stacks_enabled = 1;
     config.stack_period_ns = PERIOD.as_nanos() as u64;
     config.stack_budget_ns = (PERIOD.as_nanos() as f64 * options.max_cost.clamp(0.0, 100.0) / 100.0) as u64;
     Ok(())

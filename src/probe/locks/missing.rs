@@ -34,7 +34,7 @@ pub fn no_holders(has_releases: bool) -> Missing {
     let (reason, why, remedy) = match has_releases {
         true => (
             Reason::Filtered,
-            "who held a lock is told only where all waiters are followed",
+            "lock holders are shown only where all waiters are followed",
             "leave --pid, --comm and --cgroup out",
         ),
         false => (

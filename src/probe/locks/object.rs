@@ -72,9 +72,9 @@ fn configure(object: &mut OpenObject, _: Reach, btf: &KernelBtf) -> Result<()> {
     libbpf::with_constants(object, |constants: &mut rodata| {
         let config = &mut constants.config;
         config.cpus = 1;
-        (config.period_ns, config.budget_ns, config.want_stacks) = (1, 1, 1);
-        config.want_filter = u32::MAX;
-        config.want_holders = 1;
+        (config.period_ns, config.budget_ns, config.stacks_enabled) = (1, 1, 1);
+        config.filter_enabled = u32::MAX;
+        config.holders_enabled = 1;
     })
 }
 
@@ -100,13 +100,13 @@ pub fn load(host: &Host, wanted: Wanted, options: &Options) -> Result<LocksSkel<
     size(&mut open, cpus, wanted, options).map_err(|error| refusal("sizing the tables of locks", &error))?;
     let config = &mut open.maps.rodata_data.as_mut().context("the object has read-only data")?.config;
     config.cpus = cpus;
-    config.want_filter = options.filter.kinds();
+    config.filter_enabled = options.filter.kinds();
     config.unified_cgroups = Hierarchy::read(Path::new("/")).is_none_or(|hierarchy| hierarchy.unified).into();
     config.period_ns = PERIOD.as_nanos() as u64;
     config.budget_ns = (config.period_ns as f64 * options.max_cost / 100.0) as u64;
-    config.want_stacks = (config.budget_ns > 0).into();
-    config.want_holders = wanted.holders.into();
-    config.want_waiters = options.waiters.into();
+    config.stacks_enabled = (config.budget_ns > 0).into();
+    config.holders_enabled = wanted.holders.into();
+    config.waiters_enabled = options.waiters.into();
     let events = wanted.source == Source::Events;
     open.progs.lock_begin.set_autoload(events);
     open.progs.lock_end.set_autoload(events);
@@ -119,7 +119,7 @@ pub fn load(host: &Host, wanted: Wanted, options: &Options) -> Result<LocksSkel<
     open.progs.slow_end.set_autoload(!events);
     let skel = open.load().map_err(|error| refusal("loading the probes", &error))?;
     let maps = &skel.maps;
-    options.filter.fill(&maps.wanted_pids, &maps.wanted_comms, &maps.wanted_cgroups)?;
+    options.filter.fill(&maps.filter_pids, &maps.filter_comms, &maps.filter_cgroups)?;
     Ok(skel)
 }
 
@@ -141,7 +141,7 @@ fn size(open: &mut OpenLocksSkel<'_>, cpus: u32, wanted: Wanted, options: &Optio
         maps.lock_holders.set_max_entries(options.room.max(1))?;
     }
     let room = |n: usize| n.max(1) as u32;
-    maps.wanted_pids.set_max_entries(room(options.filter.pids.len()))?;
-    maps.wanted_comms.set_max_entries(room(options.filter.comms.len()))?;
-    maps.wanted_cgroups.set_max_entries(room(options.filter.cgroups.len()))
+    maps.filter_pids.set_max_entries(room(options.filter.pids.len()))?;
+    maps.filter_comms.set_max_entries(room(options.filter.comms.len()))?;
+    maps.filter_cgroups.set_max_entries(room(options.filter.cgroups.len()))
 }

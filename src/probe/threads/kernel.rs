@@ -127,9 +127,8 @@ impl Kernel {
             missing.push(Missing {
                 part: Some("device".to_string()),
                 reason: Reason::NotAskedFor,
-                why: "which device a thread waits for takes a program at each bio that is handed in"
-                    .to_string(),
-                remedy: Some("name it with -d, or ask for all with -G device".to_string()),
+                why: "the device column is off by default, as it needs one more probe per bio".to_string(),
+                remedy: Some("use -d DEV or -G device".to_string()),
                 ..Missing::default()
             });
         }
@@ -239,11 +238,11 @@ fn loaded(options: &Options, btf: &KernelBtf, loops: bool) -> Result<ThreadsSkel
     let failed = |error: libbpf_rs::Error| refusal("loading the thread sampler", &error);
     let mut open = ThreadsSkelBuilder::default().open(libbpf::object_place()).map_err(failed)?;
     let told = open.maps.rodata_data.as_mut().context("the object has constants")?;
-    told.config.want_sleepers = options.sleepers.into();
-    told.config.want_stacks = 1;
-    told.config.want_cgroups = options.reads_cgroups().into();
+    told.config.sleepers_enabled = options.sleepers.into();
+    told.config.stacks_enabled = 1;
+    told.config.cgroups_enabled = options.reads_cgroups().into();
     told.config.unified_cgroups = options.unified_cgroups.into();
-    told.config.want_devices = options.by_device.into();
+    told.config.devices_enabled = options.by_device.into();
     if options.by_device {
         told.arguments.bio_queue = btf.arguments()?.bio_queue;
     }
@@ -281,9 +280,9 @@ const NOT_BY_FILE: &str =
 fn configure(object: &mut OpenObject, _: Reach, btf: &KernelBtf) -> Result<()> {
     let arguments = btf.arguments()?;
     libbpf::with_constants(object, |constants: &mut rodata| {
-        constants.config.want_stacks = 1;
-        constants.config.want_cgroups = 1;
-        constants.config.want_devices = 1;
+        constants.config.stacks_enabled = 1;
+        constants.config.cgroups_enabled = 1;
+        constants.config.devices_enabled = 1;
         constants.arguments.bio_queue = arguments.bio_queue;
     })
 }

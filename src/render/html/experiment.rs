@@ -62,7 +62,7 @@ fn points(curve: &Curve, values: &dyn Fn(&Tried) -> Vec<f64>) -> Vec<Point> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rules::literal::Case;
+    use crate::rules::fixtures::Case;
 
     #[test]
     fn rate_and_latency_are_drawn_against_depth() {

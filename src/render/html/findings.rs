@@ -49,8 +49,9 @@ fn card(finding: &Finding, is_verdict: bool) -> String {
     if !numbers.is_empty() {
         out.push_str(&format!("<div class=\"numbers\">\n{numbers}</div>\n"));
     }
+    let check = if finding.comparison().is_some() { "test" } else { "check" };
     out.push_str(&format!(
-        "<dl>\n<dt>do</dt><dd>{}</dd>\n<dt>check</dt><dd><code>{}</code></dd>\n{worth}</dl>\n</article>\n",
+        "<dl>\n<dt>do</dt><dd>{}</dd>\n<dt>{check}</dt><dd><code>{}</code></dd>\n{worth}</dl>\n</article>\n",
         escape(&finding.advice),
         escape(&finding.check)
     ));

@@ -18,7 +18,7 @@ const MOST_NAME: usize = 80;
 pub fn locks(summary: Option<&LockSummary>) -> String {
     let Some(summary) = summary else { return String::new() };
     if summary.events.contentions == 0 {
-        return "<p class=\"soft\">Nobody waited for a lock of the kernel.</p>\n".to_string();
+        return "<p class=\"soft\">No lock waits in the kernel.</p>\n".to_string();
     }
     let mut out = format!("<p>{}</p>\n", escape(&sentence(summary)));
     let header = ["<lock", "<kind", "<known by", "waits/s", "waited", "of all", "p50", "p99", "max"];
@@ -125,6 +125,6 @@ mod tests {
         assert!(!html.contains("<script>") && html.contains("&lt;script&gt;"), "{html}");
         assert!(html.contains("a&lt;b&gt;") && html.contains("5.00 µs"), "{html}");
         assert_eq!(locks(None), "");
-        assert!(locks(Some(&LockSummary::default())).contains("Nobody waited"));
+        assert!(locks(Some(&LockSummary::default())).contains("No lock waits"));
     }
 }

@@ -107,7 +107,7 @@ mod tests {
     use crate::analyze::latency::{DeviceLatency, LatencySummary, OpLatency};
     use crate::analyze::op::Op;
     use crate::analyze::stage::Stage;
-    use crate::rules::literal::{Case, SECOND};
+    use crate::rules::fixtures::{Case, SECOND};
 
     fn second(name: &str, ios: u64) -> LatencySummary {
         let device = (0..ios).map(|n| 100_000 + n).collect();

@@ -2,7 +2,7 @@
 
 use super::escape;
 use super::tables::{Cell, facts, table, text};
-use crate::analyze::moment::Moment;
+use crate::analyze::memory_sample::MemorySample;
 use crate::analyze::onset::LEAST_MOMENTS;
 use crate::analyze::pagecache::paths::PathSummary;
 use crate::analyze::pagecache::{Kind, PagecacheSummary};
@@ -21,7 +21,7 @@ pub fn pagecache(summary: Option<&PagecacheSummary>) -> String {
         .filter(|kind| summary.reclaims.get(kind).is_some_and(|one| one.count > 0 || one.batches > 0))
         .collect();
     if used.is_empty() {
-        out.push_str("<p class=\"soft\">Nobody had to reclaim memory.</p>\n");
+        out.push_str("<p class=\"soft\">No direct reclaim.</p>\n");
     } else {
         out.push_str(&reclaims(summary, &used));
     }
@@ -41,8 +41,8 @@ fn courses(summary: &PagecacheSummary) -> String {
         return String::new();
     }
     let marks: Vec<f64> = summary.onset.iter().map(|onset| onset.at_ns as f64 / 1e9).collect();
-    let per_second = |moment: &Moment, n: u64| n as f64 * 1e9 / moment.duration_ns.max(1) as f64;
-    let course = |name: &str, of: &dyn Fn(&Moment) -> Option<f64>, show: &dyn Fn(f64) -> String| {
+    let per_second = |moment: &MemorySample, n: u64| n as f64 * 1e9 / moment.duration_ns.max(1) as f64;
+    let course = |name: &str, of: &dyn Fn(&MemorySample) -> Option<f64>, show: &dyn Fn(f64) -> String| {
         let values: Vec<_> = summary.series.iter().map(|one| (one.at_ns as f64 / 1e9, of(one))).collect();
         // What never was is in the facts above.
         match values.iter().any(|(_, value)| value.is_some_and(|value| value > 0.0)) {
@@ -102,7 +102,7 @@ fn memory(summary: &PagecacheSummary) -> Vec<(&'static str, String)> {
         all.into_iter().map(|(name, value)| (name, value.unwrap_or("unknown".to_string()))).collect();
     if let Some(ahead) = summary.readahead {
         rows.push(("pages read ahead", count(ahead.asked_pages)));
-        rows.extend(ahead.unused_pages.map(|n| ("of these read for nobody, about", count(n))));
+        rows.extend(ahead.unused_pages.map(|n| ("of these never used, about", count(n))));
     }
     rows
 }
@@ -186,7 +186,7 @@ mod tests {
             !html.contains("<script>") && !html.contains("<b>") && html.contains("&lt;script&gt;"),
             "{html}"
         );
-        assert!(html.contains("unknown") && html.contains("Nobody had to reclaim"), "{html}");
+        assert!(html.contains("unknown") && html.contains("No direct reclaim"), "{html}");
         assert_eq!(pagecache(None), "");
     }
 }

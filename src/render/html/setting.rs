@@ -69,13 +69,13 @@ fn device(disk: &BlockDevice) -> String {
         rows.push(("scheduler", format!("{active}{rest}")));
     }
     // Of these, 0 is what a reader leaves where the kernel tells nothing.
-    let amount = |value: u64| if value == 0 { "not told".to_string() } else { bytes(value as f64) };
+    let amount = |value: u64| if value == 0 { "not reported".to_string() } else { bytes(value as f64) };
     if disk.max_request_bytes > 0 || disk.max_hw_request_bytes > 0 {
         let (soft, hard) = (amount(disk.max_request_bytes), amount(disk.max_hw_request_bytes));
         rows.push(("largest request", format!("{soft} (hardware {hard})")));
     }
     if disk.logical_block_bytes > 0 || disk.physical_block_bytes > 0 {
-        let size = |value: u32| if value == 0 { "not told".to_string() } else { value.to_string() };
+        let size = |value: u32| if value == 0 { "not reported".to_string() } else { value.to_string() };
         let (logical, physical) = (size(disk.logical_block_bytes), size(disk.physical_block_bytes));
         rows.push(("blocks", format!("{logical} logical, {physical} physical")));
     }

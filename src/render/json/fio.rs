@@ -2,7 +2,7 @@
 //! because those who read it expect every key.
 //!
 //! Where it differs from fio: `job_start` (of later versions) is there when known; `total_err` and
-//! `first_error` only after errors; `disk_util` never; intervals without an operation count as samples of 0,
+//! `first_error` only after errors; intervals without an operation count as samples of 0,
 //! which fio leaves out; `latency_*` are shares of the operations whose time was taken; percentiles and `bins`
 //! stand in `clat_ns`, or in `lat_ns` if nobody took completion latencies. Values of `bins` and percentiles are
 //! off by at most 4 % (see [`bins()`]), standard deviations by 1/32 of the root mean square.
@@ -15,7 +15,8 @@ pub mod options;
 use std::time::Duration;
 
 use crate::hist::Histogram;
-use crate::load::LoadSummary;
+use crate::host::counters::Counters;
+use crate::load::{Job, LatencyTarget, LoadSummary, Served};
 use bins::{PERCENTILES, bins, percentile};
 use entry::{Entry, Moments, Way};
 use layout::Node;
@@ -33,7 +34,13 @@ pub struct Time {
 
 /// The whole file: json, or json+ with `plus`. `options` are fio's global ones, by name and value as they were
 /// given; each section's own are told from its job.
-pub fn render(loads: &[LoadSummary], options: &[(String, String)], time: &Time, plus: bool) -> Vec<u8> {
+pub fn render(
+    loads: &[LoadSummary],
+    options: &[(String, String)],
+    disks: &[Disk],
+    time: &Time,
+    plus: bool,
+) -> Vec<u8> {
     let mut root = vec![
         ("fio version", Node::text(&version())),
         ("timestamp", Node::Whole(time.unix_ms / 1000)),
@@ -47,9 +54,38 @@ pub fn render(loads: &[LoadSummary], options: &[(String, String)], time: &Time, 
     let elapsed = time.elapsed.as_millis().div_ceil(1000) as u64;
     let jobs = entry::entries(loads).iter().map(|entry| job(entry, elapsed, plus)).collect();
     root.push(("jobs", Node::List(jobs)));
+    if !disks.is_empty() {
+        root.push(("disk_util", Node::List(disks.iter().map(disk).collect())));
+    }
     let mut bytes = Node::object(root).to_string().into_bytes();
     bytes.push(b'\n');
     bytes
+}
+
+/// The kernel's counters of a disk, before a run and after it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Disk {
+    pub name: String,
+    pub before: Counters,
+    pub after: Counters,
+    pub duration: Duration,
+}
+
+fn disk(disk: &Disk) -> Node {
+    let since = |of: fn(&Counters) -> u64| of(&disk.after).saturating_sub(of(&disk.before));
+    let whole = |of| Node::Whole(since(of));
+    let ms = disk.duration.as_millis().max(1) as f64;
+    Node::object([
+        ("name", Node::text(&disk.name)),
+        ("read_ios", whole(|now| now.reads)),
+        ("write_ios", whole(|now| now.writes)),
+        ("read_merges", whole(|now| now.read_merges)),
+        ("write_merges", whole(|now| now.write_merges)),
+        ("read_ticks", whole(|now| now.read_ms)),
+        ("write_ticks", whole(|now| now.write_ms)),
+        ("in_queue", whole(|now| now.weighted_ms)),
+        ("util", Node::Real((since(|now| now.io_ms) as f64 * 100.0 / ms).min(100.0))),
+    ])
 }
 
 /// What stands for fio's own version.
@@ -68,13 +104,13 @@ fn job(entry: &Entry<'_>, elapsed: u64, plus: bool) -> Node {
         ("job options", words(&options::given(job))),
     ]);
     for (name, way) in ["read", "write", "trim"].into_iter().zip(&entry.ways) {
-        keys.push((name, direction(way, plus)));
+        keys.push((name, direction(way, job, plus)));
     }
     keys.push((
         "sync",
         Node::object([
             ("total_ios", Node::Whole(entry.syncs.count())),
-            ("lat_ns", latency(&entry.syncs, true, plus)),
+            ("lat_ns", latency(&entry.syncs, Some(job.percentiles.as_deref().unwrap_or(&PERCENTILES)), plus)),
         ]),
     ));
     keys.extend([
@@ -95,11 +131,14 @@ fn job(entry: &Entry<'_>, elapsed: u64, plus: bool) -> Node {
         keys.push(("total_err", Node::Whole(entry.errors)));
         keys.push(("first_error", Node::Whole(entry.error.unsigned_abs().into())));
     }
+    // As fio, which has the target in ns and the window in µs.
+    let target = job.latency_target.unwrap_or(LatencyTarget::NONE);
+    let whole = |n: u128| Node::Whole(u64::try_from(n).unwrap_or(u64::MAX));
     keys.extend([
-        ("latency_depth", Node::Whole(job.iodepth.into())),
-        ("latency_target", Node::Whole(0)),
-        ("latency_percentile", Node::Real(100.0)),
-        ("latency_window", Node::Whole(0)),
+        ("latency_depth", Node::Whole(entry.latency_depth.unwrap_or(job.iodepth).into())),
+        ("latency_target", whole(target.latency.as_nanos())),
+        ("latency_percentile", Node::Real(target.percent)),
+        ("latency_window", whole(target.window.as_micros())),
     ]);
     Node::object(keys)
 }
@@ -108,11 +147,12 @@ const CALLS: [&str; 7] = ["0", "4", "8", "16", "32", "64", ">=64"];
 const SMALL: [&str; 10] = ["2", "4", "10", "20", "50", "100", "250", "500", "750", "1000"];
 const LARGE: [&str; 12] = ["2", "4", "10", "20", "50", "100", "250", "500", "750", "1000", "2000", ">=2000"];
 
-fn direction(way: &Way, plus: bool) -> Node {
-    let percentiles = way.percentiles_of_lat();
+fn direction(way: &Way, job: &Job, plus: bool) -> Node {
+    let at = Some(job.percentiles.as_deref().unwrap_or(&PERCENTILES));
+    let (of_clat, of_lat) = if way.percentiles_of_lat() { (None, at) } else { (at, None) };
     let Moments { min, max, mean, deviation, samples } = way.bandwidth;
     let iops = way.rates;
-    Node::object([
+    let mut keys = vec![
         ("io_bytes", Node::Whole(way.bytes)),
         ("io_kbytes", Node::Whole(way.bytes >> 10)),
         ("bw_bytes", Node::Whole(way.bytes_per_second() as u64)),
@@ -122,9 +162,23 @@ fn direction(way: &Way, plus: bool) -> Node {
         ("total_ios", Node::Whole(way.operations)),
         ("short_ios", Node::Whole(way.short)),
         ("drop_ios", Node::Whole(0)),
-        ("slat_ns", latency(&way.slat, false, plus)),
-        ("clat_ns", latency(&way.clat, !percentiles, plus)),
-        ("lat_ns", latency(&way.lat, percentiles, plus)),
+        ("slat_ns", latency(&way.slat, None, plus)),
+        ("clat_ns", latency(&way.clat, of_clat, plus)),
+        ("lat_ns", latency(&way.lat, of_lat, plus)),
+    ];
+    if !way.priorities.is_empty() {
+        let own = job.priority.unwrap_or(0);
+        let one = |one: &Served| {
+            let priority = one.priority.unwrap_or(own);
+            Node::object([
+                ("prioclass", Node::Whole((priority >> 13).into())),
+                ("prio", Node::Whole((priority & 7).into())),
+                ("clat_ns", latency(&one.clat, at, plus)),
+            ])
+        };
+        keys.push(("prios", Node::List(way.priorities.iter().map(one).collect())));
+    }
+    keys.extend([
         ("bw_min", Node::Whole(min as u64)),
         ("bw_max", Node::Whole(max as u64)),
         ("bw_agg", Node::Real(way.share_percent)),
@@ -136,11 +190,12 @@ fn direction(way: &Way, plus: bool) -> Node {
         ("iops_mean", Node::Real(iops.mean)),
         ("iops_stddev", Node::Real(iops.deviation)),
         ("iops_samples", Node::Whole(iops.samples)),
-    ])
+    ]);
+    Node::object(keys)
 }
 
-/// Times of one kind, with its distribution where that is wanted and not empty.
-fn latency(hist: &Histogram, distribution: bool, plus: bool) -> Node {
+/// Times of one kind, with their distribution where these percentiles of it are wanted, and it is not empty.
+fn latency(hist: &Histogram, percentiles: Option<&[f64]>, plus: bool) -> Node {
     let mut keys = vec![
         ("min", Node::Whole(hist.min().unwrap_or(0))),
         ("max", Node::Whole(hist.max().unwrap_or(0))),
@@ -148,10 +203,10 @@ fn latency(hist: &Histogram, distribution: bool, plus: bool) -> Node {
         ("stddev", Node::Real(hist.deviation().unwrap_or(0.0))),
         ("N", Node::Whole(hist.count())),
     ];
-    if distribution && !hist.is_empty() {
+    if let Some(at) = percentiles.filter(|_| !hist.is_empty()) {
         let bins = bins(hist);
-        let of = |percent: f64| (format!("{percent:.6}"), Node::Whole(percentile(&bins, percent)));
-        keys.push(("percentile", Node::Object(PERCENTILES.into_iter().map(of).collect())));
+        let of = |percent: &f64| (format!("{percent:.6}"), Node::Whole(percentile(&bins, *percent)));
+        keys.push(("percentile", Node::Object(at.iter().map(of).collect())));
         if plus {
             let counts = bins.iter().map(|(value, n)| (value.to_string(), Node::Whole(*n))).collect();
             keys.push(("bins", Node::Object(counts)));

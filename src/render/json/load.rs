@@ -13,10 +13,11 @@ pub fn object(
     envelope: &Envelope,
     loads: &[LoadSummary],
     before: Option<&Preconditioned>,
+    hostname: Option<String>,
 ) -> Map<String, Value> {
     let mut envelope = envelope.clone();
     envelope.missing.extend(loads.iter().flat_map(missing));
-    view_object(&envelope, &LoadResult::of(loads).after(before), None)
+    view_object(&envelope, &LoadResult { hostname, ..LoadResult::of(loads).after(before) }, None)
 }
 
 /// Of a sweep. What several of its points were without is there once.
@@ -24,6 +25,7 @@ pub fn object_of_sweep(
     envelope: &Envelope,
     sweep: &Sweep,
     before: Option<&Preconditioned>,
+    hostname: Option<String>,
 ) -> Map<String, Value> {
     let mut envelope = envelope.clone();
     for line in sweep.points.iter().flat_map(|point| &point.loads).flat_map(missing) {
@@ -31,7 +33,7 @@ pub fn object_of_sweep(
             envelope.missing.push(line);
         }
     }
-    view_object(&envelope, &LoadResult::of_sweep(sweep).after(before), None)
+    view_object(&envelope, &LoadResult { hostname, ..LoadResult::of_sweep(sweep).after(before) }, None)
 }
 
 /// What the generator did without, as the envelope says it.
@@ -55,13 +57,13 @@ mod tests {
     #[test]
     fn what_was_missing_is_in_the_envelope_once_for_a_sweep() {
         let envelope = Envelope::default();
-        let several = object(&envelope, &[idle(), mixed(false), mixed(true)], None);
+        let several = object(&envelope, &[idle(), mixed(false), mixed(true)], None, None);
         assert_eq!(
             (&several["schema"], several["missing"].as_array().unwrap().len()),
             (&"biopsy.load/1".into(), 3)
         );
         assert_eq!(several["missing"][0]["why"], "registered buffers: too little");
-        let sweep = object_of_sweep(&envelope, &swept(), None);
+        let sweep = object_of_sweep(&envelope, &swept(), None, None);
         assert_eq!(sweep["missing"].as_array().unwrap().len(), 1);
         assert!(sweep["sweep"]["points"][0].get("schema").is_none());
     }

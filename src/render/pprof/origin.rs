@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::analyze::flame::{FlameSummary, Note, What};
+use crate::analyze::stack_quality::Ending;
 use crate::analyze::stacks::ProfileSummary;
-use crate::analyze::unwinding::Ending;
 use crate::envelope::{Cost, Envelope, Lost, Missing};
 use crate::merge::how;
 use crate::render::text;

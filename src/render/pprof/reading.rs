@@ -66,9 +66,22 @@ fn unpacked_within(bytes: Vec<u8>, most: usize) -> Result<Vec<u8>> {
     Ok(out)
 }
 
-/// Whether unpacked bytes are such a profile, and no text: its first string is empty, and so has a length of zero.
+/// Whether unpacked bytes are such a profile, and no text: its first string is empty, and so has a length of zero. In
+/// folded text a name may have a byte of zero as well.
 pub fn is_profile(bytes: &[u8]) -> bool {
-    bytes.contains(&0)
+    bytes.contains(&0) && !begins_as_folded_text(bytes)
+}
+
+/// Whether the first line that is not blank ends in a count.
+fn begins_as_folded_text(bytes: &[u8]) -> bool {
+    let mut lines = bytes.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+    let first = lines.find(|line| !line.is_empty() && !line.starts_with(b"# ")).unwrap_or_default();
+    let Some((stack, count)) = std::str::from_utf8(first).ok().and_then(|line| line.rsplit_once([' ', '\t']))
+    else {
+        return false;
+    };
+    let is_text = |c: char| !c.is_control() || matches!(c, '\0' | '\t' | '\x1b');
+    stack.chars().all(is_text) && count.parse::<u64>().is_ok()
 }
 
 /// A file, of which all but the stacks was looked through.

@@ -106,6 +106,7 @@ impl Draft {
                 verdict.and_then(why),
                 verdict.and_then(worth),
                 verdict.and_then(next),
+                verdict.and_then(test),
                 also(&page.diagnosis.findings),
                 data(page),
             ]
@@ -134,16 +135,17 @@ impl Draft {
 
     /// Leaves out what says least until it has as many lines as it may have. Verdict, doubt and data stay.
     fn fit(&mut self) {
-        let steps: [fn(&mut Self); 9] = [
+        let steps: [fn(&mut Self); 10] = [
             |draft| draft.shorten("also"),
-            |draft| draft.shorten("why"),
             |draft| draft.stages.truncate(LEAST_STAGES + 1),
+            |draft| draft.shorten("why"),
             |draft| draft.stages.truncate(LEAST_STAGES),
             |draft| draft.remove("also"),
             |draft| draft.shorten("next"),
             |draft| draft.head.truncate(2),
             |draft| draft.remove("worth"),
             |draft| draft.remove("why"),
+            |draft| draft.remove("test"),
         ];
         for step in steps {
             if self.count() <= MOST_LINES {
@@ -381,6 +383,39 @@ fn next(verdict: &Finding) -> Option<Note> {
     let end = advice.match_indices(". ").map(|(at, _)| at).find(is_end).unwrap_or(advice.len());
     let first = sentence(&advice[..end]);
     (!first.is_empty()).then(|| Note::new("next", &first, 2))
+}
+
+/// The command that compares the run as it is with the advice followed, as a shell takes it: a line that goes on in the
+/// next one ends in a backslash. None where it is longer than two lines, or has a name that no terminal may get.
+fn test(verdict: &Finding) -> Option<Note> {
+    let command = verdict.comparison().filter(|command| clean(command) == *command)?;
+    let room = WIDTH - LABEL;
+    if command.chars().count() <= room {
+        return Some(Note { label: "test", lines: vec![command.to_string()], short: None });
+    }
+    // As much in the first line as fits in front of the backslash.
+    let fits = |at: &usize| command[..*at].chars().count() + 2 <= room;
+    let at = breaks(command).into_iter().rev().find(fits)?;
+    let (first, second) = (&command[..at], &command[at + 1..]);
+    let second = format!("  {second}");
+    let lines = vec![format!("{first} \\"), second];
+    (lines[1].chars().count() <= room).then_some(Note { label: "test", lines, short: None })
+}
+
+/// Where the words of a shell command end, in bytes: spaces that are not quoted.
+fn breaks(command: &str) -> Vec<usize> {
+    let (mut is_quoted, mut is_escaped) = (false, false);
+    let mut found = Vec::new();
+    for (at, c) in command.char_indices() {
+        match c {
+            _ if std::mem::take(&mut is_escaped) => {}
+            '\'' => is_quoted = !is_quoted,
+            '\\' if !is_quoted => is_escaped = true,
+            ' ' if !is_quoted => found.push(at),
+            _ => {}
+        }
+    }
+    found
 }
 
 /// The second finding, and how many more there are.

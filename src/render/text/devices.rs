@@ -101,7 +101,7 @@ fn processors(host: &Host) -> String {
     if host.nodes.len() > 1 {
         let node = |node: &NumaNode| {
             let memory = host.node_memory.get(&node.node);
-            let memory = memory.map_or("memory not told".to_string(), |size| bytes(*size as f64));
+            let memory = memory.map_or("memory not reported".to_string(), |size| bytes(*size as f64));
             format!("{} with {memory} and CPUs {}", node.node, ranges(&node.cpus))
         };
         out.push_str(&fold("NUMA nodes: ", host.nodes.iter().map(node).collect()));

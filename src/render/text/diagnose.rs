@@ -197,7 +197,8 @@ fn card(index: usize, finding: &Finding, bold: &dyn Fn(&str) -> String) -> Strin
         out.push_str(&spaced);
     }
     paragraph(&mut out, "   do       ", &clean(&finding.advice), WIDTH);
-    paragraph(&mut out, "   check    ", &clean(&finding.check), WIDTH);
+    let label = if finding.comparison().is_some() { "   test     " } else { "   check    " };
+    paragraph(&mut out, label, &clean(&finding.check), WIDTH);
     if let Some(worth) = &finding.worth {
         paragraph(&mut out, "   worth    ", &format!("{} (estimate)", numbers::worth(worth)), WIDTH);
     }
@@ -376,6 +377,7 @@ fn ending(s: &Summaries<'_>) -> String {
     for device in s.latency.devices.iter().filter(|d| d.ios > 0).take(MOST_DEVICES) {
         out.push_str(&footer::check(device));
     }
+    out.extend(super::latency::sliced_line(s.latency));
     out.push_str(&footer::lost(s.envelope));
     out.push_str(&footer::cost(s.envelope));
     out

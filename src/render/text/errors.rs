@@ -1,15 +1,16 @@
 //! `biopsy errors` as text.
 
-use super::{bytes, clean, count, counted, footer, table};
+use super::{bytes, clean, count, counted, fit, footer, table};
 use crate::analyze::errors::{ErrorRow, ErrorSummary, Event};
 use crate::envelope::Envelope;
 
-/// The whole view; `brief`: without what is the same in every interval.
+/// The whole view; `brief`: without what is the same in every interval; `width`: characters of a line.
 pub fn render(
     envelope: &Envelope,
     summary: &ErrorSummary,
     command_status: Option<i32>,
     brief: bool,
+    width: Option<usize>,
 ) -> String {
     let mut out = match summary.rows.is_empty() {
         true => format!("No error, retry or requeue in {}.\n", counted(summary.ios, "I/O")),
@@ -27,7 +28,7 @@ pub fn render(
     if let Some(status) = command_status {
         out.push_str(&format!("command ended with status {status}\n"));
     }
-    out
+    fit(&out, width)
 }
 
 fn cells(row: &ErrorRow) -> Vec<String> {
@@ -65,13 +66,18 @@ mod tests {
         };
         let odd = ErrorRow { cause: None, status: Some(17), device: None, ..row };
         let summary = ErrorSummary { rows: vec![row, odd], ..ErrorSummary::default() };
-        let text = render(&Envelope::default(), &summary, None, false);
+        let text = render(&Envelope::default(), &summary, None, false, None);
         let lines: Vec<&str> = text.lines().collect();
         let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
         assert_eq!(words(lines[1]), "sd\\u{1b}a write error critical medium 12 48.0 KiB", "{text}");
         assert!(lines[2].starts_with("(no disk)") && lines[2].contains("status 17"), "{text}");
-        let none =
-            render(&Envelope::default(), &ErrorSummary { ios: 5, ..ErrorSummary::default() }, None, true);
+        let none = render(
+            &Envelope::default(),
+            &ErrorSummary { ios: 5, ..ErrorSummary::default() },
+            None,
+            true,
+            None,
+        );
         assert!(none.starts_with("No error, retry or requeue in 5 I/Os.\n"), "{none}");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{clean, count, counted, fitted, footer, notes, significant, table, time};
+use super::{clean, count, counted, fit, fitted, footer, notes, significant, table, time};
 use crate::analyze::flame::{FlameSummary, Heavy, Source, Submitter, What};
 use crate::analyze::profile::Unit;
 use crate::analyze::submits::Part;
@@ -19,6 +19,7 @@ pub fn render(
     summary: &FlameSummary,
     product: Option<&str>,
     status: Option<i32>,
+    width: Option<usize>,
 ) -> String {
     let total = summary.profile.total();
     let value = |n: u64| match summary.profile.unit {
@@ -76,7 +77,7 @@ pub fn render(
     if let Some(product) = product {
         out.push_str(&format!("{}\n", clean(product)));
     }
-    out
+    fit(&out, width)
 }
 
 /// Where the values come from.
@@ -164,7 +165,7 @@ mod tests {
             source: Source::Ios { sampled: 3, of: 3 },
             ..FlameSummary::new(Some(What::Io), folded::profile(&folded, Unit::Nanoseconds))
         };
-        let text = render(&Envelope::default(), &summary, Some("picture: x.svg"), None);
+        let text = render(&Envelope::default(), &summary, Some("picture: x.svg"), None, None);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(
             lines[..5],

@@ -1,8 +1,8 @@
 //! What every view ends with: how sure it is, what was lost, what it cost, and what is not in it.
 
-use super::{bytes, clean, count, counted, range, significant};
+use super::{bytes, clean, count, counted, fit, range, significant, table};
 use crate::analyze::latency::DeviceLatency;
-use crate::envelope::{Envelope, Missing};
+use crate::envelope::{Envelope, Missing, ProgramCost};
 
 /// The check against the kernel's own counters.
 pub fn check(device: &DeviceLatency) -> String {
@@ -66,39 +66,74 @@ pub fn cost(envelope: &Envelope) -> String {
     }
 }
 
+/// What each BPF program ran, as the kernel's statistics have it.
+pub fn programs(envelope: &Envelope) -> String {
+    let row = |program: &ProgramCost| {
+        let mean = (program.runs > 0).then(|| program.ns as f64 / program.runs as f64);
+        vec![
+            clean(&program.name),
+            count(program.runs),
+            mean.map_or("-".to_string(), |mean| format!("{mean:.0}")),
+        ]
+    };
+    match envelope.cost.programs.is_empty() {
+        true => "programs: no statistics\n".to_string(),
+        false => {
+            let rows: Vec<Vec<String>> = envelope.cost.programs.iter().map(row).collect();
+            fit(&table(&["program", "runs", "ns each"], &rows), None)
+        }
+    }
+}
+
 /// What is not in the table, one line per reason.
 pub fn missing(missing: &[Missing], devices: &[&str]) -> String {
-    let mut lines: Vec<(String, Vec<String>, Vec<String>)> = Vec::new();
-    for m in missing {
-        if m.device.as_deref().is_some_and(|name| !devices.contains(&name)) {
-            continue;
+    let mut lines: Vec<(String, Vec<&Missing>)> = Vec::new();
+    for m in of_devices(missing, devices) {
+        let falls = m.included_in.as_ref().map_or(String::new(), |i| format!(" (its time is part of {i})"));
+        let remedy = m.remedy.as_ref().map_or(String::new(), |r| format!("; {r}"));
+        let why = format!("{}{falls}{remedy}", m.why);
+        match lines.iter_mut().find(|(reason, _)| *reason == why) {
+            Some((_, all)) => all.push(m),
+            None => lines.push((why, vec![m])),
         }
-        let what = match (&m.stage, &m.part) {
+    }
+    lines.into_iter().map(|(why, all)| format!("not measured: {}: {}\n", names(&all), clean(&why))).collect()
+}
+
+/// The same of several intervals in one line, without the reasons, which may differ from one to the next.
+pub fn missing_briefly(missing: &[Missing], devices: &[&str]) -> String {
+    let mut groups: Vec<(&Option<String>, Vec<&Missing>)> = Vec::new();
+    for m in of_devices(missing, devices) {
+        match groups.iter_mut().find(|(stage, _)| **stage == m.stage) {
+            Some((_, all)) => all.push(m),
+            None => groups.push((&m.stage, vec![m])),
+        }
+    }
+    let all: Vec<String> = groups.iter().map(|(_, all)| names(all)).collect();
+    if all.is_empty() { String::new() } else { format!("not measured: {} (-v says why)\n", all.join("; ")) }
+}
+
+fn of_devices<'a>(missing: &'a [Missing], devices: &[&str]) -> impl Iterator<Item = &'a Missing> {
+    missing.iter().filter(|m| m.device.as_deref().is_none_or(|name| devices.contains(&name)))
+}
+
+/// Stages and parts, each once, and the devices.
+fn names(all: &[&Missing]) -> String {
+    let mut what: Vec<String> = Vec::new();
+    let mut devices: Vec<&str> = Vec::new();
+    for m in all {
+        let one = match (&m.stage, &m.part) {
             (Some(stage), Some(part)) => format!("{stage}/{part}"),
             (Some(one), None) | (None, Some(one)) => one.clone(),
             (None, None) => "all stages".to_string(),
         };
-        let falls = m.included_in.as_ref().map_or(String::new(), |i| format!(" (its time is part of {i})"));
-        let remedy = m.remedy.as_ref().map_or(String::new(), |r| format!("; {r}"));
-        let why = format!("{}{falls}{remedy}", m.why);
-        let at = lines.iter().position(|(reason, ..)| *reason == why).unwrap_or_else(|| {
-            lines.push((why, Vec::new(), Vec::new()));
-            lines.len() - 1
-        });
-        let (_, stages, names) = &mut lines[at];
-        if !stages.contains(&what) {
-            stages.push(what);
+        if !what.contains(&one) {
+            what.push(one);
         }
-        names.extend(m.device.clone().filter(|name| !names.contains(name)));
+        devices.extend(m.device.as_deref().filter(|name| !devices.contains(name)));
     }
-    lines
-        .into_iter()
-        .map(|(why, stages, names)| {
-            let of =
-                if names.is_empty() { String::new() } else { format!(" on {}", clean(&names.join(", "))) };
-            format!("not seen: {}{of}: {}\n", clean(&stages.join(", ")), clean(&why))
-        })
-        .collect()
+    let of = if devices.is_empty() { String::new() } else { format!(" on {}", clean(&devices.join(", "))) };
+    format!("{}{of}", clean(&what.join(", ")))
 }
 
 #[cfg(test)]
@@ -139,17 +174,41 @@ mod tests {
     }
 
     #[test]
+    fn programs_are_rows() {
+        let mut envelope = Envelope::default();
+        assert_eq!(programs(&envelope), "programs: no statistics\n");
+        let of = |name: &str, runs, ns| ProgramCost { name: name.to_string(), runs, ns };
+        envelope.cost.programs = vec![of("rq_\x1bissue", 1_000, 61_000), of("never", 0, 0)];
+        let text = programs(&envelope);
+        let lines: Vec<String> =
+            text.lines().skip(1).map(|l| l.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+        assert_eq!(lines, ["rq_\\u{1b}issue 1,000 61", "never 0 -"]);
+    }
+
+    #[test]
     fn stages_that_are_absent_for_one_reason_share_a_line() {
         let gap = |stage: &str| Missing {
             stage: Some(stage.into()),
             why: "not joined".into(),
             ..Missing::default()
         };
-        assert_eq!(missing(&[gap("submit"), gap("reap")], &[]), "not seen: submit, reap: not joined\n");
+        assert_eq!(missing(&[gap("submit"), gap("reap")], &[]), "not measured: submit, reap: not joined\n");
         let on = |name: &str, stage: &str| Missing { device: Some(name.into()), ..gap(stage) };
         assert_eq!(
             missing(&[on("sda", "queue"), on("sda", "device"), on("sdb", "queue")], &["sda", "sdb"]),
-            "not seen: queue, device on sda, sdb: not joined\n"
+            "not measured: queue, device on sda, sdb: not joined\n"
         );
+        let all = [
+            on("sda", "queue"),
+            on("sda", "layer"),
+            on("sdb", "layer"),
+            on("sda", "layer"),
+            on("sdc", "layer"),
+        ];
+        assert_eq!(
+            missing_briefly(&all, &["sda", "sdb"]),
+            "not measured: queue on sda; layer on sda, sdb (-v says why)\n"
+        );
+        assert_eq!(missing_briefly(&all, &[]), "");
     }
 }

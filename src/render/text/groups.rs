@@ -52,14 +52,9 @@ pub fn nothing_passed(summary: &LatencySummary) -> Option<String> {
     }
     let all = sum_if_known(summary.devices.iter().map(|device| Some(device.all_ios?.max)));
     Some(match all {
-        None => {
-            "None of the I/Os on the traced devices was handed in by those who were asked for.".to_string()
-        }
-        Some(0) => "No I/O completed on the traced devices, whoever handed it in.".to_string(),
-        Some(n) => format!(
-            "None of the {} on the traced devices was handed in by those who were asked for.",
-            counted(n, "I/O")
-        ),
+        None => "None of the I/Os on the traced devices passes the filter.".to_string(),
+        Some(0) => "No I/O completed on the traced devices, from any process.".to_string(),
+        Some(n) => format!("None of the {} on the traced devices passes the filter.", counted(n, "I/O")),
     })
 }
 
@@ -120,7 +115,8 @@ fn of_stage(groups: &Groups, group: &Group, (scale, _): (f64, &str)) -> Option<V
     Some(row)
 }
 
-fn name(group: &Group, dimension: Dimension) -> String {
+/// What the group is called in a dimension, escaped; a dash where that is not known.
+pub fn name(group: &Group, dimension: Dimension) -> String {
     let by = &group.by;
     let name = match dimension {
         Dimension::Stage => by.stage.map(|stage| stage.name().to_string()),
@@ -233,6 +229,11 @@ mod tests {
     use crate::analyze::files::{File, FileKind};
     use crate::analyze::groups::{CpuPair, NodePair, Process};
     use crate::analyze::latency::{DeviceLatency, OpLatency};
+    use crate::render::text::fit;
+
+    fn render(all: &Groups, every: bool) -> String {
+        fit(&super::render(all, every), None)
+    }
 
     fn group(pid: u32, ns: u64) -> Group {
         let hist = Histogram::from_iter([ns; 200]);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::layout::panels;
 use super::{count, counted, figure};
 use crate::hist::Histogram;
 
@@ -20,7 +21,7 @@ fn octaves(hist: &Histogram) -> BTreeMap<u32, u64> {
     rows
 }
 
-/// One row per power of two, the stages side by side. What would be one bar, or a few stars, is a line.
+/// One row per power of two, the stages side by side where they fit. What would be one bar, or a few stars, is a line.
 pub fn histograms(stages: Vec<(&str, &Histogram)>, unit: (f64, &'static str)) -> String {
     let is_drawn = |hist: &Histogram| hist.count() >= FEW && octaves(hist).len() > 1;
     let (drawn, told): (Vec<_>, Vec<_>) = stages.into_iter().partition(|(_, hist)| is_drawn(hist));
@@ -47,34 +48,27 @@ fn picture(stages: &[(&str, BTreeMap<u32, u64>)], (scale, unit): (f64, &'static 
         let lower = if octave == 0 { 0 } else { 1u64 << (octave - 1) };
         format!("[{}, {})", figure(lower as f64 / scale), figure(2f64.powi(octave as i32) / scale))
     };
-    let width = (first..=last).map(|o| label(o).chars().count()).max().unwrap_or(0);
     let counts: Vec<usize> = stages
         .iter()
         .map(|(stage, rows)| rows.values().map(|n| count(*n).len()).chain([stage.len()]).max().unwrap_or(0))
         .collect();
-    let mut out = format!("{}{unit}", " ".repeat(width.saturating_sub(unit.chars().count())));
-    for ((stage, _), wide) in stages.iter().zip(&counts) {
-        out.push_str(&format!("  {:>wide$}{}", stage, " ".repeat(BAR + 3)));
-    }
-    out = out.trim_end().to_string();
-    out.push('\n');
+    let names = stages.iter().zip(&counts).map(|((stage, _), wide)| format!("{stage:>wide$}")).collect();
+    let mut lines: Vec<(String, Vec<String>)> = vec![(unit.to_string(), names)];
     for o in first..=last {
-        let text = label(o);
-        let mut line = format!("{}{text}", " ".repeat(width - text.chars().count()));
-        for ((_, rows), wide) in stages.iter().zip(&counts) {
+        let panel = |((_, rows), wide): (&(&str, BTreeMap<u32, u64>), &usize)| {
             let n = rows.get(&o).copied().unwrap_or(0);
             let most = rows.values().copied().max().unwrap_or(1).max(1);
             let stars = ((n as f64 / most as f64) * BAR as f64).ceil() as usize;
-            line.push_str(&format!("  {:>wide$} |{:<BAR$}|", count(n), "*".repeat(stars)));
-        }
-        out.push_str(line.trim_end());
-        out.push('\n');
+            format!("{:>wide$} |{:<BAR$}|", count(n), "*".repeat(stars))
+        };
+        lines.push((label(o), stages.iter().zip(&counts).map(panel).collect()));
     }
-    out
+    panels(&lines)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::fit;
     use super::super::stages::unit_of;
     use super::*;
     use crate::analyze::latency::OpLatency;
@@ -84,7 +78,7 @@ mod tests {
         let stages = BTreeMap::from([(Stage::Device, values.collect())]);
         let latency = OpLatency { request_stages: stages, ..OpLatency::default() };
         let all = latency.request_stages.iter().map(|(stage, hist)| (stage.name(), hist));
-        histograms(all.collect(), unit_of(&latency))
+        fit(&histograms(all.collect(), unit_of(&latency)), None)
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! `biopsy interrupts` as text.
 
-use super::{clean, count, counted, footer, range, short, significant, table, time};
+use super::{clean, count, counted, fit, footer, range, short, significant, table, time};
 use crate::analyze::counting::Bracket;
 use crate::analyze::interrupts::{DeviceInterrupts, InterruptSummary, PollSummary, VectorSummary};
 use crate::envelope::Envelope;
@@ -15,6 +15,8 @@ pub struct Style {
     pub color: bool,
     /// Without what is the same in every interval.
     pub brief: bool,
+    /// Characters of a line; None: as many as it takes.
+    pub width: Option<usize>,
 }
 
 /// Tasks that are named: enough to see who is disturbed.
@@ -65,7 +67,7 @@ pub fn render(
     if let Some(status) = command_status {
         out.push_str(&format!("command ended with status {status}\n"));
     }
-    out
+    fit(&out, style.width)
 }
 
 fn rate(summary: &InterruptSummary, n: u64) -> String {
@@ -176,7 +178,7 @@ fn vectors_table(summary: &InterruptSummary, vectors: &[&VectorSummary]) -> Stri
         "max",
         "empty",
         "handler p50",
-        "p99",
+        "handler p99",
         "CPU %",
     ];
     let row = |vector: &&VectorSummary| {

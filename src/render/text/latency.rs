@@ -2,7 +2,7 @@
 
 use super::histograms::histograms;
 use super::stages::{stages_table, unit_of};
-use super::{bytes, clean, count, counted, footer, groups, short, significant, time};
+use super::{bytes, clean, count, counted, fit, footer, groups, short, significant, time};
 use crate::analyze::latency::{DeviceLatency, LatencySummary, OpLatency, Unit};
 use crate::analyze::layers;
 use crate::analyze::op::Op;
@@ -21,6 +21,8 @@ pub struct Style {
     pub color: bool,
     /// Without what is the same in every interval.
     pub brief: bool,
+    /// Characters of a line; None: as many as it takes.
+    pub width: Option<usize>,
 }
 
 /// The whole view.
@@ -54,7 +56,7 @@ pub fn render(
     if let Some(status) = command_status {
         out.push_str(&format!("command ended with status {status}\n"));
     }
-    out
+    fit(&out, style.width)
 }
 
 fn bold(text: &str, style: Style) -> String {
@@ -71,7 +73,7 @@ fn headline(device: &DeviceLatency, style: Style) -> String {
         out.push_str(&format!(" (on {})", clean(&device.below())));
     }
     if !device.added_for.is_empty() {
-        out.push_str(&format!(" (added: below {})", clean(&device.added_for.join(", "))));
+        out.push_str(&format!(" (below {})", clean(&device.added_for.join(", "))));
     }
     let mut facts = vec![counted(device.ios, "I/O"), bytes(device.bytes as f64)];
     let notable = [
@@ -110,7 +112,7 @@ fn of_device(device: &DeviceLatency, summary: &LatencySummary, style: Style) -> 
                 Some(("total", &all.total))
             }
             _ => {
-                out.extend(unowned_line(*op, latency).map(|line| format!("    {line}\n")));
+                out.extend(unowned_line(*op, latency, device).map(|line| format!("    {line}\n")));
                 bio(latency)
             }
         };
@@ -121,7 +123,9 @@ fn of_device(device: &DeviceLatency, summary: &LatencySummary, style: Style) -> 
             out.push_str(&format!("    {line}\n\n"));
         }
         // A request of the block layer that is not one operation has stages of its own.
-        let apart = !alike(latency) || matches!(op, Op::Write | Op::Fua) && flushed_behind(device);
+        let apart = !alike(latency)
+            || summary.sliced().is_some()
+            || matches!(op, Op::Write | Op::Fua) && flushed_behind(device);
         if unit == Unit::Operation && apart && !latency.request_stages.is_empty() {
             out.push_str(&indent(
                 &stages_table(Unit::Io, &latency.request_stages, &latency.request_parts, bio(latency), scale),
@@ -185,9 +189,7 @@ fn operations_line(all: &OperationLatency, latency: &OpLatency) -> String {
         .not_covered
         .iter()
         .map(|(why, n)| format!("{} {}", count(*n), not_covered(*why)))
-        .chain(
-            unfetched.map(|n| format!("{} more with a result that nobody had fetched at the end", count(n))),
-        )
+        .chain(unfetched.map(|n| format!("{} more with a result that was not reaped by the end", count(n))))
         .chain(unseen.map(|n| format!("{} of no operation", counted(n, "I/O"))))
         .collect();
     if !left.is_empty() {
@@ -197,8 +199,11 @@ fn operations_line(all: &OperationLatency, latency: &OpLatency) -> String {
 }
 
 /// Where operations are followed and most I/Os belong to none, what the table does not show.
-fn unowned_line(op: Op, latency: &OpLatency) -> Option<String> {
+fn unowned_line(op: Op, latency: &OpLatency, device: &DeviceLatency) -> Option<String> {
+    let upper = clean(&device.added_for.join(", "));
+    let below = format!("those below {upper} have theirs there");
     let whose = match op {
+        Op::Read | Op::Write if !upper.is_empty() => below.as_str(),
         Op::Read => "read-ahead or page faults",
         Op::Write => "write-back",
         _ => return None,
@@ -237,7 +242,7 @@ fn slowest(all: &OperationLatency) -> Option<String> {
 fn not_covered(why: NotCovered) -> &'static str {
     match why {
         NotCovered::MoreStages => "with more stages",
-        NotCovered::Reap => "whose result nobody was seen to fetch",
+        NotCovered::Reap => "whose reap was not observed",
         NotCovered::Complete => "in system calls, without complete",
         NotCovered::Torn => "with parts that ended together",
     }
@@ -246,7 +251,7 @@ fn not_covered(why: NotCovered) -> &'static str {
 /// Whether the stages of the I/Os would say nothing that those of the operations do not, and the table of the
 /// I/Os of none: one I/O each.
 fn alike(latency: &OpLatency) -> bool {
-    let owned = latency.ios.saturating_sub(latency.unowned.unwrap_or(0));
+    let owned = latency.owned().unwrap_or(latency.ios);
     let operations = latency.operations.as_ref().map_or(0, |all| all.operations);
     let apart = latency.unowned_timed() > 0 || latency.unowned == Some(0);
     apart && operations.abs_diff(owned) <= operations / 100
@@ -259,6 +264,22 @@ fn flushed_behind(device: &DeviceLatency) -> bool {
         let alone = operations.saturating_add(flush.unowned.unwrap_or(0));
         flush.unowned.is_some() && alone < flush.ios
     })
+}
+
+/// Of how much of the time the figures of operations are.
+pub(in crate::render::text) fn sliced_line(summary: &LatencySummary) -> Option<String> {
+    let duty = summary.sliced()?;
+    let operations = summary.devices.iter().filter_map(|device| device.operations).saturating_sum();
+    let cut = match summary.operations_cut {
+        0 => String::new(),
+        n => format!("; {} more were in flight when a slice ended", count(n)),
+    };
+    Some(format!(
+        "operations (submit, reap) followed {} % of the time, n = {}, as --max-cost allows{cut}; all else is of every \
+         I/O\n",
+        significant(duty * 100.0, 2),
+        count(operations),
+    ))
 }
 
 /// How much, how sure, at what cost, and what is not here.
@@ -274,6 +295,7 @@ fn ending(envelope: &Envelope, summary: &LatencySummary, shown: &[&DeviceLatency
     for device in shown {
         out.push_str(&footer::check(device));
     }
+    out.extend(sliced_line(summary));
     out.push_str(&footer::lost(envelope));
     out.push_str(&footer::cost(envelope));
     if style.brief {
@@ -340,7 +362,9 @@ mod tests {
             ..OpLatency::default()
         };
         let mut device = DeviceLatency { ops: BTreeMap::from([(Op::Write, write)]), ..device() };
-        let text = |device: &DeviceLatency| of_device(device, &LatencySummary::default(), Style::default());
+        let text = |device: &DeviceLatency| {
+            fit(&of_device(device, &LatencySummary::default(), Style::default()), None)
+        };
         assert!(!text(&device).contains("5.00"), "{}", text(&device));
         device.ops.insert(Op::EmptyFlush, OpLatency { ios: 10, unowned: Some(0), ..OpLatency::default() });
         assert!(text(&device).contains("5.00"), "{}", text(&device));
@@ -349,7 +373,9 @@ mod tests {
     #[test]
     fn ios_of_no_operation_are_named_where_no_operation_is_shown() {
         let mut device = device();
-        let text = |device: &DeviceLatency| of_device(device, &LatencySummary::default(), Style::default());
+        let text = |device: &DeviceLatency| {
+            fit(&of_device(device, &LatencySummary::default(), Style::default()), None)
+        };
         assert!(!text(&device).contains("no operation"), "they are not followed");
         device.ops.values_mut().for_each(|op| op.unowned = Some(0));
         assert!(!text(&device).contains("no operation"), "{}", text(&device));
@@ -360,6 +386,17 @@ mod tests {
         let few = OperationLatency { operations: 3, total, ..Default::default() };
         device.ops.values_mut().for_each(|op| op.operations = Some(few.clone()));
         assert!(text(&device).contains("is in no stage; not below: 3 operations\n"), "{}", text(&device));
+    }
+
+    #[test]
+    fn ios_below_a_mapped_device_are_not_called_read_ahead() {
+        let mut device = device();
+        device.ops.values_mut().for_each(|op| op.unowned = Some(1900));
+        device.added_for = vec!["dm-\x1b1".to_string()];
+        let text = of_device(&device, &LatencySummary::default(), Style::default());
+        assert!(text.contains("(below dm-\\u{1b}1): 2,000 I/Os"), "{text}");
+        assert!(text.contains("of no operation (those below dm-\\u{1b}1 have theirs there)"), "{text}");
+        assert!(!text.contains("read-ahead"), "{text}");
     }
 
     /// 1,000 direct writes of 10 µs, and 900 of write-back of 2 ms.
@@ -388,7 +425,7 @@ mod tests {
     fn ios_of_no_operation_have_rows_of_their_own() {
         let text = |op: OpLatency| {
             let device = DeviceLatency { ops: BTreeMap::from([(Op::Write, op)]), ..device() };
-            of_device(&device, &LatencySummary::default(), Style::default())
+            fit(&of_device(&device, &LatencySummary::default(), Style::default()), None)
         };
         let shown = text(mixed());
         let expected = [
@@ -455,7 +492,7 @@ mod tests {
         let summary = LatencySummary { duration_ns: 1_000_000_000, devices, ..LatencySummary::default() };
         let text = render(&Envelope::default(), &summary.derived(), None, Style::default());
         assert!(text.contains("mean in the layer itself 100 ms: 102 ms here less 2.00 ms on dm-0"), "{text}");
-        assert!(text.contains("dm-0 (added: below dm-1)") && text.contains("n = 20 I/Os"), "{text}");
+        assert!(text.contains("dm-0 (below dm-1)") && text.contains("n = 20 I/Os"), "{text}");
         assert!(text.lines().any(|line| line.trim_start().starts_with("bio ")), "{text}");
     }
 

@@ -1,12 +1,12 @@
 //! `biopsy load` as text: IOPS, bandwidth and latency first, then how they came about.
 
 use super::paragraphs::paragraph;
-use super::{bytes, clean, common_time, count, counted, short, significant, table, time, time_unit};
+use super::{bytes, clean, common_time, count, counted, fit, short, significant, table, time, time_unit};
 use crate::hist::Histogram;
 use crate::load::sections::groups;
 use crate::load::{
     Arrivals, BlockSizes, ClockQuality, Direction, Engine, JobResult, LoadSummary, Pattern, Rate, ReadBack,
-    RingWorkers, Timestamps, Transfer,
+    RingWorkers, Timestamps, Transfer, priority_name,
 };
 
 /// Longer lines go on in the next one, behind the names.
@@ -16,6 +16,10 @@ const NAME: usize = 12;
 
 /// All of one section.
 pub fn render(load: &LoadSummary) -> String {
+    fit(&of_section(load), None)
+}
+
+fn of_section(load: &LoadSummary) -> String {
     let mut out = lines(&head(load));
     out.push('\n');
     // Where no times were asked for there is no table of dashes.
@@ -37,13 +41,17 @@ pub fn render(load: &LoadSummary) -> String {
 
 /// Sections one after the other, and at the end what those that ran at the same time did together: fio's
 /// groups.
-pub fn render_all(loads: &[LoadSummary]) -> String {
+pub fn render_all(loads: &[LoadSummary], width: Option<usize>) -> String {
+    fit(&all(loads), width)
+}
+
+fn all(loads: &[LoadSummary]) -> String {
     if let [load] = loads {
-        return render(load);
+        return of_section(load);
     }
     let mut out = String::new();
     for load in loads {
-        out.push_str(&format!("{}\n\n{}\n", clean(&load.job.name), render(load)));
+        out.push_str(&format!("{}\n\n{}\n", clean(&load.job.name), of_section(load)));
     }
     let groups = groups(loads);
     for (number, group) in groups.iter().enumerate() {
@@ -179,6 +187,19 @@ fn facts(load: &LoadSummary) -> Vec<(&'static str, String)> {
         let never = format!("{} that were due never began: their wait is in no latency", count(missed));
         lines.push(("rate missed", never));
     }
+    if let Some((target, (depth, is_found))) = job.latency_target.zip(load.latency_depth()) {
+        let within = format!("{} % of {many} take at most {:?}", target.percent, target.latency);
+        lines.push((
+            "depth",
+            match is_found {
+                true => format!("{depth}, at which {within}"),
+                false if target.runs_on => format!("{depth} at the end, adjusted so that {within}"),
+                false => format!(
+                    "{depth} was tried last: none was found at which {within}; the figures are of all tried"
+                ),
+            },
+        ));
+    }
     for direction in job.directions() {
         let moved = load.transfer(direction);
         let short =
@@ -290,8 +311,9 @@ fn verified(load: &LoadSummary) -> Option<String> {
 /// How often I/Os begin, whether or not the device keeps up.
 fn paced(load: &LoadSummary, rate: Rate) -> String {
     let each = load.job.directions().filter_map(|direction| {
-        let iops = rate.iops[direction.index()]?;
-        Some(format!("{} {}/s", count(iops.into()), nouns(direction).1))
+        let (noun, at) = (nouns(direction).1, direction.index());
+        let each = |iops: u32| format!("{} {noun}/s", count(iops.into()));
+        rate.iops[at].map(each).or_else(|| Some(format!("{noun} of {}/s", bytes(rate.bytes[at]? as f64))))
     });
     let arrivals = match rate.arrivals {
         Arrivals::Even => "even",
@@ -350,7 +372,7 @@ fn cpu_of(load: &LoadSummary) -> String {
         None => format!("{jobs}; that of io_uring's worker threads is not known"),
         Some(RingWorkers { threads: 0, .. }) => format!("{jobs}; io_uring needed no worker thread"),
         Some(RingWorkers { threads, system_ns }) => format!(
-            "{jobs} and {} of io_uring; of system, {} of one CPU is the latter's",
+            "{jobs} and {} of io_uring, to which it punted what would have blocked; of system, {} of one CPU is the latter's",
             counted(threads.into(), "worker thread"),
             percent(load.cpu_percent(system_ns))
         ),
@@ -370,6 +392,10 @@ fn latency(load: &LoadSummary) -> String {
         {
             let name = if several { format!("{} {kind}", direction.name()) } else { kind.to_string() };
             rows.extend((always || !hist.is_empty()).then_some((name, hist)));
+        }
+        for one in load.priorities(direction) {
+            let priority = one.priority.or(load.job.priority).unwrap_or(0);
+            rows.push((format!("{} {}", direction.name(), priority_name(priority)), one.lat));
         }
     }
     let mut syncs = Histogram::default();
@@ -525,7 +551,8 @@ reads       2,000
 per submit  4.00 (p50 4, p99 4, max 4)
 per reap    5.00 (p50 5, p99 5, max 5)
 CPU         user 50 ns and system 2.00 µs per read; 0.0 % and 0.4 % of one CPU
-CPU of      1 job and 2 worker threads of io_uring; of system, 0.2 % of one CPU is the latter's
+CPU of      1 job and 2 worker threads of io_uring, to which it punted what would have blocked; of
+            system, 0.2 % of one CPU is the latter's
 ";
         assert_eq!(text, expected);
     }
@@ -620,7 +647,8 @@ failed      6 of 3,006
 per submit  6.01 (p50 4, p99 4, max 4)
 per reap    7.51 (p50 5, p99 5, max 5)
 CPU         user 33 ns and system 1.33 µs per I/O; 0.0 % and 0.4 % of one CPU
-CPU of      1 job and 2 worker threads of io_uring; of system, 0.2 % of one CPU is the latter's
+CPU of      1 job and 2 worker threads of io_uring, to which it punted what would have blocked; of
+            system, 0.2 % of one CPU is the latter's
 times of    slat of 500, clat of 500 of 3,000 I/Os, one of 4 has its time taken
 ";
         assert_eq!(render(&mixed()), expected);
@@ -631,7 +659,7 @@ times of    slat of 500, clat of 500 of 3,000 I/Os, one of 4 has its time taken
         let mut loads = [summary(), mixed(), summary()];
         loads[0].job.name = "first\n\x1b[2J".to_string();
         loads[2].job.stonewall = true;
-        let text = render_all(&loads);
+        let text = render_all(&loads, None);
         assert!(text.starts_with("first\\u{a}\\u{1b}[2J\n\ntarget  "), "{text}");
         let groups = "
 group 0: 2 sections
@@ -645,7 +673,7 @@ read  2000  7.81 MiB/s  2,000  7.81 MiB  1.00 s
 ";
         assert!(text.ends_with(groups), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
-        assert_eq!(render_all(&loads[2..]), render(&loads[2]));
+        assert_eq!(render_all(&loads[2..], None), render(&loads[2]));
     }
 
     #[test]
@@ -661,7 +689,8 @@ read  2000  7.81 MiB/s  2,000  7.81 MiB  1.00 s
     #[test]
     fn a_rate_is_said() {
         let mut load = summary();
-        load.job.rate = Some(Rate { iops: [Some(2000), None, None], arrivals: Arrivals::Exponential });
+        load.job.rate =
+            Some(Rate { iops: [Some(2000), None, None], bytes: [None; 3], arrivals: Arrivals::Exponential });
         let line = "rate        2,000 reads/s of each job at exponential distances; lat counts from when an I/O was due\n";
         assert!(render(&load).contains(line), "{}", render(&load));
     }

@@ -1,6 +1,6 @@
 //! `biopsy locks` as text.
 
-use super::{bytes, clean, count, fitted, footer, short, significant, table, time};
+use super::{bytes, clean, count, fit, fitted, footer, short, significant, table, time};
 use crate::analyze::locks::holders::{Holder, Waiter};
 use crate::analyze::locks::{LockRow, LockSummary};
 use crate::envelope::Envelope;
@@ -14,6 +14,8 @@ pub struct Style {
     pub color: bool,
     /// Without what is the same in every interval.
     pub brief: bool,
+    /// Characters of a line; None: as many as it takes.
+    pub width: Option<usize>,
 }
 
 /// Locks, processes, locks with stacks and frames that are shown without --all.
@@ -27,7 +29,8 @@ const MOST_NAME: usize = 60;
 /// The view where waits cannot be seen, and only what stands beside them.
 pub fn unseen(envelope: &Envelope, parts: &str, command_status: Option<i32>, style: Style) -> String {
     let why = envelope.missing.iter().find(|gap| gap.part.as_deref() == Some("locks"));
-    let mut out = format!("locks  not seen: {}\n\n{parts}\n", clean(why.map_or("unknown", |gap| &gap.why)));
+    let mut out =
+        format!("locks  not measured: {}\n\n{parts}\n", clean(why.map_or("unknown", |gap| &gap.why)));
     out.push_str(&footer::lost(envelope));
     out.push_str(&footer::cost(envelope));
     if !style.brief {
@@ -36,7 +39,7 @@ pub fn unseen(envelope: &Envelope, parts: &str, command_status: Option<i32>, sty
     if let Some(status) = command_status {
         out.push_str(&format!("command ended with status {status}\n"));
     }
-    out
+    fit(&out, style.width)
 }
 
 /// The whole view. `parts` is the text of what stands beside the locks, whole lines.
@@ -84,14 +87,14 @@ pub fn render(
     if let Some(status) = command_status {
         out.push_str(&format!("command ended with status {status}\n"));
     }
-    out
+    fit(&out, style.width)
 }
 
 fn headline(summary: &LockSummary, style: Style) -> String {
     let bold = |text: &str| if style.color { format!("\x1b[1m{text}\x1b[0m") } else { text.to_string() };
     let events = &summary.events;
     let mut out = if events.contentions == 0 {
-        "Nobody waited for a lock.\n".to_string()
+        "No lock waits.\n".to_string()
     } else {
         format!(
             "{}  in {} {} waits/s, {} of waiting per second, {} % of it for spinlocks\n",

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::{clean, count, counted, significant, time};
 use crate::analyze::flame::{FlameSummary, Note, What};
+use crate::analyze::stack_quality::{Ending, MAX_FRAMES, StackQuality};
 use crate::analyze::stacks::NOT_TAKEN;
-use crate::analyze::unwinding::{Ending, MAX_FRAMES, Unwinding};
 
 const CUT: &str = "are cut: code without frame pointers hides its callers";
 
@@ -58,6 +58,9 @@ fn sentence(note: &Note, noun: &str) -> String {
         Note::Pooled(ns) => {
             timed(ns, "belong to processes with too few stacks: these are pooled by name, or all together")
         }
+        Note::Idle(ns) => {
+            timed(ns, "of it are of sleeping threads and idle workers, and are not drawn: --all-waits has them")
+        }
         Note::Brief(ns) => {
             timed(ns, &format!("of it are of {noun}s shorter than --min-block, and are not drawn"))
         }
@@ -109,7 +112,7 @@ fn share(points: f64) -> String {
 
 /// How user stacks end, in samples.
 pub(crate) fn user_stacks(endings: &BTreeMap<Ending, u64>) -> String {
-    let found = Unwinding { endings: endings.clone(), at: Vec::new() };
+    let found = StackQuality { endings: endings.clone(), at: Vec::new() };
     let judged = found.judged();
     let percent = |n: u64| 100.0 * n as f64 / judged as f64;
     let (hidden, full) = (found.of(Ending::Short) + found.of(Ending::Lost), found.of(Ending::Full));
@@ -156,7 +159,7 @@ mod tests {
     #[test]
     fn user_stacks_that_are_cut_are_a_share_of_those_judged() {
         let endings = [(Ending::Root, 60), (Ending::Short, 30), (Ending::Failed, 10), (Ending::Unjudged, 5)];
-        let found = Unwinding { endings: endings.into(), at: Vec::new() };
+        let found = StackQuality { endings: endings.into(), at: Vec::new() };
         let [text] = notes(What::OnCpu, [Note::UserStacks(found)]);
         assert!(
             text.starts_with("30 of 90 user stacks (33 %) are cut: code without frame pointers"),

@@ -21,7 +21,7 @@ pub fn render(summary: &PagecacheSummary) -> String {
         .map(|(k, one)| (*k, one))
         .collect();
     if rows.is_empty() {
-        out.push_str("  nobody had to reclaim memory\n");
+        out.push_str("  no direct reclaim\n");
     } else {
         out.push_str(&reclaims(&rows));
     }
@@ -151,12 +151,12 @@ fn readahead(summary: &PagecacheSummary) -> String {
     let Some(of) = summary.readahead.filter(|of| of.calls > 0) else { return String::new() };
     let unused = match (of.unused_pages, of.asked_pages) {
         (Some(unused), asked @ 1..) => format!(
-            ", of which about {} ({} %) were read for nobody",
+            ", of which about {} ({} %) were never used",
             count(unused),
             significant(100.0 * unused as f64 / asked as f64, 3)
         ),
         _ if of.is_hidden_by_mapping() => {
-            "; how many of them were read for nobody is not known, for programs map files".to_string()
+            "; programs map files, so the unused pages are not known".to_string()
         }
         _ => String::new(),
     };
@@ -195,12 +195,17 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::analyze::moment::Moment;
+    use crate::analyze::memory_sample::MemorySample;
     use crate::analyze::onset;
     use crate::analyze::pagecache::paths::Source;
     use crate::analyze::pagecache::{Readahead, ReadaheadSource};
     use crate::hist::Histogram;
     use crate::host::meminfo::Meminfo;
+    use crate::render::text::fit;
+
+    fn render(summary: &PagecacheSummary) -> String {
+        fit(&super::render(summary), None)
+    }
 
     fn summary() -> PagecacheSummary {
         let mut time = Histogram::default();
@@ -254,7 +259,7 @@ mod tests {
             "scanned unknown",
             "tasks, at their group's limit",
             "a\\u{1b}[2J",
-            "64 pages in 2 calls, of which about 48 (75.0 %) were read for nobody",
+            "64 pages in 2 calls, of which about 48 (75.0 %) were never used",
             "10.0 ms to 20.0 ms",
             "0.333 to 1.00",
             "lost of reclaim: 3 no_room",
@@ -269,7 +274,7 @@ mod tests {
     fn an_onset_is_told_with_what_moved_first() {
         let moment = |second: u64| {
             let calm = second < 12;
-            Moment {
+            MemorySample {
                 at_ns: (second + 1) * 1_000_000_000,
                 duration_ns: 1_000_000_000,
                 read_bytes: Some(if calm { 6_800_000_000 } else { 3_200_000_000 }),
@@ -280,10 +285,10 @@ mod tests {
                 }),
                 scanned_pages: Some(if calm { 0 } else { 800_000 }),
                 spin_percent: Some(if calm { (0.8, 1.2) } else { (48.0, 72.0) }),
-                ..Moment::default()
+                ..MemorySample::default()
             }
         };
-        let series: Vec<Moment> = (0..20).map(moment).collect();
+        let series: Vec<MemorySample> = (0..20).map(moment).collect();
         let onset = onset::onset(&series).ok();
         let text = render(&PagecacheSummary { onset, ..PagecacheSummary::default() });
         let line = text.lines().find(|line| line.starts_with("onset  "));
@@ -314,6 +319,6 @@ mod tests {
     #[test]
     fn an_idle_machine_has_nothing_to_show() {
         let text = render(&PagecacheSummary::default());
-        assert!(text.contains("nobody had to reclaim memory") && text.lines().count() == 3, "{text}");
+        assert!(text.contains("no direct reclaim") && text.lines().count() == 3, "{text}");
     }
 }

@@ -1,7 +1,7 @@
 //! A sweep of `biopsy load` as text: what is the same in all points, a row for each, and the knee.
 
 use super::load::{WIDTH, blocks, dash, engine, lines};
-use super::{bytes, clean, common_bytes, common_time, counted, short, significant, table, time};
+use super::{bytes, clean, common_bytes, common_time, counted, fit, short, significant, table, time};
 use crate::analyze::knee::{ENOUGH, Knee, LEAST_POINTS, RISE, Shapeless};
 use crate::analyze::sweep::{Curve, Curves, Metric, Point, Sweep};
 use crate::load::{LoadSummary, Pattern};
@@ -128,7 +128,7 @@ fn table_with(sweep: &Sweep, names: &[String], name_cells: impl Fn(&Point, usize
             row
         })
         .collect();
-    let table = table(&header, &rows);
+    let table = fit(&table(&header, &rows), None);
     // What belongs together has its name above, from the left edge of the first on.
     let line = table.lines().next().unwrap_or_default();
     let mut above = String::new();
@@ -295,7 +295,7 @@ fn several(sweep: &Sweep, curves: &Curves, all: &[Curve]) -> String {
             ),
         ));
     }
-    format!("{}\n{}", table(&header, &rows), lines(&meanings))
+    format!("{}\n{}", fit(&table(&header, &rows), None), lines(&meanings))
 }
 
 /// What went wrong, and what the generator did without.

@@ -24,8 +24,9 @@ fn line(entry: &Entry<'_>) -> String {
         entry.group.to_string(),
         entry.error.unsigned_abs().to_string(),
     ];
+    let at = entry.section.job.percentiles.as_deref().unwrap_or(&PERCENTILES);
     for way in &entry.ways[..2] {
-        direction(way, &mut fields);
+        direction(way, at, &mut fields);
     }
     fields.extend([entry.user_ns, entry.system_ns].map(|ns| format!("{:.6}%", entry.cpu_percent(ns))));
     fields.extend([entry.context_switches, entry.major_faults, entry.minor_faults].map(|n| n.to_string()));
@@ -40,7 +41,7 @@ fn line(entry: &Entry<'_>) -> String {
 }
 
 /// 41 fields.
-fn direction(way: &Way, fields: &mut Vec<String>) {
+fn direction(way: &Way, at: &[f64], fields: &mut Vec<String>) {
     let whole = [way.bytes >> 10, way.bytes_per_second() as u64 / 1024, way.iops() as u64, way.runtime_ms()];
     fields.extend(whole.map(|n| n.to_string()));
     let times = |hist: &Histogram, fields: &mut Vec<String>| {
@@ -50,9 +51,9 @@ fn direction(way: &Way, fields: &mut Vec<String>) {
     times(&way.slat, fields);
     times(&way.clat, fields);
     let bins = bins(if way.percentiles_of_lat() { &way.lat } else { &way.clat });
-    fields.extend(PERCENTILES.map(|at| format!("{at:.6}%={}", percentile(&bins, at) / 1000)));
+    fields.extend(at.iter().map(|at| format!("{at:.6}%={}", percentile(&bins, *at) / 1000)));
     // There is room for 20.
-    fields.extend((PERCENTILES.len()..20).map(|_| "0%=0".to_string()));
+    fields.extend((at.len()..20).map(|_| "0%=0".to_string()));
     times(&way.lat, fields);
     let moments = way.bandwidth;
     fields.extend([moments.min, moments.max].map(|rate| (rate as u64).to_string()));

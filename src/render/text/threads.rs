@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{bytes, clean, count, footer, significant, table};
+use super::{bytes, clean, count, fit, footer, significant, table};
 use crate::analyze::threads::{Column, Row, Share, ThreadSummary};
 use crate::envelope::Envelope;
 use crate::merge::SaturatingSum as _;
@@ -15,6 +15,8 @@ pub struct Style {
     pub color: bool,
     /// Without what is the same in every interval.
     pub brief: bool,
+    /// Characters of a line; None: as many as it takes.
+    pub width: Option<usize>,
 }
 
 /// Rows that are shown where not all are asked for.
@@ -60,7 +62,7 @@ pub fn render(
     out.push_str(&waits(summary));
     out.push('\n');
     out.push_str(&aside(envelope, command_status, style.brief));
-    out
+    fit(&out, style.width)
 }
 
 /// What was lost and not seen, and the cost: all that stands beside stacks.
@@ -117,14 +119,16 @@ fn rows(summary: &ThreadSummary, shown: usize) -> String {
             row.share.error.map_or("-".to_string(), |error| format!("{error:.2}")),
             count(row.share.samples),
         ];
-        cells.extend(columns.iter().map(|column| clean(&cell(row, *column))));
+        let shown = |column: &Column| cell(row, *column).map_or("-".to_string(), |text| clean(&text));
+        cells.extend(columns.iter().map(shown));
         cells
     };
     table(&header, &summary.rows.iter().take(shown).map(line).collect::<Vec<_>>())
 }
 
-fn cell(row: &Row, column: Column) -> String {
-    let text = match column {
+/// What a row has in a column, not escaped; None: not known.
+pub fn cell(row: &Row, column: Column) -> Option<String> {
+    match column {
         Column::Comm => row.comm.clone(),
         Column::State => row.state.map(String::from),
         Column::Syscall => row.syscall.clone(),
@@ -134,8 +138,7 @@ fn cell(row: &Row, column: Column) -> String {
         Column::Device => row.device.clone(),
         // Whole: what is cut off is what one looks for.
         Column::Kstack => Some(row.stack.join("->")).filter(|stack| !stack.is_empty()),
-    };
-    text.unwrap_or_else(|| "-".to_string())
+    }
 }
 
 /// Where threads wait for I/O.

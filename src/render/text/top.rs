@@ -11,6 +11,34 @@ run blk new|usr sys idl wai hiq siq stl| used  free  buff  cach|  in   out | rea
     .to_string()
 }
 
+/// Groups of columns that a narrow terminal leaves out, the first of them first: of discards and flushes, paging, memory,
+/// the system, tasks, I/Os and the CPUs.
+const LEAST_NEEDED: [usize; 7] = [6, 3, 2, 7, 0, 4, 1];
+
+/// Lines of the header and of intervals with as many groups as fit.
+pub fn fit(text: &str, width: Option<usize>) -> String {
+    let Some(width) = width else { return text.to_string() };
+    let one = |line: &str| {
+        // Above the names of columns, blanks stand between groups.
+        let between = if line.starts_with("---") { ' ' } else { '|' };
+        let groups: Vec<&str> = line.split(between).collect();
+        let mut kept: Vec<usize> = (0..groups.len()).collect();
+        let length = |kept: &[usize]| {
+            kept.iter().map(|at| groups[*at].chars().count() + 1).sum::<usize>().saturating_sub(1)
+        };
+        for least in LEAST_NEEDED {
+            if length(&kept) <= width {
+                break;
+            }
+            kept.retain(|at| *at != least);
+        }
+        let kept: Vec<&str> = kept.iter().map(|at| groups[*at]).collect();
+        let line = kept.join(&between.to_string());
+        line.chars().take(width).collect::<String>() + "\n"
+    };
+    text.lines().map(one).collect()
+}
+
 /// One line; what is not known is a dash.
 pub fn line(line: &Line) -> String {
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_string());
@@ -91,6 +119,25 @@ mod tests {
                 "{value}"
             );
         }
+    }
+
+    #[test]
+    fn groups_that_do_not_fit_are_left_out() {
+        let text = header() + &line(&Line::default());
+        assert_eq!(fit(&text, None), text);
+        for width in 1..150 {
+            let fitted = fit(&text, Some(width));
+            assert!(fitted.lines().all(|line| line.chars().count() <= width), "{width}: {fitted}");
+        }
+        let narrow = fit(&text, Some(80));
+        assert!(
+            narrow.contains("cpu-usage") && narrow.contains("io/total") && !narrow.contains("memory"),
+            "{narrow}"
+        );
+        let bars =
+            narrow.lines().skip(1).map(|line| line.match_indices('|').map(|(at, _)| at).collect::<Vec<_>>());
+        let bars: Vec<Vec<usize>> = bars.collect();
+        assert_eq!(bars[0], bars[1], "{narrow}");
     }
 
     #[test]

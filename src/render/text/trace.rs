@@ -1,6 +1,6 @@
 //! One line per I/O.
 
-use super::{clean, count, counted, footer, time};
+use super::{clean, count, counted, fitted, footer, time};
 use crate::analyze::latency::LatencySummary;
 use crate::analyze::stage::Stage;
 use crate::analyze::trace::TraceSummary;
@@ -31,6 +31,59 @@ pub fn header(files: bool) -> String {
         "flags"
     );
     format!("{}\n", if files { format!("{header} file") } else { header.trim_end().to_string() })
+}
+
+/// The columns of biosnoop: what fits a terminal.
+pub fn narrow_header(width: usize) -> String {
+    let cells = ["TIME(s)", "COMM", "PID", "DISK", "T", "SECTOR", "BYTES", "QUE(ms)", "LAT(ms)"];
+    narrow(&cells.map(String::from), width)
+}
+
+/// One I/O in those columns. LAT is the time in the device as in biosnoop; a class is its first letter, of a flush `F`.
+pub fn narrow_io(scene: &Scene, io: &TracedIo, width: usize) -> String {
+    const SECTOR: u64 = 512;
+    let owner = io.owner.as_ref();
+    let millis = |stage| io.stages.get(stage).map_or("-".to_string(), |ns| format!("{:.3}", ns as f64 / 1e6));
+    let class = io.op.and_then(|op| op.name().chars().next()).map_or('-', |first| first.to_ascii_uppercase());
+    let cells = [
+        format!("{:.6}", scene.at_ns(io) as f64 / 1e9),
+        owner.map_or("-".to_string(), |owner| clean(&owner.name())),
+        or_dash(owner.map(|owner| owner.pid)),
+        clean(scene.name(io)),
+        class.to_string(),
+        or_dash(io.offset.map(|offset| offset / SECTOR)),
+        or_dash(io.bytes),
+        millis(Stage::Queue),
+        millis(Stage::Device),
+    ];
+    narrow(&cells, width)
+}
+
+/// In the order in which a narrow terminal leaves them out: QUE, SECTOR, PID, T, BYTES, COMM, TIME.
+const LEAST_NEEDED: [usize; 7] = [7, 5, 2, 4, 6, 1, 0];
+/// Of each column, and whether it is left-aligned.
+const COLUMNS: [(usize, bool); 9] =
+    [(11, true), (14, true), (7, true), (8, true), (1, true), (10, true), (7, false), (7, false), (7, false)];
+/// COMM and DISK. The others are numbers, of which no digit may go.
+const NAMES: [usize; 2] = [1, 3];
+
+fn narrow(cells: &[String; 9], width: usize) -> String {
+    let cell = |at: &usize| match COLUMNS[*at] {
+        (wide, true) if NAMES.contains(at) => format!("{:<wide$}", fitted(&cells[*at], wide)),
+        (wide, true) => format!("{:<wide$}", cells[*at]),
+        (wide, false) => format!("{:>wide$}", cells[*at]),
+    };
+    let mut kept: Vec<usize> = (0..COLUMNS.len()).collect();
+    let line = |kept: &[usize]| kept.iter().map(cell).collect::<Vec<_>>().join(" ");
+    // The columns that fit, and of a line with a number that is wider than its column fewer.
+    for least in LEAST_NEEDED {
+        let columns = kept.iter().map(|at| COLUMNS[*at].0 + 1).sum::<usize>();
+        if columns <= width + 1 && line(&kept).trim_end().chars().count() <= width {
+            break;
+        }
+        kept.retain(|at| *at != least);
+    }
+    line(&kept).trim_end().chars().take(width).collect::<String>() + "\n"
 }
 
 /// The flags of most I/Os, in front of a file.

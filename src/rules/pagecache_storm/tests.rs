@@ -1,12 +1,12 @@
 //! Both sides of each threshold, and the storm of source T (tests/cases), in its two runs, which are never mixed.
 
 use super::*;
-use crate::analyze::moment::Moment;
+use crate::analyze::memory_sample::MemorySample;
 use crate::findings::Diagnosis;
 use crate::rules::cases::{Dstat, recorded};
 use crate::rules::diagnose;
-use crate::rules::literal::{Case, SECOND};
-use crate::rules::observed::{
+use crate::rules::fixtures::{Case, SECOND};
+use crate::rules::inputs::{
     Contention, LockKind, Locks, PageCache, Reclaim, Reclaims, Spin, ThreadRow, Threads,
 };
 
@@ -31,7 +31,7 @@ fn threads(rounds: u64, rows: &[Psn]) -> Threads {
 }
 
 /// T's machine: 16 cores with two threads each, 256 GB, one drive of which no stage is known.
-fn of_t(moments: Vec<Moment>) -> Case {
+fn of_t(moments: Vec<MemorySample>) -> Case {
     let mut case = Case::new(1_000, 32);
     (case.load, case.profile) = (None, None);
     case.latency.devices.clear();
@@ -59,7 +59,7 @@ fn read_ahead_off(seconds: u64) -> Case {
     case
 }
 
-fn moments(case: &mut Case) -> &mut Vec<Moment> {
+fn moments(case: &mut Case) -> &mut Vec<MemorySample> {
     &mut case.pagecache.as_mut().unwrap().moments
 }
 
@@ -137,7 +137,7 @@ fn the_onset_stays_where_the_seconds_left_out_are_filled_in() {
     let mut case = read_ahead_off(7);
     let last = moments(&mut case)[4];
     for n in 1..=7u64 {
-        let next = Moment {
+        let next = MemorySample {
             at_ns: (5 + n) * SECOND,
             free_bytes: last.free_bytes.map(|bytes| bytes - 4 * n * GIB),
             file_bytes: last.file_bytes.map(|bytes| bytes + 4 * n * GIB),
@@ -157,7 +157,7 @@ fn t_before_its_storm_and_with_direct_io_has_none() {
     let mut long = recorded("t-direct");
     let four = moments(&mut long).clone();
     *moments(&mut long) =
-        (0..60).map(|at| Moment { at_ns: (at as u64 + 1) * SECOND, ..four[at % 4] }).collect();
+        (0..60).map(|at| MemorySample { at_ns: (at as u64 + 1) * SECOND, ..four[at % 4] }).collect();
     before.threads.clone_from(&long.threads);
     // All ten disks: 27 % usr, 73 % sys, 32 run, 11.1M reads a second past the cache.
     let all = (1..=30).map(|at| Dstat(at, 32, 0, 73, 0, 0, 249 * G, 41, 406, 11_100_000, 42 * 1024).moment());
@@ -169,7 +169,7 @@ fn t_before_its_storm_and_with_direct_io_has_none() {
 /// A machine on which everything was followed, and nothing is wrong.
 fn clean() -> Case {
     let mut case = Case::new(15_000, 32);
-    let line = |at| Moment {
+    let line = |at| MemorySample {
         scanned_pages: Some(0),
         spin_percent: Some((0.1, 0.4)),
         dirty_bytes: Some(MIB),
@@ -343,7 +343,7 @@ fn what_is_sampled_or_inferred_has_two_sides() {
         change(&mut case);
         pagecache_storm_stands(&case)
     };
-    let each = |case: &mut Case, change: &dyn Fn(&mut Moment)| {
+    let each = |case: &mut Case, change: &dyn Fn(&mut MemorySample)| {
         case.pagecache.as_mut().unwrap().moments.iter_mut().for_each(change);
     };
     assert!(with(&|_| ()));
@@ -400,7 +400,7 @@ fn what_is_sampled_or_inferred_has_two_sides() {
 #[test]
 fn a_profile_alone_can_show_it() {
     use crate::analyze::stacks::CpuClass;
-    use crate::rules::literal::profile;
+    use crate::rules::fixtures::profile;
     let with = |slow: u64, reclaim: u64| {
         let mut case = Case::new(15_000, 32);
         let mut seen = profile(&[(CpuClass::System, 500)]);

@@ -4,7 +4,7 @@ use super::*;
 use crate::analyze::cpu::{Counted, CpuLeftOut, CpuRow, CpuSummary, TIMES};
 use crate::analyze::timeline::{DeviceTimeline, Figures, Timed};
 use crate::envelope::Envelope;
-use crate::rules::literal::{Case, SECOND};
+use crate::rules::fixtures::{Case, SECOND};
 use crate::rules::{diagnose, properties};
 
 fn summary_of(case: &Case) -> DiagnosisSummary {

@@ -18,13 +18,13 @@ use crate::analyze::trace::scene::Scene;
 use crate::analyze::{loss, missing, trace};
 use crate::host::{Host, processes};
 use crate::probe::Probe;
-use crate::probe::births::Births;
 use crate::probe::events::EventOptions;
 use crate::probe::files::FileNames;
 use crate::probe::latency::submits::StackOptions;
 use crate::probe::latency::{LatencyProbe, options as probe};
+use crate::probe::process_events::ProcessEvents;
 use crate::symbols::{Helper, Mapped, Symbolizer};
-use crate::wire::births::{self, Comm};
+use crate::wire::process_events::{self, Comm};
 use crate::wire::stacks::is_of_ring;
 use crate::wire::submits::Submits;
 
@@ -127,7 +127,7 @@ struct Collector {
     names: Option<FileNames>,
     tally: Tally,
     mapped: Mapped,
-    births: Births,
+    process_events: ProcessEvents,
     /// Processes whose mappings are read next, and when that was done last.
     due: Vec<(u32, Comm)>,
     read: Instant,
@@ -143,7 +143,7 @@ impl Collector {
             names,
             tally: Tally::default(),
             mapped: Mapped::default(),
-            births: Births::open(),
+            process_events: ProcessEvents::open(),
             due: Vec::new(),
             read: Instant::now(),
             backoffs: HashMap::new(),
@@ -165,7 +165,7 @@ impl Collector {
                 Entry::Vacant(place) => room.then(|| place.insert(Backoff::default())),
             };
             if backoff.is_some_and(Backoff::is_due) {
-                self.due.push((owner.pid, births::comm(&owner.comm)));
+                self.due.push((owner.pid, process_events::comm(&owner.comm)));
             }
             if is_of_ring(&owner.comm) && !self.leaders.contains_key(&owner.pid) {
                 self.leaders.extend(processes::name(Path::new("/"), owner.pid).map(|name| (owner.pid, name)));
@@ -174,12 +174,12 @@ impl Collector {
         if self.read.elapsed() >= READ_EVERY {
             self.read_mappings();
         } else {
-            self.births.drain();
+            self.process_events.drain();
         }
     }
 
     fn read_mappings(&mut self) {
         self.read = Instant::now();
-        self.births.look(&mut self.mapped, self.due.drain(..));
+        self.process_events.look(&mut self.mapped, self.due.drain(..));
     }
 }

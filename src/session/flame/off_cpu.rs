@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use super::{Interval, Options, Stacks, cost_of, lost, nap};
-use crate::analyze::blocked;
+use crate::analyze::blocked::{self, idle};
 use crate::analyze::flame::{FlameSummary, Note, Source, What};
 use crate::analyze::profile::{Unit, folded};
 use crate::envelope::Missing;
@@ -24,18 +24,22 @@ pub fn measure(what: What, options: &Options, host: &Host, interval: Interval<'_
         let probe = ReclaimProbe::attach(host, waits)?;
         interval(&mut nap)?;
         let missing = probe.missing().to_vec();
-        return Ok(named(what, &probe.finish()?, missing));
+        return Ok(named(what, &probe.finish()?, missing, true));
     }
     let io_wait = what == What::IoWait;
     let probe = BlockedProbe::attach(host, probe::Options { waits, io_wait, ..Default::default() })?;
     interval(&mut nap)?;
     let missing = probe.missing().to_vec();
-    Ok(named(what, &probe.finish()?, missing))
+    // Of waits for I/O none is idle.
+    Ok(named(what, &probe.finish()?, missing, options.all_waits || io_wait))
 }
 
-fn named(what: What, raw: &RawBlocked, mut missing: Vec<Missing>) -> Stacks {
+fn named(what: What, raw: &RawBlocked, mut missing: Vec<Missing>, with_idle: bool) -> Stacks {
     let names = Symbolizer::new(Helper::own()).names(&blocked::addresses(raw));
-    let summary = blocked::summarize(raw, &names);
+    let mut summary = blocked::summarize(raw, &names);
+    let idle_ns = if with_idle { 0 } else { idle::take_out(&mut summary.folded) };
+    let mut notes = Note::of_waits(&summary, blocked::cut_ns(raw, &names));
+    notes.extend((idle_ns > 0).then_some(Note::Idle(idle_ns)));
     missing.extend(names.missing.iter().cloned());
     let left_out = &summary.lost;
     let kinds = [
@@ -57,7 +61,7 @@ fn named(what: What, raw: &RawBlocked, mut missing: Vec<Missing>) -> Stacks {
             source: if what == What::Reclaim { Source::Reclaim } else { Source::Switches },
             measured: summary.totals.all.count,
             lost: gone,
-            notes: Note::of_waits(&summary, blocked::cut_ns(raw, &names)),
+            notes,
             unnamed: names.unnamed(),
             ..FlameSummary::new(Some(what), profile)
         },

@@ -130,14 +130,23 @@ fn intervals_are_one_object_per_line() {
     // The time that was asked for ends the intervals, and cuts the last one.
     let output = latency(&["--json", "--for", "500ms", "0.2"]);
     assert_eq!(objects(&output, LATENCY).len(), 3);
-    let output = latency(&["--all", "0.1", "2"]);
+    let output = latency(&["--long", "--all", "0.1", "2"]);
     quiet(&output);
     let text = String::from_utf8(output.stdout).unwrap();
     assert_eq!(text.matches(&format!("check {}:", disk.name)).count(), 2, "{text}");
     assert_eq!(
-        text.matches("not seen: complete").count(),
+        text.matches("not measured: complete").count(),
         1,
         "only the first says what is always so: {text}"
+    );
+    // As lines: rows on stdout, all else on stderr.
+    let output = latency(&["0.1", "2"]);
+    let said = stderr(&output);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(text.matches(" no I/O\n").count(), 2, "{text}");
+    assert!(
+        text.contains("device") && said.contains("lost 0 I/Os") && said.contains("cost "),
+        "{text}{said}"
     );
 }
 

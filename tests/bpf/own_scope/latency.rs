@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use crate::live::disk::Disk;
-use crate::live::view::{brief, device, during, during_script, load, number, within_bounds};
+use crate::live::view::{begun, brief, device, during, during_script, load, number, within_bounds};
 use crate::support::patience::Patience;
 use crate::support::scratch::Scratch;
-use crate::support::tool::{binary, biopsy, finish, object, stderr};
+use crate::support::tool::{binary, biopsy, finish, object, signal, stderr};
 use serde_json::Value;
 
 /// The generator looks whether the device can be read before it begins: one block.
@@ -95,11 +95,111 @@ fn stages_that_are_left_out_are_not_attached() {
         let expected = (true, false, false, stages != "device");
         assert_eq!((has("rq_issue"), has("sys_enter"), has("ring_complete"), has("bio_queue")), expected);
     }
-    for words in [&["--detail"][..], &["--by", "process"], &["--comm", "dd"]] {
+    for words in [&["--detail"][..], &["--functions"], &["--by", "process"], &["--comm", "dd"]] {
         let refused = finish(biopsy(&[&["latency", "--stages", "device"], words].concat()).spawn().unwrap());
         assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
         assert!(stderr(&refused).contains("needs more than these stages"), "{}", stderr(&refused));
     }
+}
+
+/// Two slices, the first second and one 20 s later, of a load of one I/O per operation. Each I/O is counted, and an
+/// operation that was followed is all there.
+#[track_caller]
+fn followed_in_two_slices(disk: &Disk, workload: &[&str]) -> Value {
+    let load = [binary(), "load", "--no-drive-check", disk.path.as_str(), "--runtime", "22500ms"];
+    let view = during(&[disk], &["--max-cost", "0.001"], &[&load, workload].concat());
+    let device = view.device(disk);
+    assert_eq!(
+        (number(&device["ios"]), &device["kernel_check"]),
+        (view.stat(disk).ios(), &"ok".into()),
+        "{}",
+        brief(device)
+    );
+    let read = &device["ops"]["read"];
+    assert_eq!(read["request_stages"]["device"]["count"], device["ios"], "{}", brief(device));
+    let duty = view.json["operations_duty"].as_f64().unwrap();
+    assert!((0.06..0.12).contains(&duty), "{duty}: two slices of 0.8 to 1.1 s in 22.5 s");
+    let operations = number(&read["operations"]);
+    // Only the load reads, one I/O per operation: none may count as one of no operation where a slice begins or ends.
+    let unclassified = number(&read["ios_unclassified"]);
+    let owned = number(&device["ios"]) - unclassified - number(&read["ios_without_operation"]);
+    let cut = view.json["operations_cut"].as_u64().unwrap_or(0);
+    assert!(
+        number(&read["ios_without_operation"]) <= 2,
+        "the load's look, and one at an edge: {}",
+        brief(device)
+    );
+    assert!((operations..=operations + cut + 2).contains(&owned), "{operations} + {cut}, {owned}");
+    for stage in ["submit", "queue", "device", "reap"] {
+        // One may be torn, or lack the submission.
+        let count = number(&read["stages"][stage]["count"]);
+        assert!((operations - 3..=operations).contains(&count), "{count} {stage}: {}", brief(device));
+    }
+    read.clone()
+}
+
+#[test]
+fn operations_are_followed_in_slices_within_a_budget() {
+    let Some(disk) = Disk::new(64) else { return };
+    let read = followed_in_two_slices(&disk, &["--iodepth", "4", "--rate-iops", "2000"]);
+    let p50 = |stages: &str| number(&read[stages]["device"]["p50_ns"]);
+    let (of_some, of_all) = (p50("stages"), p50("request_stages"));
+    assert!(of_some <= of_all * 2 && of_all <= of_some * 2, "{of_some} and {of_all} ns");
+}
+
+/// 200 I/Os at once and a pause of 300 ms, so that each slice has several bursts, and ends in or beside one.
+#[test]
+fn bursts_that_are_shorter_than_a_slice_are_followed() {
+    let Some(disk) = Disk::new(64) else { return };
+    let workload = ["--iodepth", "16", "--thinktime", "300ms", "--thinktime-blocks", "200"];
+    let read = followed_in_two_slices(&disk, &workload);
+    assert!(number(&read["operations"]) >= 200, "{read}");
+}
+
+/// No descriptor is to be had when the second slice begins: counts and request stages go on.
+#[test]
+fn a_slice_that_cannot_be_attached_is_named() {
+    let Some(disk) = Disk::new(64) else { return };
+    let before = disk.stat();
+    let view = begun(&mut biopsy(&["latency", "--json", "--max-cost", "0.001", "-d", &disk.name]));
+    let words = ["load", "--no-drive-check", &disk.path, "--rate-iops", "1000", "--runtime", "24s"];
+    let driver = biopsy(&words).spawn().unwrap();
+    std::thread::sleep(Duration::from_secs(15));
+    let usual = limit_descriptors(&view, 3);
+    std::thread::sleep(Duration::from_secs(7));
+    limit_descriptors(&view, usual);
+    assert!(finish(driver).status.success());
+    signal(&view, libc::SIGINT);
+    let output = finish(view);
+    let stat = disk.stat().since(before);
+    let json = object(&output, "biopsy.latency/1");
+    let row = device(&json, &disk);
+    // A virtual machine may keep completions to itself, see `view::during`.
+    let counted = number(&row["ios"]) + number(&row["lost_ios"]);
+    assert_eq!((counted, &row["kernel_check"]), (stat.ios(), &"ok".into()), "{}", brief(row));
+    let read = &row["ops"]["read"];
+    assert_eq!(read["request_stages"]["device"]["count"], row["ios"], "{}", brief(row));
+    let gaps = json["missing"].as_array().unwrap();
+    let named = gaps.iter().any(|gap| {
+        gap["part"] == "operations" && gap["why"].as_str().unwrap().contains("could not be attached again")
+    });
+    assert!(named, "{gaps:?}");
+    let duty = json["operations_duty"].as_f64().unwrap();
+    assert!((0.02..0.07).contains(&duty), "{duty}: one slice of about a second in 24 s");
+}
+
+/// Files that a process may have open from now on; how many it could have before.
+fn limit_descriptors(of: &std::process::Child, most: u64) -> u64 {
+    let mut before = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    let pid = libc::pid_t::try_from(of.id()).unwrap();
+    // SAFETY: both point to limits of this function's, and the process is our child, which was not waited for.
+    let status = unsafe { libc::prlimit(pid, libc::RLIMIT_NOFILE, std::ptr::null(), &mut before) };
+    assert_eq!(status, 0, "{}", std::io::Error::last_os_error());
+    let now = libc::rlimit { rlim_cur: most, ..before };
+    // SAFETY: as above.
+    let status = unsafe { libc::prlimit(pid, libc::RLIMIT_NOFILE, &now, std::ptr::null_mut()) };
+    assert_eq!(status, 0, "{}", std::io::Error::last_os_error());
+    before.rlim_cur
 }
 
 #[test]

@@ -156,7 +156,7 @@ fn write_back_of_bios_stands_beside_direct_bios() {
     );
     let before = zram.stat();
     let view = object(
-        &run(&["latency", "--json", "-d", &zram.name, "--", "sh", "-ec", &script]),
+        &run(&["latency", "--json", "--max-cost", "0", "-d", &zram.name, "--", "sh", "-ec", &script]),
         "biopsy.latency/1",
     );
     let writes = zram.stat().since(before).writes;
@@ -184,8 +184,10 @@ fn the_text_has_a_table_of_no_operation() {
          dd if=/dev/zero of={0} bs=4k seek=8192 count=500 conv=notrunc status=none",
         disk.path
     );
-    let words =
-        |more: &[&str]| run(&[&["latency", "-d", &disk.name], more, &["--", "sh", "-ec", &script]].concat());
+    let words = |more: &[&str]| {
+        run(&[&["latency", "--max-cost", "0", "-d", &disk.name], more, &["--", "sh", "-ec", &script]]
+            .concat())
+    };
     let text = String::from_utf8(words(&[]).stdout).unwrap();
     let place = |what: &str| text.find(what).unwrap_or_else(|| panic!("no {what}: {text}"));
     assert!(place("    300 operations\n") < place("    operation, "), "{text}");

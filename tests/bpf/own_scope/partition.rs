@@ -59,7 +59,8 @@ impl Drop for Partitioned {
 fn exact(name: &str, options: &[&str], script: &str) -> (Value, Stat) {
     for attempt in 1.. {
         let before = Stat::read(name);
-        let words = [&["latency", "--json"], options, &["--", "sh", "-ec", script]].concat();
+        let words =
+            [&["latency", "--json", "--max-cost", "0"], options, &["--", "sh", "-ec", script]].concat();
         let output = run(&words);
         let stat = Stat::read(name).since(before);
         let view = object(&output, LATENCY);
@@ -154,7 +155,20 @@ fn a_filter_and_a_partition_leave_what_passes_both() {
         reads(&first, 50, 0),
         reads(&second, 60, 0)
     );
-    let output = run(&["latency", "--json", "-d", &first, "--comm", "dd", "--", "sh", "-ec", &script]);
+    let output = run(&[
+        "latency",
+        "--json",
+        "--max-cost",
+        "0",
+        "-d",
+        &first,
+        "--comm",
+        "dd",
+        "--",
+        "sh",
+        "-ec",
+        &script,
+    ]);
     let view = object(&output, LATENCY);
     let row = &view["devices"][0];
     assert_eq!(

@@ -75,7 +75,7 @@ fn a_worker_stands_under_what_it_works_on() {
     let reads = format!("#!/bin/sh\nexec dd if={} of=/dev/null bs=4k iflag=direct status=none\n", disk.path);
     fs::write(folder.path("reads"), reads).unwrap();
     fs::set_permissions(folder.path("reads"), fs::Permissions::from_mode(0o755)).unwrap();
-    for options in [&["-F", "4999"][..], &["--off-cpu"]] {
+    for options in [&["-F", "4999"][..], &["--off-cpu", "--all-waits"]] {
         let (lines, _) = folded(options, &folder.path(""), "reads");
         // Since 87579e9b7d8d (5.13) loop has workers of a queue that is called as the disk.
         let root = format!("kworkers for {};", disk.name);
@@ -103,8 +103,8 @@ fn threads_of_a_ring_stand_with_its_process() {
     );
     fs::write(folder.path("polled"), load).unwrap();
     fs::set_permissions(folder.path("polled"), fs::Permissions::from_mode(0o755)).unwrap();
-    for what in ["--on-cpu", "--off-cpu"] {
-        let (lines, _) = folded(&[what], &folder.path(""), "polled");
+    for what in [&["--on-cpu"][..], &["--off-cpu", "--all-waits"]] {
+        let (lines, _) = folded(what, &folder.path(""), "polled");
         is_under(&lines, "biopsy;[io_uring sqpoll];");
     }
     // Workers do what they are handed: here by this very process.
@@ -125,8 +125,8 @@ fn threads_of_a_ring_stand_with_its_process() {
     fs::write(folder.path("waits"), "#!/bin/sh\nexec sleep 2\n").unwrap();
     fs::set_permissions(folder.path("waits"), fs::Permissions::from_mode(0o755)).unwrap();
     let pid = std::process::id().to_string();
-    let seen =
-        ["--on-cpu", "--off-cpu"].map(|what| folded(&[what, "--pid", &pid], &folder.path(""), "waits").0);
+    let seen = [&["--on-cpu"][..], &["--off-cpu", "--all-waits"]]
+        .map(|what| folded(&[what, &["--pid", &pid]].concat(), &folder.path(""), "waits").0);
     stop.store(true, Ordering::Relaxed);
     drop(worker.join());
     for lines in seen {

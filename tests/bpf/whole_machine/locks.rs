@@ -415,7 +415,7 @@ fn a_kernel_that_shows_no_wait_says_so() {
     assert!(!view["pagecache"]["series"].as_array().unwrap().is_empty());
     let text = run(&["locks", "--for", "200ms", "--fault-no-events"]);
     let text = String::from_utf8(text.stdout).unwrap();
-    assert!(text.starts_with("locks  not seen: "), "{text}");
+    assert!(text.starts_with("locks  not measured: "), "{text}");
 }
 
 #[test]
@@ -426,8 +426,14 @@ fn text_says_what_was_counted() {
     let _fight = Fight::for_a_pipe();
     let output = run(&["locks", "--for", "1s", "--max-loss", "100"]);
     let text = String::from_utf8(output.stdout).unwrap();
-    let all =
-        ["waits/s", "mutex of a pipe", "begins of waits (", "ns per wait in", "lost 0 I/Os", "not seen: "];
+    let all = [
+        "waits/s",
+        "mutex of a pipe",
+        "begins of waits (",
+        "ns per wait in",
+        "lost 0 I/Os",
+        "not measured: ",
+    ];
     for words in all {
         assert!(text.contains(words), "'{words}' is not in {text}");
     }

@@ -152,7 +152,7 @@ fn owners(summary: &PagecacheSummary, group: &Group) {
 fn series(summary: &PagecacheSummary) {
     let steps = &summary.series;
     assert!(steps.len() >= 20, "{} steps in {} ns", steps.len(), summary.duration_ns);
-    let sum = |of: fn(&biopsy::analyze::moment::Moment) -> Option<u64>| -> u64 {
+    let sum = |of: fn(&biopsy::analyze::memory_sample::MemorySample) -> Option<u64>| -> u64 {
         steps.iter().map(|step| of(step).unwrap()).sum()
     };
     let max = summary.counters["scanned_file"].unwrap().max + summary.counters["scanned_anon"].unwrap().max;

@@ -245,7 +245,7 @@ fn without_rights_the_files_tell_less_and_say_so() {
         assert_eq!(number(&view["lost"]["probes"]["threads"]["unread"]), 2 * rounds);
     }
     let output = finish(without_rights(&["threads", "-G", "device", "--for", "1s"]).spawn().unwrap());
-    refused(&output, 3, &["which device", "CAP_BPF"]);
+    refused(&output, 3, &["the device that a thread waits for", "CAP_BPF"]);
     forget_copy();
 }
 

@@ -165,13 +165,20 @@ impl Disk {
     }
 }
 
-impl Drop for Disk {
-    fn drop(&mut self) {
+impl Disk {
+    /// Takes its file away, as `losetup -d` does.
+    pub fn detach(&self) {
         const LOOP_CLR_FD: libc::Ioctl = 0x4C01;
         if let Ok(device) = File::open(&self.path) {
             // SAFETY: the call takes and changes no memory.
             unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CLR_FD) };
         }
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        self.detach();
     }
 }
 

@@ -1,12 +1,12 @@
 # Those that follow operations, and those of --detail beside them, are named where the kernel has no event for
 # them.
-follows='["sys_enter", "sys_exit", "ring_submit_req", "ring_submit_sqe", "ring_complete", "ring_wait", "bio_getrq", "rq_insert", "ring_queue_work", "task_waking", "task_switch"]'
+follows='["sys_enter", "sys_exit", "ring_submit_req", "ring_submit_sqe", "ring_complete", "ring_wait", "bio_getrq", "rq_insert", "ring_queue_work", "task_waking", "task_switch", "call_enter", "call_exit"]'
 followed=ok done=ok locks=ok
 case $(cat release) in
 5.10.*) followed=missing done=missing locks=missing ;;
 6.1.*) done=missing ;;
 esac
-expect check.json '[.programs[] | select(.name as $n | $follows | index($n))] | length == 10 and all(.state == $state)' \
+expect check.json '[.programs[] | select(.name as $n | $follows | index($n))] | length == 12 and all(.state == $state)' \
     follows "$follows" state "\"$followed\""
 # block_io_done came with 6.5.
 expect check.json '[.programs[] | select(.name == "io_done") | .state] == [$state]' state "\"$done\""

@@ -18,7 +18,7 @@ dd if=/dev/loop0 of=/dev/null bs=4096 skip=101 count=1 iflag=direct
 traced latency loop0 -- dd if=/dev/loop0 of=/dev/null bs=4096 count=100 iflag=direct
 # What the worker waits for in the stead of whoever reads: it stands under the disk that it works for.
 status=0
-biopsy flame --off-cpu --folded -o worker.folded --max-cost 100 -- \
+biopsy flame --off-cpu --all-waits --folded -o worker.folded --max-cost 100 -- \
     dd if=/dev/loop0 of=/dev/null bs=4096 skip=200 count=100 iflag=direct >worker.txt 2>worker.err || status=$?
 echo "$status" >worker.exit
 losetup -d /dev/loop0

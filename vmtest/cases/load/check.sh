@@ -51,6 +51,9 @@ done
 whole trim
 counted trim
 expect trim.json '.directions.trim.ios == 256'
+for name in trim trim-aio; do
+    expect $name.json '.directions.trim | .clat.count == 256 and .clat.min_ns > 0 and .slat == null'
+done
 whole pairs
 counted pairs
 # Between two passes both count, as in fio: two of them have moved 4 MiB of 3.

@@ -50,6 +50,8 @@ for engine in io_uring libaio psync pvsync2; do
 done
 written trim /dev/nvme0n1 --rw trim --bs 64k --io_size 16m
 # Twice over so few blocks that the drive has many of them at once.
+# A trim is a call of its own, in which the thread waits.
+written trim-aio /dev/nvme0n1 --rw trim --bs 64k --io_size 16m --ioengine libaio --iodepth 8
 written pairs /dev/nvme0n1 --rw trimwrite --bs 4k --size 1m --io_size 3m --iodepth 16 --verify crc32c
 # The emulated drive keeps what is trimmed; a loop device punches a hole.
 modprobe loop max_loop=1

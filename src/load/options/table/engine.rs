@@ -1,15 +1,16 @@
 //! How operations reach the kernel, and what is written.
 
-use super::super::values;
+use super::super::{priority, values};
 use super::{Section, Takes, Word};
 use crate::load::job::{Advice, Engine};
 
 pub(super) const WORDS: &[Word] = &[
     Word::new(
         "ioengine",
-        Takes::Words(&["io_uring", "io_uring_cmd", "libaio", "psync", "pvsync2", "mmap"]),
+        Takes::Words(&["io_uring", "io_uring_cmd", "libaio", "psync", "sync", "pvsync2", "mmap", "null"]),
         Section::Engine,
-        "io_uring, libaio, psync, pvsync2, mmap, or io_uring_cmd (NVMe commands, on /dev/ng*) [default: io_uring]",
+        "io_uring, libaio, psync (sync), pvsync2, mmap, io_uring_cmd (NVMe commands, on /dev/ng*), or \
+         null (no I/O at all; needs a size) [default: io_uring]",
         |draft, text| {
             draft.job.engine = values::one_of(text, &Engine::ALL.map(Engine::name), Engine::from_word)?;
             Ok(())
@@ -39,6 +40,20 @@ pub(super) const WORDS: &[Word] = &[
         "1: through the page cache; of this and direct the last one holds [default: 0]",
         |draft, text| {
             draft.job.direct = !values::switch(text)?;
+            Ok(())
+        },
+    ),
+    Word::new(
+        "io_submit_mode",
+        Takes::Words(&["inline", "offload"]),
+        Section::Engine,
+        "inline, or offload: without effect, as latencies of a rate count from when an operation was due either way",
+        |draft, text| {
+            draft.offload = values::one_of(text, &["inline", "offload"], |word| match word {
+                "inline" => Some(false),
+                "offload" => Some(true),
+                _ => None,
+            })?;
             Ok(())
         },
     ),
@@ -94,10 +109,103 @@ pub(super) const WORDS: &[Word] = &[
     )
     .on_the_command_line(),
     Word::new(
+        "uncached",
+        Takes::Switch,
+        Section::Engine,
+        "1: what goes through the page cache does not stay there (RWF_DONTCACHE, from Linux 6.14 on) [default: 0]",
+        |draft, text| {
+            draft.job.uncached = values::switch(text)?;
+            Ok(())
+        },
+    ),
+    Word::new(
+        "atomic",
+        Takes::Switch,
+        Section::Engine,
+        "1: writes that no power failure tears (RWF_ATOMIC, from Linux 6.11 on, where the device has them); without \
+         fixedbufs [default: 0]",
+        |draft, text| {
+            draft.job.atomic = values::switch(text)?;
+            Ok(())
+        },
+    ),
+    Word::new(
+        "prioclass",
+        Takes::Count,
+        Section::Engine,
+        "I/O priority class of the threads: 1 real-time, 2 best-effort, 3 idle [default: 2 with prio]",
+        |draft, text| {
+            draft.priority.class = Some(values::count(text, 0, priority::MOST_CLASS)? as u16);
+            Ok(())
+        },
+    ),
+    Word::new(
+        "prio",
+        Takes::Count,
+        Section::Engine,
+        "I/O priority in that class, 0 (first) to 7",
+        |draft, text| {
+            draft.priority.level = Some(values::count(text, 0, priority::MOST_LEVEL)? as u16);
+            Ok(())
+        },
+    ),
+    Word::new(
+        "cmdprio_percentage",
+        Takes::Counts,
+        Section::Engine,
+        "Percent of the operations, or reads,writes, with an I/O priority of their own (libaio, io_uring)",
+        |draft, text| {
+            let said = values::by_direction(text, |text| values::count(text, 0, 100))?;
+            for (percent, said) in draft.priority.percent.iter_mut().zip(said) {
+                *percent = said.map_or(*percent, |said| said as u8);
+            }
+            Ok(())
+        },
+    ),
+    Word::new(
+        "cmdprio_class",
+        Takes::Counts,
+        Section::Engine,
+        "Its class, or of reads,writes [default: 1]",
+        |draft, text| {
+            let said = values::by_direction(text, |text| values::count(text, 0, priority::MOST_CLASS))?;
+            for (priority, said) in draft.priority.of_commands.iter_mut().zip(said) {
+                priority.0 = said.map_or(priority.0, |said| Some(said as u16));
+            }
+            Ok(())
+        },
+    ),
+    Word::new(
+        "cmdprio",
+        Takes::Counts,
+        Section::Engine,
+        "Its level, or of reads,writes, 0 to 7 [default: 0]",
+        |draft, text| {
+            let said = values::by_direction(text, |text| values::count(text, 0, priority::MOST_LEVEL))?;
+            for (priority, said) in draft.priority.of_commands.iter_mut().zip(said) {
+                priority.1 = said.map_or(priority.1, |said| said as u16);
+            }
+            Ok(())
+        },
+    ),
+    Word::new(
+        "cmdprio_bssplit",
+        Takes::Text("SIZE/PERCENT:..."),
+        Section::Engine,
+        "The same by block size: SIZE/PERCENT or SIZE/PERCENT/CLASS/LEVEL, with : between them",
+        |draft, text| {
+            let said = values::by_direction(text, priority::sized)?;
+            for (split, said) in draft.priority.split.iter_mut().zip(said) {
+                *split = said.unwrap_or_else(|| std::mem::take(split));
+            }
+            Ok(())
+        },
+    ),
+    Word::new(
         "fadvise_hint",
         Takes::Words(&["0", "1", "random", "sequential"]),
         Section::Engine,
-        "What the page cache is told: 0 (nothing), 1 (what rw says), random or sequential [default: 1]",
+        "Advice to the page cache: 0 (none), 1 (by rw), random or sequential [default: 1]",
         |draft, text| {
             draft.job.advice =
                 values::one_of(text, &["0", "1", "random", "sequential"], |word| match word {

@@ -45,6 +45,26 @@ pub(super) const WORDS: &[Word] = &[
         },
     ),
     Word::new(
+        "startdelay",
+        Takes::Time,
+        Section::Length,
+        "Begin so long after the other jobs, in s where no unit is said [default: 0]",
+        |draft, text| {
+            draft.job.startdelay = values::time(text, SECOND)?;
+            Ok(())
+        },
+    ),
+    Word::new(
+        "loops",
+        Takes::Count,
+        Section::Length,
+        "How often all of it is done [default: 1]",
+        |draft, text| {
+            draft.job.loops = values::count(text, 1, u32::MAX)?;
+            Ok(())
+        },
+    ),
+    Word::new(
         "size",
         Takes::Extent,
         Section::Length,
@@ -113,6 +133,20 @@ pub(super) const WORDS: &[Word] = &[
         },
     ),
     Word::new(
+        "blockalign",
+        Takes::Sizes,
+        Section::Offsets,
+        "What random offsets are multiples of, or those of each direction; blocks may come again then [default: bs]",
+        |draft, text| {
+            let said = values::by_direction(text, values::size)?;
+            for (align, said) in draft.job.blockalign.iter_mut().zip(said) {
+                *align = said.or(*align);
+            }
+            Ok(())
+        },
+    )
+    .alias(&["ba"]),
+    Word::new(
         "norandommap",
         Takes::Flag,
         Section::Offsets,
@@ -168,6 +202,100 @@ pub(super) const WORDS: &[Word] = &[
             for (rate, said) in draft.iops.iter_mut().zip(said) {
                 *rate = said.map_or(*rate, |iops| (iops > 0).then_some(iops));
             }
+            Ok(())
+        },
+    ),
+    Word::new(
+        "rate",
+        Takes::Sizes,
+        Section::Rate,
+        "Bytes per second and thread, or of one direction, in place of rate_iops: the next operation is due when the \
+         bytes of the last one have had their time",
+        |draft, text| {
+            let said = values::by_direction(text, values::number)?;
+            for (rate, said) in draft.bytes.iter_mut().zip(said) {
+                *rate = said.map_or(*rate, |bytes| (bytes > 0).then_some(bytes));
+            }
+            Ok(())
+        },
+    ),
+    Word::new(
+        "rate_min",
+        Takes::Sizes,
+        Section::Rate,
+        "Bytes per second and thread, or of one direction, below which the job ends with exit code 4; looked at from \
+         2 s on",
+        |draft, text| {
+            let said = values::by_direction(text, values::number)?;
+            for (least, said) in draft.job.rate_min.iter_mut().zip(said) {
+                *least = said.unwrap_or(*least);
+            }
+            Ok(())
+        },
+    )
+    .alias(&["ratemin"]),
+    Word::new(
+        "rate_iops_min",
+        Takes::Counts,
+        Section::Rate,
+        "The same in operations per second",
+        |draft, text| {
+            let said = values::by_direction(text, |text| values::count(text, 0, u32::MAX))?;
+            for (least, said) in draft.job.rate_iops_min.iter_mut().zip(said) {
+                *least = said.map_or(*least, u64::from);
+            }
+            Ok(())
+        },
+    ),
+    Word::new(
+        "rate_cycle",
+        Takes::Count,
+        Section::Rate,
+        "So many ms is the rate averaged that rate_min and rate_iops_min bound [default: 1000]",
+        |draft, text| {
+            draft.job.rate_cycle = Duration::from_millis(values::count(text, 1, u32::MAX)?.into());
+            Ok(())
+        },
+    )
+    .alias(&["ratecycle"]),
+    Word::new(
+        "latency_target",
+        Takes::Time,
+        Section::Rate,
+        "Find the largest queue depth, up to iodepth, at which operations take at most this long (us without a unit); \
+         the result is that of the depth found",
+        |draft, text| {
+            draft.latency_target.latency = values::time(text, Duration::from_micros(1))?;
+            Ok(())
+        },
+    ),
+    Word::new(
+        "latency_window",
+        Takes::Time,
+        Section::Rate,
+        "Try each depth for so long (us without a unit)",
+        |draft, text| {
+            draft.latency_target.window = values::time(text, Duration::from_micros(1))?;
+            Ok(())
+        },
+    ),
+    Word::new(
+        "latency_percentile",
+        Takes::Count,
+        Section::Rate,
+        "Percent of the operations that must take at most latency_target [default: 100]",
+        |draft, text| {
+            draft.latency_target.percent = values::percent(text)?;
+            Ok(())
+        },
+    ),
+    Word::new(
+        "latency_run",
+        Takes::Switch,
+        Section::Rate,
+        "Go on when the depth was found, and adjust it [default: 0]",
+        |draft, text| {
+            draft.latency_target.runs_on = values::switch(text)?;
             Ok(())
         },
     ),

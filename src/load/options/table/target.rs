@@ -3,6 +3,9 @@
 use super::super::values;
 use super::{Section, Takes, Word};
 
+/// Each is open while the load runs.
+const MOST_FILES: u32 = 1000;
+
 pub(super) const WORDS: &[Word] = &[
     Word::new(
         "filename",
@@ -34,6 +37,28 @@ pub(super) const WORDS: &[Word] = &[
         "Name of the job; given again, it begins a further one, and what stands before the first is for all",
         |draft, text| {
             draft.job.name = text.to_string();
+            Ok(())
+        },
+    ),
+    Word::new(
+        "nrfiles",
+        Takes::Count,
+        Section::Target,
+        "Files of each thread, used in turns, where no FILE is named [default: 1]",
+        |draft, text| {
+            draft.nrfiles = values::count(text, 1, MOST_FILES)?;
+            Ok(())
+        },
+    ),
+    Word::new(
+        "file_service_type",
+        Takes::Words(&["roundrobin", "sequential", "random"]),
+        Section::Target,
+        "roundrobin: several files are used in turns; the others say the same of one file [default: roundrobin]",
+        |draft, text| {
+            let words = ["roundrobin", "sequential", "random"];
+            draft.in_turns =
+                values::one_of(text, &words, |word| words.contains(&word).then_some(word == words[0]))?;
             Ok(())
         },
     ),

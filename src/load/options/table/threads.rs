@@ -2,7 +2,7 @@
 
 use super::super::values;
 use super::{Section, Takes, Word};
-use crate::load::job::{OnError, Timestamps};
+use crate::load::job::{ExitWhat, OnError, Timestamps};
 
 /// The kernel can be built for 1024.
 const MOST_NODE: u32 = 1023;
@@ -20,10 +20,43 @@ pub(super) const WORDS: &[Word] = &[
     )
     .alias(&["wait_for_previous"]),
     Word::new(
+        "wait_for",
+        Takes::Text("NAME"),
+        Section::Threads,
+        "Begin when the job of this name, which stands above, is over",
+        |draft, text| {
+            draft.job.wait_for = Some(text.to_string());
+            Ok(())
+        },
+    ),
+    Word::new(
+        "new_group",
+        Takes::Flag,
+        Section::Threads,
+        "Begin a new group: fio's formats and exitall take its jobs together",
+        |draft, text| {
+            draft.job.new_group = values::switch(text)?;
+            Ok(())
+        },
+    ),
+    Word::new(
+        "exit_what",
+        Takes::Words(&["group", "stonewall", "all"]),
+        Section::Threads,
+        "What the end of this job ends, with exitall: its group, all that run (those behind the next stonewall \
+         begin), or all [default: group]",
+        |draft, text| {
+            draft.job.exit_what = values::one_of(text, &ExitWhat::ALL.map(ExitWhat::name), |word| {
+                ExitWhat::ALL.into_iter().find(|what| what.name() == word)
+            })?;
+            Ok(())
+        },
+    ),
+    Word::new(
         "exitall",
         Takes::Flag,
         Section::Threads,
-        "The end of this job ends all of them",
+        "The end of any job ends others: those of its group, or what its exit_what says",
         |draft, text| {
             draft.job.exitall = values::switch(text)?;
             Ok(())
@@ -35,7 +68,8 @@ pub(super) const WORDS: &[Word] = &[
         Section::Threads,
         "Jobs are always threads; without effect",
         |_, text| values::switch(text).map(|_| ()),
-    ),
+    )
+    .alias(&["threads"]),
     Word::new(
         "cpus_allowed",
         Takes::List,
@@ -111,25 +145,28 @@ pub(super) const WORDS: &[Word] = &[
         Section::Threads,
         "Take the buffers from this NUMA node; what it has no room for is named [default: that of each thread]",
         |draft, text| {
-            draft.job.memory_node = Some(values::count(text, 0, MOST_NODE)?);
+            draft.job.memory_nodes = vec![values::count(text, 0, MOST_NODE)?];
             Ok(())
         },
     )
     .on_the_command_line(),
     Word::new(
         "numa_mem_policy",
-        Takes::Text("default|local|prefer:N|bind:N"),
+        Takes::Text("default|local|prefer:N|bind:N|interleave:LIST"),
         Section::Threads,
-        "default, local: buffers from the node of each thread; prefer:N, bind:N: as --memory-node N",
+        "default, local: buffers from the node of each thread; prefer:N, bind:N: as --memory-node N; \
+         interleave:0-1: from these in turns",
         |draft, text| {
-            let node = match text.split_once(':') {
-                Some(("prefer" | "bind", node)) => node.parse().ok().filter(|node| *node <= MOST_NODE).map(Some),
-                None if matches!(text, "default" | "local") => Some(None),
+            let is_one = |node: &u32| *node <= MOST_NODE;
+            let nodes = match text.split_once(':') {
+                Some(("prefer" | "bind", node)) => node.parse().ok().filter(is_one).map(|node| vec![node]),
+                Some(("interleave", list)) => values::cpus(list).ok().filter(|list| list.iter().all(is_one)),
+                None if matches!(text, "default" | "local") => Some(Vec::new()),
                 _ => None,
             };
-            draft.job.memory_node = node.ok_or_else(|| {
+            draft.job.memory_nodes = nodes.ok_or_else(|| {
                 format!(
-                    "{} is none of default, local, prefer:N, bind:N: the buffers of a thread come from one node",
+                    "{} is none of default, local, prefer:N, bind:N, interleave:LIST",
                     values::quoted(text)
                 )
             })?;
@@ -198,6 +235,75 @@ pub(super) const WORDS: &[Word] = &[
         "The threads of a job are one line of the result [default: 1]",
         |draft, text| {
             draft.job.group_reporting = values::switch(text)?;
+            Ok(())
+        },
+    ),
+    Word::new(
+        "write_bw_log",
+        Takes::Text("PREFIX"),
+        Section::Result,
+        "Write the bandwidth of each interval, in KiB/s, to PREFIX_bw.N.log, as fio does; N counts threads",
+        |draft, text| {
+            draft.job.logs.bandwidth = Some(text.into());
+            Ok(())
+        },
+    ),
+    Word::new(
+        "write_iops_log",
+        Takes::Text("PREFIX"),
+        Section::Result,
+        "Write the IOPS of each interval to PREFIX_iops.N.log",
+        |draft, text| {
+            draft.job.logs.iops = Some(text.into());
+            Ok(())
+        },
+    ),
+    Word::new(
+        "write_lat_log",
+        Takes::Text("PREFIX"),
+        Section::Result,
+        "Write the mean latency of each interval, in ns, to PREFIX_lat.N.log",
+        |draft, text| {
+            draft.job.logs.latency = Some(text.into());
+            Ok(())
+        },
+    ),
+    Word::new(
+        "log_prio",
+        Takes::Switch,
+        Section::Result,
+        "Without effect: as in fio, the average of an interval has no priority",
+        |_, text| values::switch(text).map(|_| ()),
+    ),
+    Word::new(
+        "log_avg_msec",
+        Takes::Count,
+        Section::Result,
+        "Length of such an interval in ms [default: 500]",
+        |draft, text| {
+            // fio's 0, each operation by itself, would be no average.
+            let ms = values::count(text, 1, u32::MAX)?;
+            draft.job.logs.interval = std::time::Duration::from_millis(ms.into());
+            Ok(())
+        },
+    ),
+    Word::new(
+        "percentile_list",
+        Takes::Text("P:P:..."),
+        Section::Result,
+        "Percentiles that fio's formats show, at most 20 [default: fio's 1:5:...:99.99]",
+        |draft, text| {
+            draft.job.percentiles = Some(values::percentiles(text)?);
+            Ok(())
+        },
+    ),
+    Word::new(
+        "disk_util",
+        Takes::Switch,
+        Section::Result,
+        "1: fio's JSON has the counters of the disks [default: 1]",
+        |draft, text| {
+            draft.job.disk_util = values::switch(text)?;
             Ok(())
         },
     ),

@@ -9,12 +9,8 @@ const fn word(name: &'static str, values: &'static [&'static str]) -> Word {
 }
 
 pub(super) const WORDS: &[Word] = &[
-    word("loops", &["1"]),
-    word("nrfiles", &["1"]),
     word("openfiles", &["1"]),
-    word("file_service_type", &["roundrobin", "sequential", "random"]),
     word("mem", &["malloc"]).alias(&["iomem"]),
-    word("startdelay", &["0"]),
     word("nice", &["0"]),
     word("unlink", &["0"]),
     word("create_on_open", &["0"]),
@@ -33,7 +29,6 @@ pub(super) const WORDS: &[Word] = &[
     word("clat_percentiles", &["1"]),
     word("lat_percentiles", &["0"]),
     word("slat_percentiles", &["0"]),
-    word("disk_util", &["0"]),
     word("exitall_on_error", &["0"]),
     word("verify_fatal", &["0"]),
     word("verify_dump", &["0"]),

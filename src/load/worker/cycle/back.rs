@@ -12,10 +12,12 @@ impl Cycle<'_> {
     /// Reads what was written, and compares. Of the load's figures it changes what failed, and no other.
     pub(super) fn look_back<E: Engine>(&mut self, engine: &mut E) -> io::Result<()> {
         let Source::Order(sequence) = &self.source else { return Ok(()) };
-        let back = sequence.read_back(self.job, self.regions, self.number);
+        let back = sequence.read_back(self.job, self.regions, self.number, self.looped);
         self.source = Source::read_back(back, std::mem::take(&mut self.unwritten));
         (self.over, self.failures, self.pending, self.cache) = (false, 0, None, None);
-        let (tally, last) = (std::mem::replace(&mut self.tally, Tally::begin(self.last)), self.last);
+        (self.floor, self.priorities) = (None, None);
+        let (tally, last) =
+            (std::mem::replace(&mut self.tally, Tally::begin(self.last, u64::MAX)), self.last);
         let looked = self.turn(engine, u64::MAX);
         let found = std::mem::replace(&mut self.tally, tally);
         self.tally.absorb_failures(found);

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::super::super::job::{Arrivals, Rate, Target};
+use super::super::control::Control;
 use super::*;
 use crate::wire::generator::WireGenerator;
 
@@ -137,6 +138,7 @@ fn run<'a>(job: &Job, blocks: usize, takes: usize, places: &'a [WireGenerator]) 
     let bytes = (blocks * BLOCK) as u64;
     let regions = [Region { begin: 0, bytes, moved: bytes, block: 512 }];
     let (others, own) = (Meeting::new(1), Meeting::new(1));
+    let control = Control::new(&[job], false);
     let plan = Plan {
         job,
         number: 0,
@@ -145,6 +147,9 @@ fn run<'a>(job: &Job, blocks: usize, takes: usize, places: &'a [WireGenerator]) 
         regions: &regions,
         others: &others,
         own: &own,
+        control: &control,
+        place: 0,
+        round_ns: 0,
         setup: None,
         run: 1,
         counter: false,
@@ -152,10 +157,10 @@ fn run<'a>(job: &Job, blocks: usize, takes: usize, places: &'a [WireGenerator]) 
     };
     let (stop, exit, done) = (AtomicBool::new(false), AtomicBool::new(false), Done::default());
     let mut engine = Odd::new(job, takes, &places[0]);
-    let beacon = Beacon::new(places);
-    assert!(beacon.is_some());
+    let submit_stamps = SubmitStamps::new(places);
+    assert!(submit_stamps.is_some());
     let ends = Ends { stop: &stop, exit: &exit };
-    let mut cycle = Cycle::new(plan, Stamps::new(false), beacon, ends, &done);
+    let mut cycle = Cycle::new(plan, Stamps::new(false), submit_stamps, ends, &done);
     cycle.run(&mut engine).unwrap();
     let mut result = JobResult::default();
     cycle.finish(&mut result);
@@ -193,7 +198,8 @@ fn no_write_overtakes_its_trim_at_any_depth() {
 
 #[test]
 fn what_was_trimmed_is_written_also_when_the_time_is_over() {
-    let rate = |write, trim| Some(Rate { iops: [None, write, trim], arrivals: Arrivals::Even });
+    let rate =
+        |write, trim| Some(Rate { iops: [None, write, trim], bytes: [None; 3], arrivals: Arrivals::Even });
     for rate in [None, rate(None, Some(5_000)), rate(Some(5_000), None), rate(Some(4_000), Some(5_000))] {
         let places = [WireGenerator::default()];
         let runtime = Some(Duration::from_millis(20));

@@ -6,7 +6,7 @@ use super::*;
 use crate::analyze::operations::{OperationLatency, TotalClass};
 use crate::render::text;
 use crate::rules;
-use crate::rules::literal::{Case, hist};
+use crate::rules::fixtures::{Case, hist};
 
 /// Stage, percentage, and where its bar begins and how wide it is.
 type Cells = (String, String, f64, f64);

@@ -3,7 +3,7 @@
 use super::bins::Classes;
 use crate::hist::Histogram;
 use crate::load::sections::groups;
-use crate::load::{Direction, JobResult, LoadSummary, Sample};
+use crate::load::{Direction, JobResult, LoadSummary, Sample, Served, served};
 
 /// fio's figures of a series of samples; all 0 without any.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -56,6 +56,8 @@ pub struct Way {
     pub slat: Histogram,
     pub clat: Histogram,
     pub lat: Histogram,
+    /// By I/O priority, where there are several.
+    pub priorities: Vec<Served>,
     /// KiB/s, and I/Os per second.
     pub bandwidth: Moments,
     pub rates: Moments,
@@ -92,6 +94,15 @@ impl Way {
         self.slat.merge(&moved.slat);
         self.clat.merge(&moved.clat);
         self.lat.merge(&moved.lat);
+        for one in served(std::iter::once(job), direction) {
+            match self.priorities.iter_mut().find(|other| other.priority == one.priority) {
+                Some(other) => {
+                    other.clat.merge(&one.clat);
+                    other.lat.merge(&one.lat);
+                }
+                None => self.priorities.push(one),
+            }
+        }
         // A direction that never moved anything has no samples; a pause of one that did is a sample.
         if moved.operations > 0 {
             let series = |value: fn(&Sample, usize) -> u64, unit: f64| {
@@ -116,6 +127,8 @@ pub struct Entry<'a> {
     /// Linux errno of the first error, 0 without one.
     pub error: i32,
     pub errors: u64,
+    /// With `latency_target`: the smallest depth that a thread found.
+    pub latency_depth: Option<u32>,
     pub ways: [Way; 3],
     pub syncs: Histogram,
     /// Of all its threads together, as are the CPU times.
@@ -141,6 +154,7 @@ impl<'a> Entry<'a> {
             error: 0,
             errors: 0,
             ways: Default::default(),
+            latency_depth: None,
             syncs: Histogram::default(),
             runtime_ns: 0,
             user_ns: 0,
@@ -158,9 +172,12 @@ impl<'a> Entry<'a> {
     fn add(&mut self, job: &JobResult) {
         self.started_ms = self.started_ms.into_iter().chain(job.started_ms).min();
         if self.error == 0 {
-            self.error = job.first_errno.unwrap_or(0);
+            // fio's, of a rate below its minimum.
+            let too_slow = job.too_slow.is_some().then_some(libc::EIO);
+            self.error = job.first_errno.or(too_slow).unwrap_or(0);
         }
         self.errors += job.errors();
+        self.latency_depth = self.latency_depth.into_iter().chain(job.latency_depth).min();
         for (way, direction) in self.ways.iter_mut().zip(Direction::ALL) {
             way.add(job, direction);
         }
@@ -327,8 +344,12 @@ mod tests {
 
     #[test]
     fn samples_of_threads_add_up_as_fio_adds_them() {
-        let sample =
-            |operations| Sample { duration_ns: 500_000_000, operations: [operations, 0, 0], bytes: [0; 3] };
+        let sample = |operations| Sample {
+            duration_ns: 500_000_000,
+            operations: [operations, 0, 0],
+            bytes: [0; 3],
+            ..Sample::default()
+        };
         let mut load = section("a", 2, |_| ());
         for (job, rates) in load.jobs.iter_mut().zip([[100, 200], [300, 300]]) {
             job.samples = rates.map(sample).to_vec();

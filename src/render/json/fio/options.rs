@@ -5,8 +5,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::load::{
-    Advice, Arrivals, BlockShare, BlockSizes, Distribution, Engine, Extent, Job, OnError, Pattern, Placement,
-    Target, Timestamps,
+    Advice, Arrivals, BlockShare, BlockSizes, Distribution, Engine, ExitWhat, Extent, Job, OnError, Pattern,
+    Placement, PriorityShare, Target, Timestamps,
 };
 
 /// Names and values, fio's `job options`. What fio has no word for is not there: where threads run beside a
@@ -37,6 +37,7 @@ pub fn given(job: &Job) -> Vec<(String, String)> {
     number("number_ios", job.number_ios.unwrap_or(0), 0);
     number("io_size", job.io_size.unwrap_or(0), 0);
     number("filesize", job.filesize.or_else(|| scratch(&job.targets)).unwrap_or(0), 0);
+    number("loops", job.loops.into(), 1);
     number("norandommap", (job.rw.is_random() && job.norandommap).into(), 0);
     if job.rw.is_random() {
         options.push(("randseed", job.seed.to_string()));
@@ -50,16 +51,43 @@ pub fn given(job: &Job) -> Vec<(String, String)> {
     extent("offset", Some(job.offset));
     extent("offset_increment", Some(job.offset_increment));
     options.extend(job.runtime.map(|runtime| ("runtime", length(runtime))));
-    let lengths = [("ramp_time", job.ramp_time), ("thinktime", job.thinktime)];
+    if job.blockalign.iter().any(Option::is_some) {
+        let each = [0, 1, 2].map(|at| job.blockalign[at].unwrap_or(job.bs[at].smallest()).to_string());
+        options.push(("blockalign", alike(each)));
+    }
+    let lengths =
+        [("ramp_time", job.ramp_time), ("startdelay", job.startdelay), ("thinktime", job.thinktime)];
     options
         .extend(lengths.into_iter().filter(|(_, time)| !time.is_zero()).map(|(n, time)| (n, length(time))));
     if let Some(rate) = job.rate {
-        let each = rate.iops.map(|iops| iops.map_or(String::new(), |iops| iops.to_string()));
-        options.push(("rate_iops", alike(each)));
+        let text = |rate: Option<u64>| rate.map_or(String::new(), |rate| rate.to_string());
+        if rate.iops.iter().any(Option::is_some) {
+            options.push(("rate_iops", alike(rate.iops.map(|iops| text(iops.map(u64::from))))));
+        } else {
+            options.push(("rate", alike(rate.bytes.map(text))));
+        }
         if rate.arrivals == Arrivals::Exponential {
             options.push(("rate_process", "poisson".to_string()));
         }
     }
+    let least = |each: [u64; 3]| alike(each.map(|least| least.to_string()));
+    for (name, each) in [("rate_min", job.rate_min), ("rate_iops_min", job.rate_iops_min)] {
+        if each != [0; 3] {
+            options.push((name, least(each)));
+            options.push(("rate_cycle", job.rate_cycle.as_millis().to_string()));
+        }
+    }
+    if let Some(target) = job.latency_target {
+        options.push(("latency_target", target.latency.as_micros().to_string()));
+        options.push(("latency_window", target.window.as_micros().to_string()));
+        options.push(("latency_percentile", target.percent.to_string()));
+        options.push(("latency_run", u8::from(target.runs_on).to_string()));
+    }
+    if let Some(priority) = job.priority {
+        options.push(("prioclass", (priority >> 13).to_string()));
+        options.push(("prio", (priority & 7).to_string()));
+    }
+    options.extend(priorities(&job.command_priorities));
     if let Some(distribution) = distribution(&job.distribution) {
         options.push(("random_distribution", distribution));
     }
@@ -80,7 +108,12 @@ pub fn given(job: &Job) -> Vec<(String, String)> {
         }
         Placement::Local | Placement::Remote | Placement::Anywhere => {}
     }
-    options.extend(job.memory_node.map(|node| ("numa_mem_policy", format!("prefer:{node}"))));
+    let nodes = joined(job.memory_nodes.iter().map(u32::to_string), ",");
+    match job.memory_nodes.len() {
+        0 => {}
+        1 => options.push(("numa_mem_policy", format!("prefer:{nodes}"))),
+        _ => options.push(("numa_mem_policy", format!("interleave:{nodes}"))),
+    }
     let ring = matches!(job.engine, Engine::IoUring | Engine::IoUringCmd);
     let switches = [
         ("hipri", job.hipri),
@@ -92,10 +125,15 @@ pub fn given(job: &Job) -> Vec<(String, String)> {
         ("refill_buffers", job.refill_buffers),
         ("gtod_reduce", job.timestamps == Timestamps::Off),
         ("stonewall", job.stonewall),
+        ("new_group", job.new_group),
         ("exitall", job.exitall),
         ("group_reporting", job.group_reporting),
     ];
     options.extend(switches.into_iter().filter(|(_, on)| *on).map(|(name, _)| (name, "1".to_string())));
+    options.extend(job.wait_for.clone().map(|name| ("wait_for", name)));
+    if job.exit_what != ExitWhat::Group {
+        options.push(("exit_what", job.exit_what.name().to_string()));
+    }
     if job.on_error == OnError::Continue {
         options.push(("continue_on_error", "all".to_string()));
     }
@@ -146,6 +184,28 @@ fn blocks(bs: &[BlockSizes; 3]) -> (&'static str, String) {
     let one = |sizes: &BlockSizes| sizes.0.first().map_or(String::new(), range);
     let name = if bs.iter().all(|sizes| sizes.only().is_some()) { "bs" } else { "bsrange" };
     (name, alike([0, 1, 2].map(|at| one(&bs[at]))))
+}
+
+/// Where all of a direction have the same it is a percentage.
+fn priorities(all: &[Vec<PriorityShare>; 2]) -> Vec<(&'static str, String)> {
+    if all.iter().all(Vec::is_empty) {
+        return Vec::new();
+    }
+    if all.iter().flatten().all(|share| share.bytes.is_none()) {
+        let each = |of: fn(&PriorityShare) -> u16| {
+            joined(all.iter().map(|shares| shares.first().map_or(0, of).to_string()), ",")
+        };
+        return vec![
+            ("cmdprio_percentage", each(|share| share.percent.into())),
+            ("cmdprio_class", each(|share| share.priority >> 13)),
+            ("cmdprio", each(|share| share.priority & 7)),
+        ];
+    }
+    let one = |share: &PriorityShare| {
+        let (class, level) = (share.priority >> 13, share.priority & 7);
+        format!("{}/{}/{class}/{level}", share.bytes.unwrap_or(0), share.percent)
+    };
+    vec![("cmdprio_bssplit", joined(all.iter().map(|shares| joined(shares.iter().map(one), ":")), ","))]
 }
 
 fn place(extent: Extent) -> String {
@@ -230,7 +290,8 @@ mod tests {
         let share = |bytes, percent| BlockShare { low: bytes, high: bytes, percent };
         job.bs = std::array::from_fn(|_| BlockSizes(vec![share(4096, 60.0), share(65536, 40.0)]));
         assert_eq!(value(&job, "bssplit").as_deref(), Some("4096/60:65536/40"));
-        job.rate = Some(Rate { iops: [Some(500), None, None], arrivals: Arrivals::Exponential });
+        job.rate =
+            Some(Rate { iops: [Some(500), None, None], bytes: [None; 3], arrivals: Arrivals::Exponential });
         assert_eq!(value(&job, "rate_iops").as_deref(), Some("500,,"));
         assert_eq!(value(&job, "rate_process").as_deref(), Some("poisson"));
         job.distribution = Distribution::Zoned(vec![(60.0, 10.0), (40.0, 90.0)]);

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::analyze::operations::OperationLatency;
 use crate::findings::{Diagnosis, Number, Worth};
-use crate::rules::literal::{Case, hist};
+use crate::rules::fixtures::{Case, hist};
 use crate::rules::properties::{CASES, random_case};
 use crate::rules::{self, TABLE};
 
@@ -42,7 +42,7 @@ fn finding(sentence: &str) -> Finding {
         numbers: BTreeMap::new(),
         evidence: vec!["21 of 32 I/Os are in the device.".into(), "no CPU above 40 %".into(), "third".into()],
         advice: "Compare with the data sheet (e.g. 4 KiB). Or do less.".into(),
-        check: "biopsy check".into(),
+        check: "biopsy load /dev/vda".into(),
         worth: Some(Worth { metric: "iops_ratio".into(), low: 1.0, high: 2.5 }),
     }
 }
@@ -131,6 +131,38 @@ data    0.03 % of I/Os missed, tracing cost 0.07 CPU
     let short = Page { report: Some("report.html"), ..page };
     assert_eq!(render(&short), expected_of(" · report: report.html"));
     fits(&render(&short));
+}
+
+/// The command stands as a shell takes it, in one line or in two.
+#[test]
+fn the_command_that_tests_the_advice_is_the_one_before_the_last() {
+    let case = full();
+    let line = |check: &str| {
+        let verdict = Finding { check: check.into(), ..finding("It is so.") };
+        let text = text_of(&case, &found(vec![verdict]));
+        fits(&text);
+        text.lines().skip_while(|line| !line.starts_with("next ")).skip(1).collect::<Vec<_>>().join("\n")
+    };
+    let short = "biopsy compare --vary iodepth=1,2 -- load /var/tmp --scratch";
+    assert!(line(short).starts_with(&format!("test    {short}\ndata    ")), "{}", line(short));
+    let long = "sudo biopsy compare --vary scheduler=mq-deadline,none -- load '/mnt/a b/some data' --bs 1m";
+    assert!(
+        line(long).starts_with(
+            "test    sudo biopsy compare --vary scheduler=mq-deadline,none -- load \\\n          '/mnt/a b/some data' --bs \
+             1m\ndata    "
+        ),
+        "{}",
+        line(long)
+    );
+    let escaped = format!("biopsy compare --vary iodepth=1,2 -- load 'it'\\''s {}'", "x y".repeat(12));
+    assert!(line(&escaped).contains(" -- load \\\n          'it'\\''s x"), "{}", line(&escaped));
+    for none in [
+        "biopsy load /dev/vda",
+        &format!("{short} --name '{}'", "x ".repeat(50)),
+        "biopsy compare '\u{202e}'",
+    ] {
+        assert!(line(none).starts_with("data    "), "{}", line(none));
+    }
 }
 
 /// What says least goes first, and the shares stay those of all stages.
@@ -361,7 +393,8 @@ fn any_finding() -> impl Strategy<Value = Finding> {
     (text, 0.0..=1.0f64, prop::option::of(1.0..9.0f64)).prop_map(
         |((sentence, evidence, advice, subject), confidence, high)| {
             let worth = high.map(|high| Worth { metric: "iops_ratio".into(), low: 1.0, high });
-            Finding { subject, confidence, evidence, advice, worth, ..finding(&sentence) }
+            let check = format!("biopsy compare --vary iodepth=1,2 -- load '{subject}'");
+            Finding { subject, confidence, evidence, advice, check, worth, ..finding(&sentence) }
         },
     )
 }

@@ -1,0 +1,23 @@
+//! Compares values of settings: rounds of each in balanced blocks, until the ratio is known as well as it has to be.
+
+mod command;
+pub(crate) mod comparison;
+mod load;
+mod metric;
+mod offline;
+mod printed;
+mod rounds;
+pub mod stages;
+mod vary;
+
+pub use command::CommandDriver;
+pub use comparison::{Arm, Comparison, Difference, End, Metric, Round};
+pub use load::{LoadDriver, apply, values};
+pub use metric::{Kind, default_for};
+pub use offline::{Source, differences, offline};
+pub use printed::Printed;
+pub use rounds::{Driver, Observer, Options, Step, run};
+pub use vary::{Vary, arms};
+
+#[cfg(test)]
+pub(crate) use comparison::tests;

@@ -1,0 +1,141 @@
+//! Rounds of a command: how long it takes, and the number that it prints.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read as _};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use super::comparison::{Arm, Round};
+use super::load::apply;
+use super::metric::Kind;
+use super::printed::Printed;
+use super::rounds::{Driver, Observer, observed};
+use crate::refusal::{Refusal, reason};
+use crate::settings::Keeper;
+
+/// Runs a command in its arms.
+pub struct CommandDriver<'a> {
+    pub command: &'a [String],
+    /// Runs by `sh -c` before each round, and is not counted.
+    pub prepare: Option<&'a str>,
+    /// What it prints is a metric.
+    pub printed: Option<&'a Printed>,
+    pub arms: Vec<Arm>,
+    pub keeper: Option<&'a mut Keeper>,
+    pub observers: Vec<&'a mut dyn Observer>,
+    pub stop: &'a AtomicBool,
+}
+
+/// How often a command is looked at: its time is that much too long at most.
+const POLL: Duration = Duration::from_micros(200);
+
+/// More than this is not kept of what it prints, and so is no JSON.
+const MOST_BYTES: u64 = 64 << 20;
+
+/// How long its output may stay open behind its end, by a process that it started.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Runs it to its end, or sends it SIGTERM when a stop is asked for. What it prints, where `is_read`.
+fn run(mut command: Command, name: &str, is_read: bool, stop: &AtomicBool) -> Result<String> {
+    // What it prints would be between the lines of the comparison.
+    let stdout = if is_read { Stdio::piped() } else { Stdio::null() };
+    let command = command.stdin(Stdio::null()).stdout(stdout);
+    let mut child = command.spawn().map_err(|error| {
+        Refusal::Refused(format!("cannot run '{}': {}; check the name", name.escape_debug(), reason(&error)))
+    })?;
+    let reader = child.stdout.take().map(|mut pipe| {
+        std::thread::spawn(move || {
+            let mut kept = Vec::new();
+            let read = pipe.by_ref().take(MOST_BYTES).read_to_end(&mut kept);
+            // It must not wait for a reader.
+            read.and_then(|_| io::copy(&mut pipe, &mut io::sink())).map(|_| kept)
+        })
+    });
+    let mut is_told = false;
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break status;
+        }
+        if stop.load(Ordering::Relaxed) && !std::mem::replace(&mut is_told, true) {
+            // SAFETY: the child was started here and not waited for, so that its id is its own.
+            unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGTERM) };
+        }
+        std::thread::sleep(POLL);
+    };
+    let end = Instant::now() + PATIENCE;
+    while reader.as_ref().is_some_and(|reader| !reader.is_finished()) {
+        if Instant::now() > end {
+            return Err(Refusal::Refused(format!(
+                "'{}' ended, and a process that it started keeps its output open: give that one another output, as \
+                 in `>/dev/null &`",
+                name.escape_debug()
+            ))
+            .into());
+        }
+        std::thread::sleep(POLL);
+    }
+    let printed = reader.and_then(|reader| reader.join().ok()).transpose()?.unwrap_or_default();
+    match status.success() {
+        true => Ok(String::from_utf8_lossy(&printed).into_owned()),
+        false => Err(Refusal::Untrusted(format!(
+            "'{}' failed ({status}): a round that fails says nothing of how long it takes",
+            name.escape_debug()
+        ))
+        .into()),
+    }
+}
+
+impl Driver for CommandDriver<'_> {
+    fn apply(&mut self, arm: usize) -> Result<()> {
+        apply(self.keeper.as_deref_mut(), &self.arms[arm])
+    }
+
+    fn warm_up(&mut self, _arm: usize, number: u32) -> Result<Option<f64>> {
+        if number == 0 {
+            // The first run reads the program and its files.
+            self.prepare()?;
+            self.counted()?;
+        }
+        Ok(None)
+    }
+
+    fn round(&mut self, arm: usize, _number: u32) -> Result<Round> {
+        self.prepare()?;
+        let mut observers = std::mem::take(&mut self.observers);
+        let round = observed(&mut observers, arm, || self.counted());
+        self.observers = observers;
+        round
+    }
+}
+
+impl CommandDriver<'_> {
+    fn prepare(&self) -> Result<()> {
+        let Some(prepare) = self.prepare else { return Ok(()) };
+        let mut shell = Command::new("sh");
+        shell.args(["-c", prepare]);
+        run(shell, prepare, false, self.stop).map(|_| ())
+    }
+
+    fn counted(&self) -> Result<Round> {
+        let Some((program, arguments)) = self.command.split_first() else {
+            return Err(Refusal::Usage("a command has a name: write it behind --".to_string()).into());
+        };
+        let mut command = Command::new(program);
+        command.args(arguments);
+        let begin = Instant::now();
+        let text = run(command, program, self.printed.is_some(), self.stop)?;
+        let mut values =
+            BTreeMap::from([(Kind::Elapsed.name().to_string(), begin.elapsed().as_nanos() as f64)]);
+        if let Some(printed) = self.printed.filter(|_| !self.stop.load(Ordering::Relaxed)) {
+            let kind = if printed.less_is_better { Kind::LessValue } else { Kind::Value };
+            let number = printed.number(&text).map_err(|why| {
+                Refusal::Refused(format!("'{}' has no value: {why}", program.escape_debug()))
+            })?;
+            values.insert(kind.name().to_string(), number);
+        }
+        Ok(Round { values, ..Round::default() })
+    }
+}

@@ -1,0 +1,97 @@
+//! The number that a command prints: its JSON, and the place in it.
+
+use serde_json::Value;
+
+/// A place in JSON, and whether less of what stands there is better.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Printed {
+    /// Keys and indices with dots between them: `jobs.0.read.iops`.
+    pub path: String,
+    pub less_is_better: bool,
+}
+
+impl Printed {
+    /// The number in the last JSON value of what was printed; what stands before the first brace is not looked at. An error
+    /// says why there is none.
+    pub fn number(&self, text: &str) -> Result<f64, String> {
+        let from = text.find(['{', '[']).ok_or("it prints no JSON")?;
+        let values = serde_json::Deserializer::from_str(&text[from..]).into_iter::<Value>();
+        let mut last = None;
+        for value in values {
+            last = Some(value.map_err(|error| format!("what it prints is no JSON ({error})"))?);
+        }
+        let mut found = last.as_ref().ok_or("it prints no JSON")?;
+        for part in self.path.split('.') {
+            found = match found {
+                Value::Array(all) => part.parse::<usize>().ok().and_then(|at| all.get(at)),
+                other => other.get(part),
+            }
+            .ok_or_else(|| {
+                format!(
+                    "its JSON has no {} in {}, {}",
+                    part.escape_debug(),
+                    self.path.escape_debug(),
+                    keys(found)
+                )
+            })?;
+        }
+        match found.as_f64() {
+            Some(number) if number > 0.0 => Ok(number),
+            Some(number) => {
+                Err(format!("{} is {number}, and a ratio needs numbers above 0", self.path.escape_debug()))
+            }
+            None => Err(format!("{} is no number, {}", self.path.escape_debug(), keys(found))),
+        }
+    }
+}
+
+/// What can stand behind the last dot.
+fn keys(value: &Value) -> String {
+    const MOST: usize = 8;
+    let keys: Vec<String> = match value {
+        Value::Object(map) => map.keys().take(MOST).map(|key| key.escape_debug().to_string()).collect(),
+        Value::Array(all) if !all.is_empty() => vec![format!("0 to {}", all.len() - 1)],
+        _ => Vec::new(),
+    };
+    if keys.is_empty() {
+        "where nothing is below".to_string()
+    } else {
+        format!("where there is {}", keys.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn number(path: &str, text: &str) -> Result<f64, String> {
+        Printed { path: path.to_string(), less_is_better: false }.number(text)
+    }
+
+    #[test]
+    fn it_is_found_by_its_keys_and_indices() {
+        let fio = "fio: note\n{\"jobs\": [{\"read\": {\"iops\": 12.5}}, {\"read\": {\"iops\": 7}}]}\n";
+        assert_eq!(number("jobs.0.read.iops", fio), Ok(12.5));
+        assert_eq!(number("jobs.1.read.iops", fio), Ok(7.0));
+        assert_eq!(number("x", "{\"x\": 1}\n{\"x\": 2}\n"), Ok(2.0), "the last one of several");
+        assert_eq!(number("1", "[3, 4]"), Ok(4.0));
+    }
+
+    #[test]
+    fn where_there_is_none_it_says_what_there_is() {
+        for (path, text, why) in [
+            ("x", "", "it prints no JSON"),
+            ("x", "done in 3 s", "it prints no JSON"),
+            ("x", "{\"x\": ", "what it prints is no JSON"),
+            ("x.y", "{\"x\": {\"z\": 1}}", "has no y in x.y, where there is z"),
+            ("x", "{\"x\": {\"z\": 1}}", "x is no number, where there is z"),
+            ("x.7", "{\"x\": [1, 2]}", "has no 7 in x.7, where there is 0 to 1"),
+            ("x", "{\"x\": \"7\"}", "x is no number, where nothing is below"),
+            ("x", "{\"x\": 0}", "x is 0, and a ratio needs numbers above 0"),
+            ("", "{\"x\": 0}", "has no  in , where there is x"),
+        ] {
+            let found = number(path, text).unwrap_err();
+            assert!(found.contains(why), "{path} of {text}: {found}");
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! Submits: what begins next, and how it gets to the engine.
+
+use std::io;
+
+use super::super::super::engine::Engine;
+use super::super::super::job::{Direction, Pattern, Timestamps};
+use super::super::super::sequence::{Piece, Sequence, Taker};
+use super::super::super::tally::{InFlight, Load, OpKind};
+use super::super::free::Free;
+use super::super::source::Source;
+use super::{Cycle, slot_bytes};
+
+impl Cycle<'_> {
+    /// Queues what there is room for and what is due; says when the next one is, if there is room for it.
+    #[inline]
+    pub(super) fn fill<E: Engine>(&mut self, engine: &mut E) -> Option<u64> {
+        // What the kernel has not taken is handed over once more, and alone: it keeps its stamp, by which its latency
+        // counts and which the latency programs are told, and what is new has another.
+        let left = engine.left() as usize;
+        self.batch.drain(..self.batch.len().saturating_sub(left));
+        self.held = false;
+        if left > 0 || self.over || self.free.is_empty() {
+            return None;
+        }
+        let most = match self.job.iodepth_batch {
+            // What waits while it is queued goes alone: the next one would count its time as well.
+            _ if self.job.rw.only_trims() && engine.trims_at_once() => 1,
+            0 => u32::MAX,
+            most => most,
+        };
+        let most = match &mut self.depth_search {
+            Some(search) => most.min(search.room(engine.in_flight())),
+            None => most,
+        };
+        let simple = self.is_simple();
+        // The last look was a moment ago, and no latency is taken.
+        let near = simple && self.job.timestamps == Timestamps::Off;
+        let now = if near { self.looked } else { self.stamps.now_ns() };
+        self.handed = now;
+        if let Some(submit_stamps) = &self.submit_stamps {
+            submit_stamps.handed(now);
+        }
+        if simple {
+            self.fill_simply(engine, most, now);
+            return None;
+        }
+        if self.has_to_think(engine) {
+            return None;
+        }
+        // At the depth that is tried results are waited for, though there are free slots.
+        self.held = self.depth_search.is_some();
+        let mut queued = 0;
+        while queued < most {
+            let Some(slot) = self.free.next() else { break };
+            if self.syncs_due > 0 {
+                self.syncs_due -= 1;
+                self.trips[slot as usize] =
+                    InFlight { begin: now, load: Load::new(0, OpKind::Sync, true), ..InFlight::NONE };
+                engine.queue_sync(slot, self.syncs.next(), self.job.fsync == 0);
+            } else {
+                // Each direction of a mix has a rate of its own: what is due comes next.
+                if let Some(pace) = self.pace.as_ref().filter(|pace| pace.chooses()) {
+                    let next = self.job.directions().map(|direction| (pace.due(direction), direction));
+                    if let Some((due, direction)) = next.min_by_key(|(due, _)| *due) {
+                        if due > now {
+                            return Some(due);
+                        }
+                        self.source.want(direction);
+                    }
+                }
+                let Some(piece) = self.pending.take().or_else(|| self.source.next()).or_else(|| self.again())
+                else {
+                    self.over = true;
+                    break;
+                };
+                if self.has_to_wait(&piece, queued) {
+                    self.pending = Some(piece);
+                    return None;
+                }
+                let mut begin = now;
+                if let Some(pace) = &mut self.pace {
+                    let due = pace.due(piece.direction);
+                    if due > now {
+                        self.pending = Some(piece);
+                        return Some(due);
+                    }
+                    begin = pace.began(piece.direction, piece.bytes, now);
+                }
+                self.depart(engine, slot, &piece, begin);
+            }
+            self.free.take();
+            self.batch.push(slot);
+            queued += 1;
+            if !self.free.is_empty() && self.has_to_think(engine) {
+                break;
+            }
+        }
+        None
+    }
+
+    /// The first of the next loop, behind the last one of a loop.
+    #[cold]
+    fn again(&mut self) -> Option<Piece> {
+        self.begin_loop();
+        self.source.next()
+    }
+
+    /// Of a job that is done several times.
+    #[cold]
+    fn begin_loop(&mut self) {
+        let (Source::Order(sequence), Some(left)) = (&mut self.source, self.loops.checked_sub(1)) else {
+            return;
+        };
+        self.loops = left;
+        self.looped = self.looped.max(sequence.handed());
+        *sequence = Sequence::new(self.job, self.regions, self.number);
+        if self.ramp_end.is_none() {
+            sequence.count_from_here(self.job, 0);
+        }
+    }
+
+    /// Of a job with times of thought: whether what is on its way is waited for first. Where nothing is, it thinks.
+    #[inline]
+    fn has_to_think<E: Engine>(&mut self, engine: &E) -> bool {
+        let in_flight = engine.in_flight();
+        let Some(pace) = self.pace.as_mut() else { return false };
+        let pauses = pace.pauses(in_flight);
+        if pauses && in_flight == 0 {
+            pace.think(self.looked);
+        }
+        self.held = pauses && in_flight > 0;
+        self.held
+    }
+
+    pub(super) fn writes_trimmed(&self) -> bool {
+        self.job.rw == Pattern::TrimWrite
+    }
+
+    /// Of what is trimmed and then written: a write waits for the trims that are on their way, as the drive may do what
+    /// it has at once in any order. A trim is not queued behind a write, which it would hold up where it is done at
+    /// once. So do fio's engines that trim by a call of its own; its io_uring_cmd does not wait.
+    #[inline]
+    fn has_to_wait(&mut self, piece: &Piece, queued: u32) -> bool {
+        match piece.direction {
+            Direction::Read => false,
+            Direction::Write => {
+                self.held = self.trims > 0;
+                self.held
+            }
+            Direction::Trim => self.writes_trimmed() && queued > 0,
+        }
+    }
+
+    /// I/Os are due at once, all or none are timed, and each only has to be handed over.
+    #[inline]
+    fn is_simple(&self) -> bool {
+        self.pace.is_none() && self.pending.is_none() && self.plain && matches!(self.source, Source::Order(_))
+    }
+
+    /// [`Self::fill`] for the usual load: what it does for each I/O is the generator's own cost.
+    #[inline(never)]
+    fn fill_simply<E: Engine>(&mut self, engine: &mut E, most: u32, now: u64) {
+        let Self { free: Free { slots, count }, trips, batch, source: Source::Order(sequence), .. } = self
+        else {
+            return;
+        };
+        let timed = self.job.timestamps == Timestamps::Every;
+        let at_once = self.job.rw.only_trims() && engine.trims_at_once();
+        let mut submission = Submission {
+            engine,
+            trips,
+            slots: &*slots,
+            left: *count,
+            begin: now,
+            sent: if E::IS_SYNCHRONOUS || at_once { now } else { 0 },
+            timed,
+            nop: self.job.nop,
+        };
+        let most = u64::from(most).min(*count as u64);
+        let is_through = sequence.hand_out(most, &mut submission) < most;
+        self.over |= is_through && self.loops == 0;
+        let left = submission.left;
+        if timed {
+            batch.extend(slots[left..*count].iter().rev());
+        }
+        *count = left;
+        if is_through {
+            self.begin_loop();
+        }
+    }
+
+    #[inline]
+    fn depart<E: Engine>(&mut self, engine: &mut E, slot: u32, piece: &Piece, begin: u64) {
+        if let Some(cache) = &mut self.cache
+            && cache.begins(piece.bytes)
+        {
+            cache.forget();
+        }
+        let timed = match self.job.timestamps {
+            Timestamps::Every => true,
+            Timestamps::Off => false,
+            Timestamps::Sampled(every) => {
+                let timed = self.until_timed.is_multiple_of(every.max(1));
+                self.until_timed = self.until_timed.wrapping_add(1);
+                timed
+            }
+        };
+        let at_once = E::IS_SYNCHRONOUS || piece.direction == Direction::Trim && engine.trims_at_once();
+        self.trips[slot as usize] = InFlight {
+            begin,
+            // As in fio, all of a synchronous I/O is completion, and of a trim that is a call of its own.
+            sent: if at_once { begin } else { 0 },
+            load: Load::new(
+                if self.job.nop { 0 } else { piece.bytes },
+                OpKind::Transfer(piece.direction),
+                timed,
+            ),
+            offset: piece.offset,
+        };
+        match piece.direction {
+            Direction::Read => {}
+            Direction::Write => {
+                self.content.write(slot_bytes(engine, slot, piece.bytes), piece.offset);
+                self.unwritten.departs(slot, piece.file);
+            }
+            Direction::Trim => self.trims += u32::from(self.writes_trimmed()),
+        }
+        let priority = self.priorities.as_mut().and_then(|all| all.draw(piece.direction, piece.bytes));
+        match priority {
+            Some(priority) => {
+                let trip = &mut self.trips[slot as usize];
+                trip.load = trip.load.with_priority(priority);
+                engine.queue_with_priority(slot, piece, priority);
+            }
+            None => engine.queue(slot, piece),
+        }
+        if piece.direction == Direction::Write {
+            self.writes += 1;
+            let every = u64::from(self.job.fsync.max(self.job.fdatasync));
+            if every > 0 {
+                self.syncs.wrote(piece.file, self.writes);
+                self.syncs_due += u32::from(self.writes.is_multiple_of(every));
+            }
+        }
+    }
+
+    /// Submits and waits in two calls, so that the end of the submission is seen.
+    pub(super) fn enter_apart<E: Engine>(
+        &mut self,
+        engine: &mut E,
+        wait: u32,
+        timeout: Option<u64>,
+    ) -> io::Result<u32> {
+        let taken = engine.enter(0, None)?;
+        let sent = self.stamps.now_ns();
+        for slot in self.batch.iter().take(taken as usize) {
+            let trip = &mut self.trips[*slot as usize];
+            if let OpKind::Transfer(direction) = trip.load.kind()
+                && trip.load.is_timed()
+                && trip.sent == 0
+            {
+                trip.sent = sent;
+                // What had been due earlier was handed over with the others.
+                self.tally.sent(direction, sent.saturating_sub(self.handed));
+            }
+        }
+        // What is left goes by a call whose end is seen too.
+        if wait > 0 && engine.left() == 0 {
+            match engine.enter(wait, timeout) {
+                // The wait ended early; what was handed over before it was.
+                Err(e)
+                    if taken > 0
+                        && matches!(e.raw_os_error(), Some(libc::EINTR | libc::EBUSY | libc::EAGAIN)) => {}
+                told => {
+                    told?;
+                }
+            }
+        }
+        Ok(taken)
+    }
+}
+
+/// I/Os of one batch, on their way into the engine.
+struct Submission<'a, E> {
+    engine: &'a mut E,
+    trips: &'a mut [InFlight],
+    slots: &'a [u32],
+    /// So many of the slots are free.
+    left: usize,
+    begin: u64,
+    sent: u64,
+    timed: bool,
+    nop: bool,
+}
+
+impl<E: Engine> Taker for Submission<'_, E> {
+    #[inline(always)]
+    fn take(&mut self, piece: Piece) {
+        self.left -= 1;
+        let slot = self.slots[self.left];
+        let trip = &mut self.trips[slot as usize];
+        // Where it lies does not matter to an I/O that nobody verifies.
+        trip.begin = self.begin;
+        trip.sent = self.sent;
+        let bytes = if self.nop { 0 } else { piece.bytes };
+        trip.load = Load::new(bytes, OpKind::Transfer(piece.direction), self.timed);
+        self.engine.queue(slot, &piece);
+    }
+}

@@ -1,0 +1,18 @@
+//! Settings of the kernel that an experiment changes: which ones, how they are set, and how they come back.
+//!
+//! A [`Keeper`] writes the old values to a file under `/run/biopsy`, starts a process of its own that holds them, and only
+//! then allows a change. It restores them when it is dropped. Where this process ends otherwise (SIGKILL, abort), the
+//! [`watcher`] sees its pipe close and restores them; where both are killed, the file is left, and [`restore_left`] uses it.
+
+mod cgroup;
+mod files;
+mod keeper;
+mod key;
+mod lock;
+mod saved;
+pub mod watcher;
+
+pub use keeper::Keeper;
+pub use key::Key;
+pub use lock::{Lock, restore_left};
+pub use saved::{Problem, Saved, Setting};

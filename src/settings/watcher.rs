@@ -1,0 +1,64 @@
+//! The process that restores settings when the one that changed them ends without doing so.
+//!
+//! It has a session of its own, so that no terminal ends it, and no signal but SIGKILL does.
+
+use std::fs;
+use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
+use std::path::Path;
+
+use super::lock::{finish, remove};
+use super::saved::{Problem, Saved};
+
+/// The hidden verb that runs it.
+pub const VERB: &str = "setting-watcher";
+
+/// What it answers when it has the old values.
+pub(super) const READY: &str = "ready\n";
+
+/// What it is told when there is nothing left to restore.
+pub(super) const DONE: &str = "done\n";
+
+/// Reads old values from stdin, a line each time they change, until it closes. What did not come back; None where there was
+/// nothing to do.
+///
+/// # Errors
+/// When stdin is no pipe of ours.
+pub fn serve(values: &Path) -> io::Result<Option<(String, Vec<Problem>)>> {
+    if io::stdin().is_terminal() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "this verb is for biopsy itself"));
+    }
+    // SAFETY: plain system calls without pointers.
+    unsafe {
+        libc::setsid();
+        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGPIPE] {
+            libc::signal(signal, libc::SIG_IGN);
+        }
+    }
+    let root = Path::new("/");
+    let mut last: Option<Saved> = None;
+    let mut input = io::stdin().lock();
+    loop {
+        let mut line = String::new();
+        match input.read_line(&mut line) {
+            Ok(0) | Err(_) => break,
+            Ok(_) if line == DONE => return Ok(None),
+            // A line that was cut by the end says nothing.
+            Ok(_) => {
+                let Ok(saved) = serde_json::from_str::<Saved>(&line) else { continue };
+                if saved.is_plausible(root) && last.replace(saved).is_none() {
+                    let mut out = io::stdout().lock();
+                    // Where nobody reads it the tool has ended: the next line does not come, and all is restored.
+                    let _ended = out.write_all(READY.as_bytes()).and_then(|()| out.flush());
+                }
+            }
+        }
+    }
+    // The tool may have ended before it could write a line: the file is older than any change.
+    let of_file = || serde_json::from_slice::<Saved>(&fs::read(values).ok()?).ok();
+    let saved = last.or_else(of_file).filter(|saved| saved.is_plausible(root));
+    let Some(saved) = saved else { return Ok(None) };
+    let problems = saved.restore(root);
+    finish(values, &problems);
+    remove(values);
+    Ok(Some((saved.name, problems)))
+}

@@ -1,0 +1,125 @@
+//! Options that several verbs share.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser};
+use clap::{Arg, Args};
+
+use super::values::{comm, duration, interval, percent};
+
+/// Where the product goes.
+#[derive(Debug, Clone, Args)]
+pub struct Output {
+    /// Print JSON, and nothing else, on stdout.
+    #[arg(long)]
+    pub json: bool,
+    /// Write to FILE instead of stdout (`-` is stdout); it is opened before anything is measured.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+/// Which devices, and for how long.
+#[derive(Debug, Clone, Args)]
+pub struct Window {
+    /// Only this disk or partition (name, path, MAJ:MIN). Can be repeated.
+    #[arg(short, long = "device", value_name = "DEV")]
+    pub devices: Vec<String>,
+    /// Measure for this long (10s, 500ms, 2m).
+    #[arg(long = "for", alias = "duration", value_name = "TIME", value_parser = duration)]
+    pub length: Option<Duration>,
+    /// Loss in percent of the I/Os above which the exit code is 4.
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.1, value_parser = percent)]
+    pub max_loss: f64,
+    /// Leave the kernel's program statistics off: no cost figures, a few ns less per I/O.
+    #[arg(long)]
+    pub no_cost: bool,
+    /// Ignore every Nth issue event, to test what a lost event does to the figures.
+    #[arg(long, value_name = "N", hide = true, default_value_t = 0)]
+    pub fault_drop_issue: u32,
+}
+
+/// How intervals are printed.
+#[derive(Debug, Clone, Args)]
+pub struct Lines {
+    /// Print the whole result of each interval, not one line per row.
+    #[arg(long)]
+    pub long: bool,
+    /// Sort the lines of an interval by this column, the largest first.
+    #[arg(long, value_name = "COLUMN", conflicts_with = "long")]
+    pub sort: Option<String>,
+    /// Print times in UTC.
+    #[arg(long, conflicts_with = "long")]
+    pub utc: bool,
+}
+
+/// The values of `--sort`.
+pub fn sorts(columns: &[&'static str]) -> impl FnOnce(Arg) -> Arg {
+    let columns = PossibleValuesParser::new(columns.iter().copied());
+    move |arg| arg.value_parser(columns)
+}
+
+/// Which devices and how often, as iostat takes them: `vda nvme0n1 1 10`.
+#[derive(Debug, Clone, Default, Args)]
+pub struct Interval {
+    /// Devices as with -d, then how often: every INTERVAL seconds, COUNT times.
+    #[arg(value_name = "DEVICE, INTERVAL, COUNT")]
+    words: Vec<String>,
+    /// Of `words`; see [`Self::place`].
+    #[arg(skip)]
+    pub interval: Option<Duration>,
+    #[arg(skip)]
+    pub count: Option<u64>,
+}
+
+impl Interval {
+    /// Sorts the words into devices, interval and count: no device but one as MAJ:MIN begins with a digit.
+    ///
+    /// # Errors
+    /// What is wrong with a word.
+    pub fn place(&mut self, devices: &mut Vec<String>) -> Result<(), String> {
+        for word in &self.words {
+            let is_number = word.starts_with(|c: char| c.is_ascii_digit() || c == '.') && !word.contains(':');
+            let invalid = |name: &str, why: &str| format!("invalid value '{word}' for '[{name}]': {why}");
+            match (is_number, self.interval, self.count) {
+                (false, ..) => devices.push(word.clone()),
+                (true, None, _) => {
+                    self.interval = Some(interval(word).map_err(|why| invalid("INTERVAL", &why))?);
+                }
+                (true, Some(_), None) => {
+                    let count = word.parse().ok().filter(|count| *count > 0);
+                    self.count =
+                        Some(count.ok_or_else(|| invalid("COUNT", "it is a whole number from 1 on"))?);
+                }
+                (true, Some(_), Some(_)) => {
+                    return Err(format!(
+                        "unexpected argument '{word}' found: INTERVAL and COUNT are there already"
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whose I/O: that of who handed it in, and not of the task that its completion interrupted.
+#[derive(Debug, Clone, Args)]
+pub struct Submitters {
+    /// Only this process, with all its threads. Can be repeated.
+    #[arg(short, long = "pid", value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    pub pids: Vec<u32>,
+    /// Only threads of this name. Can be repeated.
+    #[arg(long = "comm", value_name = "NAME", value_parser = comm)]
+    pub comms: Vec<String>,
+    /// Only this cgroup and those that are below it at the start: a path from the root of the
+    /// block controller's hierarchy on, or an absolute one. Can be repeated.
+    #[arg(long = "cgroup", value_name = "PATH", value_parser = NonEmptyStringValueParser::new())]
+    pub cgroups: Vec<String>,
+}
+
+impl Submitters {
+    /// No one is named: everybody's I/O.
+    pub fn is_empty(&self) -> bool {
+        self.pids.is_empty() && self.comms.is_empty() && self.cgroups.is_empty()
+    }
+}

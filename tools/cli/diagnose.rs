@@ -1,0 +1,158 @@
+//! The command lines of `biopsy diagnose` and `biopsy report`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use biopsy::findings::Severity;
+use clap::{Args, ValueEnum};
+
+use super::common::{Submitters, Window};
+use super::input::Within;
+use super::values::{cost, duration, percent, size};
+
+/// The load of a diagnosis. The words are fio's.
+#[derive(Debug, Clone, PartialEq, Args)]
+pub struct Workload {
+    /// Which offsets to read.
+    #[arg(long, value_enum, default_value_t = Rw::Randread)]
+    pub rw: Rw,
+    /// Block size (4k, 128k, 1m).
+    #[arg(long, value_name = "SIZE", default_value = "4k", value_parser = size)]
+    pub bs: u64,
+    /// Operations in flight per job.
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub iodepth: u32,
+    /// Threads, each with its own ring, pinned to a CPU of its own.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub numjobs: u32,
+    /// How long to run.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
+    pub runtime: Duration,
+    /// Bytes of the target to read; for a scratch file, its size.
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub size: Option<u64>,
+    /// Seed of the random offsets.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Poll for completions (IOPOLL): needs a poll queue, of NVMe by nvme.poll_queues=N.
+    #[arg(long)]
+    pub hipri: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Rw {
+    Read,
+    Randread,
+}
+
+/// The words of [`Workload`], which say nothing where there is none.
+pub const OF_THE_LOAD: [&str; 10] =
+    ["rw", "bs", "iodepth", "numjobs", "runtime", "size", "seed", "hipri", "beside", "no_experiment"];
+
+#[derive(Debug, Args)]
+pub struct Diagnose {
+    /// What to drive: a directory (a scratch file is made there and removed), or a device or file that
+    /// is only read. Default: the current directory, unless
+    /// one of --no-load, -d, -p, --comm, --cgroup or a COMMAND is given.
+    #[arg(value_name = "TARGET", conflicts_with_all = ["no_load", "pids", "comms", "cgroups"])]
+    pub target: Option<PathBuf>,
+    #[command(flatten)]
+    pub workload: Workload,
+    #[command(flatten)]
+    pub submitters: Submitters,
+    /// Also drive this device or file, TARGET and each such one alone and then all at once, to see whether they are
+    /// slower together: before the run that is traced. Can be repeated.
+    #[arg(long, value_name = "DEV", requires = "target")]
+    pub beside: Vec<PathBuf>,
+    #[command(flatten)]
+    pub window: Window,
+    /// Do not try half and twice the depth after the run, which takes up to 5 s and tells a limit from a latency.
+    #[arg(long)]
+    pub no_experiment: bool,
+    /// Make no load: diagnose the I/O that is there. Implied by -d, -p, --comm and --cgroup without a TARGET.
+    #[arg(long, conflicts_with_all = OF_THE_LOAD)]
+    pub no_load: bool,
+    /// Print JSON, and nothing else, on stdout.
+    #[arg(long)]
+    pub json: bool,
+    /// Where the HTML report goes (`-` is stdout). Without it: a new file here, named by device and time.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// -v; see [`super::parse`].
+    #[arg(skip)]
+    pub verbose: bool,
+    /// Take the stages apart: throttling, tag wait, plug, scheduler, retries, task work, wake-up. Costs more.
+    #[arg(long)]
+    pub detail: bool,
+    /// What following I/Os may take of the busiest CPU: above it operations (submit, reap) are followed in slices of time.
+    /// 0: no limit, as with --detail and with a load of its own.
+    #[arg(long, value_name = "PERCENT", default_value = "3%", value_parser = cost)]
+    pub max_cost: f64,
+    /// Exit with 10 where a finding is at least so severe.
+    #[arg(long, value_enum, value_name = "SEVERITY")]
+    pub fail_on: Option<LeastSeverity>,
+    /// Samples per second and CPU of the on-CPU profile.
+    #[arg(short = 'F', long, value_name = "HZ", default_value_t = 499, value_parser = clap::value_parser!(u64).range(1..=9999))]
+    pub freq: u64,
+    /// Run this command and diagnose the I/O while it runs.
+    #[arg(last = true, value_name = "COMMAND", conflicts_with = "target", conflicts_with_all = OF_THE_LOAD)]
+    pub command: Vec<String>,
+    /// Measure nothing, and diagnose what `biopsy record` recorded: a folder, or a packed one. Needs no rights.
+    #[arg(short, long, value_name = "RECORDING", conflicts_with_all = OF_THE_LOAD,
+        conflicts_with_all = ["target", "pids", "comms", "cgroups", "devices", "length", "no_cost", "no_load",
+            "detail", "max_cost", "freq", "command"])]
+    pub input: Option<PathBuf>,
+    #[command(flatten)]
+    pub within: Within,
+    /// An option of the load is given, with whichever value; see [`super::parse`].
+    #[arg(skip)]
+    pub describes_load: bool,
+}
+
+impl Diagnose {
+    /// Whether it drives a load of its own. -d, -p, --comm or --cgroup alone watch, as in every other verb.
+    pub fn drives(&self) -> bool {
+        let names_the_io_that_is_there = !self.window.devices.is_empty() || !self.submitters.is_empty();
+        !self.no_load && self.command.is_empty() && (self.target.is_some() || !names_the_io_that_is_there)
+    }
+
+    /// Whether words for a load are there, and no load is driven. Words that clap itself refuses are not looked at.
+    pub fn has_unused_load_options(&self) -> bool {
+        !self.drives() && self.describes_load
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct Report {
+    /// What `biopsy record` recorded: a folder, or a packed one. Needs no rights.
+    #[arg(short, long, value_name = "RECORDING")]
+    pub input: PathBuf,
+    #[command(flatten)]
+    pub within: Within,
+    /// The HTML file (`-` is stdout). Without it: the recording's name with .html behind it, here.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// -v; see [`super::parse`].
+    #[arg(skip)]
+    pub verbose: bool,
+    /// Loss in percent of the I/Os above which the exit code is 4.
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.1, value_parser = percent)]
+    pub max_loss: f64,
+}
+
+/// How severe a finding has to be at least.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LeastSeverity {
+    Warning,
+    Critical,
+}
+
+impl LeastSeverity {
+    /// With its word.
+    pub fn least(self) -> (Severity, &'static str) {
+        match self {
+            Self::Warning => (Severity::Warning, "warning"),
+            Self::Critical => (Severity::Critical, "critical"),
+        }
+    }
+}

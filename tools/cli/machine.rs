@@ -1,0 +1,56 @@
+//! The command lines of `biopsy devices` and `biopsy check`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use super::common::Output;
+use super::values::duration;
+
+#[derive(Debug, Args)]
+pub struct Devices {
+    #[command(flatten)]
+    pub output: Output,
+    /// Only this device. Can be repeated.
+    #[arg(short, long = "device", value_name = "DEV")]
+    pub devices: Vec<String>,
+    /// Devices as with -d.
+    #[arg(value_name = "DEVICE", conflicts_with = "input")]
+    pub named: Vec<String>,
+    /// Show empty loop, ram and zram devices as well.
+    #[arg(long)]
+    pub all: bool,
+    /// Show the machine of a recording, as it was then.
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["devices", "all"])]
+    pub input: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct Check {
+    /// Show what could be measured on the machine of a recording.
+    #[arg(short, long, value_name = "FILE", conflicts_with = "self_test")]
+    pub input: Option<PathBuf>,
+    /// Measure a device for a moment, and test the result against what must hold of every measurement.
+    #[arg(long, requires = "device")]
+    pub self_test: bool,
+    /// The device of the self-test. It is read (and never written); where it cannot be opened, only
+    /// the I/O of others is seen.
+    #[arg(short, long, value_name = "DEV", requires = "self_test")]
+    pub device: Option<String>,
+    /// Length of the self-test.
+    #[arg(long = "for", value_name = "TIME", default_value = "3s", value_parser = duration, requires = "self_test")]
+    pub length: Duration,
+    /// Ignore every Nth issue event, to test what a self-test that fails says.
+    #[arg(long, value_name = "N", hide = true, default_value_t = 0, requires = "self_test")]
+    pub fault_drop_issue: u32,
+    /// For the tests: load every program of the executable, and print as JSON lines what the kernel's
+    /// verifier had to do for it.
+    #[arg(long, hide = true)]
+    pub programs: bool,
+    /// For the tests: write every object of the executable into this directory.
+    #[arg(long, hide = true, value_name = "DIRECTORY", conflicts_with = "programs")]
+    pub objects: Option<PathBuf>,
+    #[command(flatten)]
+    pub output: Output,
+}

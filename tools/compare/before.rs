@@ -1,0 +1,47 @@
+//! `biopsy compare --before`: rounds of today against a result that was kept.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+use biopsy::experiment::compare::{Comparison, Kind, Source, differences, offline};
+use biopsy::refusal::Refusal;
+use biopsy::render::text;
+
+use super::kept;
+use crate::cli::Compare;
+
+/// Rounds where --rounds does not say how many. There is one look, at the end: the kept runs are as many as they are.
+pub const ROUNDS: usize = 10;
+
+/// Today's rounds among the arms.
+pub const NAME: &str = "now";
+
+/// Refuses a kept result that has not what decides.
+pub fn check(kept: &Source, primary: Kind) -> Result<()> {
+    if kept.samples.iter().any(|sample| sample.contains_key(primary.name())) {
+        return Ok(());
+    }
+    let name = text::clean(&kept.name);
+    let why = format!("{name} has no {}: name a metric that it has with --metric", primary.title());
+    Err(Refusal::Refused(why).into())
+}
+
+/// Refuses what was not measured alike, where `--across` does not allow it.
+pub fn check_setup(args: &Compare, kept: &Source, now: &BTreeMap<String, String>) -> Result<()> {
+    kept::refuse(args, &kept.name, NAME, &differences(&kept.setup, now))
+}
+
+/// The rounds of today as the second arm.
+pub fn against(kept: &Source, now: Comparison, are_interpolated: bool, margin: f64) -> Comparison {
+    let counts = now.rounds.iter().filter(|round| round.left_out.is_none());
+    let source = Source {
+        name: NAME.to_string(),
+        samples: counts.map(|round| round.values.clone()).collect(),
+        setup: now.setup,
+        are_interpolated,
+    };
+    let primary = now.primary.unwrap_or(Kind::Iops);
+    let found = offline(kept, &source, primary, margin);
+    let notes = now.notes.into_iter().chain(found.notes).collect();
+    Comparison { target: now.target, device: now.device, value: now.value, end: now.end, notes, ..found }
+}

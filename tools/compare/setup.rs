@@ -1,0 +1,35 @@
+//! What a comparison is of: the load or the command, the host, its kernel and the device.
+
+use std::collections::BTreeMap;
+use std::slice;
+
+use biopsy::envelope::Envelope;
+use biopsy::experiment::compare::{Printed, Source};
+use biopsy::load::LoadSummary;
+use biopsy::render::json;
+use serde_json::Value;
+
+use crate::load;
+
+/// A run of a load as `biopsy load --json` would have kept it.
+pub fn of_load(envelope: &Envelope, run: &LoadSummary) -> Source {
+    let object = json::load::object(envelope, slice::from_ref(run), None, load::hostname());
+    Source::of("", &[Value::Object(object)]).unwrap_or_default()
+}
+
+/// Of a command.
+pub fn of_command(
+    envelope: &Envelope,
+    command: &[String],
+    printed: Option<&Printed>,
+    device: Option<&str>,
+) -> BTreeMap<String, String> {
+    let all = [
+        ("command", Some(command.join(" "))),
+        ("value", printed.map(|printed| printed.path.clone())),
+        ("kernel", Some(envelope.kernel.clone())),
+        ("host", load::hostname()),
+        ("device", device.map(str::to_string)),
+    ];
+    all.into_iter().filter_map(|(what, value)| Some((what.to_string(), value?))).collect()
+}

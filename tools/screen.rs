@@ -1,0 +1,124 @@
+//! What a live view or a recording prints: JSON, whole results, or a line per interval and row.
+
+use std::collections::BTreeSet;
+
+use anyhow::Result;
+use biopsy::envelope::{Envelope, View};
+use biopsy::refusal::Refusal;
+use biopsy::render::json;
+use biopsy::render::text::footer;
+use biopsy::render::text::interval_lines::{IntervalLines, Intervals, Style};
+use biopsy::session::wall_clock;
+use biopsy::session::watch::Shown;
+
+use crate::cli::{Input, Interval, Lines, Output};
+use crate::output;
+
+/// Times of shorter intervals have milliseconds.
+const SECOND_NS: u64 = 950_000_000;
+
+/// The output of a view.
+pub struct Screen {
+    is_json: bool,
+    is_long: bool,
+    is_utc: bool,
+    has_milliseconds: bool,
+    lines: IntervalLines,
+    /// Of all intervals that were shown as lines.
+    whole: Option<Envelope>,
+    /// Those with rows.
+    devices: BTreeSet<String>,
+    status: Option<i32>,
+    note: Option<String>,
+}
+
+impl Screen {
+    /// # Errors
+    /// Where an option of lines is given and nothing will be shown as lines.
+    pub fn of(output: &Output, lines: &Lines, all: bool, interval: &Interval, input: &Input) -> Result<Self> {
+        // What is read back may have intervals.
+        let has_intervals = interval.interval.is_some() || input.input.len() == 1 && !input.merge;
+        let options = [("--sort", lines.sort.is_some()), ("--utc", lines.utc)];
+        let given = options.iter().find(|(_, is_given)| *is_given);
+        if let Some((option, _)) = given.filter(|_| output.json || lines.long || !has_intervals) {
+            let why = format!(
+                "{option} is for the lines of an interval view: give an INTERVAL (1: every second), without --long \
+                 and --json"
+            );
+            return Err(Refusal::Usage(why).into());
+        }
+        let style = Style { width: output::width(output), sort: lines.sort.clone(), all };
+        Ok(Self {
+            is_json: output.json,
+            is_long: lines.long,
+            is_utc: lines.utc,
+            has_milliseconds: false,
+            lines: IntervalLines::new(style),
+            whole: None,
+            devices: BTreeSet::new(),
+            status: None,
+            note: None,
+        })
+    }
+
+    /// A result as it is printed; `text` makes the whole of it.
+    pub fn show<V: View + Intervals>(
+        &mut self,
+        shown: &Shown<'_, V>,
+        text: impl FnOnce(&Shown<'_, V>) -> String,
+    ) -> Vec<u8> {
+        if self.is_json {
+            return json::view(shown.envelope, shown.summary, shown.status);
+        }
+        if self.is_long || !shown.is_interval {
+            if output::is_verbose() {
+                output::note(&footer::programs(shown.envelope));
+            }
+            return text(shown).into_bytes();
+        }
+        self.line(shown).into_bytes()
+    }
+
+    fn line<V: View + Intervals>(&mut self, shown: &Shown<'_, V>) -> String {
+        let envelope = shown.envelope;
+        match &mut self.whole {
+            Some(whole) => whole.follow(envelope),
+            None => {
+                self.has_milliseconds = envelope.duration_ns < SECOND_NS;
+                self.whole = Some(envelope.clone());
+            }
+        }
+        self.status = shown.status.or(self.status);
+        self.note = shown.summary.note().or(self.note.take());
+        self.devices.extend(shown.summary.devices().into_iter().map(String::from));
+        let utc = self.is_utc;
+        let time = wall_clock::time_of_day(&envelope.start, envelope.duration_ns, utc, self.has_milliseconds);
+        let time = time.unwrap_or_else(|| "-".to_string());
+        for doubt in shown.summary.doubts() {
+            output::warn(&format!("{time}: {doubt}"));
+        }
+        self.lines.add(&time, shown.summary)
+    }
+
+    /// After the last line, on stderr: what was lost, what it cost, and what is not in the lines.
+    pub fn finish(&self, result: &Result<()>) {
+        let Some(whole) = &self.whole else { return };
+        // Nobody reads the lines any more.
+        if result.as_ref().is_err_and(output::is_closed_pipe) {
+            return;
+        }
+        let devices: Vec<&str> = self.devices.iter().map(String::as_str).collect();
+        output::note(self.note.as_deref().unwrap_or_default());
+        output::note(&footer::lost(whole));
+        output::note(&footer::cost(whole));
+        if output::is_verbose() {
+            output::note(&footer::programs(whole));
+            output::note(&footer::missing(&whole.missing, &devices));
+        } else {
+            output::note(&footer::missing_briefly(&whole.missing, &devices));
+        }
+        if let Some(status) = self.status {
+            output::note(&format!("command ended with status {status}\n"));
+        }
+    }
+}
