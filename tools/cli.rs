@@ -147,7 +147,17 @@ pub enum Verb {
 
 /// The command line with the help of each verb.
 pub fn command() -> Command {
-    help::with_pages(Cli::command())
+    help::with_pages(Cli::command().mut_subcommands(with_both_lengths))
+}
+
+/// Accepts fio's `--runtime` and perf-like `--for` alike. `diagnose` has both, see [`Diagnose::set_length`].
+fn with_both_lengths(verb: Command) -> Command {
+    let has = |id: &str| verb.get_arguments().any(|arg| arg.get_id() == id);
+    match (has("length"), has("runtime")) {
+        (true, false) => verb.mut_arg("length", |arg| arg.alias("runtime")),
+        (false, true) => verb.mut_arg("runtime", |arg| arg.alias("for")),
+        _ => verb,
+    }
 }
 
 /// Reads a command line.
@@ -160,6 +170,8 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Err
     if let (Verb::Diagnose(diagnose), Some((_, given))) = (&mut cli.verb, matches.subcommand()) {
         let is_given = |word: &&str| given.value_source(word) == Some(ValueSource::CommandLine);
         diagnose.describes_load = OF_THE_LOAD.iter().any(is_given);
+        let is_set = diagnose.set_length(is_given(&"runtime"));
+        is_set.map_err(|why| command().error(ErrorKind::ArgumentConflict, why))?;
     }
     let placed = match &mut cli.verb {
         Verb::Latency(args) => args.interval.place(&mut args.window.devices),
@@ -241,6 +253,33 @@ mod tests {
         assert!(said(&["load", "-5"]).expect("an error").contains("use '-- -5'"), "there it names a target");
         assert_eq!(said(&["--help"]), None);
         assert_eq!(said(&[]), None);
+    }
+
+    /// Lengths as in perf's and in fio's words.
+    #[test]
+    fn for_and_runtime_are_the_same() {
+        let second = Some(std::time::Duration::from_secs(1));
+        for word in ["--for", "--runtime"] {
+            let cli = |words: &[&str]| {
+                parse([words, &[word, "1s"]].concat().into_iter().map(OsString::from))
+                    .expect("it is right")
+                    .verb
+            };
+            let Verb::Latency(latency) = cli(&["biopsy", "latency"]) else { panic!("another verb") };
+            assert_eq!(latency.window.length, second);
+            let Verb::Diagnose(drives) = cli(&["biopsy", "diagnose", "."]) else { panic!("another verb") };
+            assert_eq!((Some(drives.workload.runtime), drives.window.length), (second, None));
+            let Verb::Diagnose(watches) = cli(&["biopsy", "diagnose", "-d", "loop0"]) else {
+                panic!("another verb")
+            };
+            assert_eq!((watches.window.length, watches.has_unused_load_options()), (second, false));
+            let Verb::Load(load) = cli(&["biopsy", "load", "loop0"]) else { panic!("another verb") };
+            assert!(
+                load.words.said.contains(&("runtime".to_string(), "1s".to_string())),
+                "{:?}",
+                load.words.said
+            );
+        }
     }
 
     /// What is written in lines is broken anew on a narrow terminal, in the middle of each.

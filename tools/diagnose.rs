@@ -86,11 +86,6 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     // Before a scratch file is made for nothing.
     permit::permit(root)?;
     let own_load = args.drives();
-    if own_load && args.window.length.is_some() {
-        let why = "--for is for the I/O that is there (--no-load, -d, -p, --comm, --cgroup) and for a COMMAND: say how \
-                   long the load runs with --runtime";
-        return Err(Refusal::Usage(why.to_string()).into());
-    }
     if own_load {
         announce(args);
     }

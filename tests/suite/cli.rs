@@ -99,8 +99,7 @@ fn a_wrong_command_line_is_one_sentence() {
         (&["diagnose", "-d", "loop0", "--bs", "8k"], "name what to drive"),
         // Its value is the default one.
         (&["diagnose", "-d", "loop0", "--bs", "4k"], "name what to drive"),
-        // It would have no effect: how long to look is --for.
-        (&["diagnose", "--no-load", "--runtime", "3s"], "cannot be used with"),
+        (&["diagnose", "--no-load", "--for", "1s", "--runtime", "3s"], "are the same here"),
         (&["diagnose", "--iodepth", "4", "--", "true"], "cannot be used with"),
         (&["diagnose", ".", "--", "true"], "cannot be used with"),
         (&["diagnose", "-o", "-", "--json"], "both want stdout"),

@@ -45,9 +45,9 @@ pub enum Rw {
     Randread,
 }
 
-/// The words of [`Workload`], which say nothing where there is none.
-pub const OF_THE_LOAD: [&str; 10] =
-    ["rw", "bs", "iodepth", "numjobs", "runtime", "size", "seed", "hipri", "beside", "no_experiment"];
+/// The options of a load of its own, which say nothing where there is none. Without one `runtime` is `--for`.
+pub const OF_THE_LOAD: [&str; 9] =
+    ["rw", "bs", "iodepth", "numjobs", "size", "seed", "hipri", "beside", "no_experiment"];
 
 #[derive(Debug, Args)]
 pub struct Diagnose {
@@ -99,7 +99,7 @@ pub struct Diagnose {
     pub command: Vec<String>,
     /// Measure nothing, and diagnose what `biopsy record` recorded: a folder, or a packed one. Needs no rights.
     #[arg(short, long, value_name = "RECORDING", conflicts_with_all = OF_THE_LOAD,
-        conflicts_with_all = ["target", "pids", "comms", "cgroups", "devices", "length", "no_cost", "no_load",
+        conflicts_with_all = ["target", "pids", "comms", "cgroups", "devices", "length", "runtime", "no_cost", "no_load",
             "detail", "max_cost", "freq", "command"])]
     pub input: Option<PathBuf>,
     #[command(flatten)]
@@ -114,6 +114,23 @@ impl Diagnose {
     pub fn drives(&self) -> bool {
         let names_the_io_that_is_there = !self.window.devices.is_empty() || !self.submitters.is_empty();
         !self.no_load && self.command.is_empty() && (self.target.is_some() || !names_the_io_that_is_there)
+    }
+
+    /// Takes `--for` and `--runtime` for the one length that there is: of the load that it drives, or of the
+    /// measurement.
+    ///
+    /// # Errors
+    /// Both are given.
+    pub fn set_length(&mut self, runtime_is_given: bool) -> Result<(), &'static str> {
+        if runtime_is_given && self.window.length.is_some() {
+            return Err("--for and --runtime are the same here: give one of them");
+        }
+        if self.drives() {
+            self.workload.runtime = self.window.length.take().unwrap_or(self.workload.runtime);
+        } else if runtime_is_given {
+            self.window.length = Some(self.workload.runtime);
+        }
+        Ok(())
     }
 
     /// Whether words for a load are there, and no load is driven. Words that clap itself refuses are not looked at.
