@@ -7,6 +7,7 @@ pub mod command;
 pub mod diagnosis;
 pub mod errors;
 pub mod flame;
+pub mod heap;
 pub mod interrupts;
 pub mod io_events;
 pub mod io_stream;

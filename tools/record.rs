@@ -24,7 +24,7 @@ use biopsy::refusal::{Refusal, plain, reason};
 use biopsy::render::{json, text};
 use biopsy::session::record::{self, Opening, Views};
 use biopsy::session::window::{Until, Window, are_gone};
-use biopsy::session::{stop, wall_clock};
+use biopsy::session::{heap, stop, wall_clock};
 use biopsy::units;
 
 use self::place::Place;
@@ -37,6 +37,7 @@ const NAP: Duration = Duration::from_millis(20);
 const LONG_NAP: Duration = Duration::from_millis(50);
 
 pub fn run(args: &Record) -> Result<()> {
+    heap::share();
     let root = Path::new("/");
     let host = Host::read(root)?;
     let named = Named::new(&host, &args.window.devices)?;

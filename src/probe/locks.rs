@@ -166,10 +166,39 @@ struct Names {
     known: Known,
     memory_groups: Option<Hierarchy>,
     by_lock: BTreeMap<u64, LockName>,
-    /// Of processes: what each was called when it was last looked at.
-    processes: BTreeMap<u32, Vec<u8>>,
+    processes: BTreeMap<u32, ProcessName>,
     tries: BTreeMap<u64, u8>,
     looked: Option<Instant>,
+}
+
+/// A process that waited for a lock.
+#[derive(Debug)]
+struct ProcessName {
+    comm: Vec<u8>,
+    /// Contentions of its row when the name was read.
+    contentions: u64,
+}
+
+impl Names {
+    /// Reads the names of the processes that have a row. Within an interval, only of those whose rows have counted since:
+    /// each name costs three system calls. At its end all are read, because a process that has called exec may have its
+    /// waits in the per-CPU caches alone.
+    fn read_processes(&mut self, root: &Path, rows: &[(Vec<u8>, Vec<u8>)], is_interval_end: bool) {
+        let mut left = MOST_LOOKED_AT;
+        for (key, value) in rows {
+            let (Ok(pid), Ok(row)) = (process(key), WireLockProcess::decode(value)) else { continue };
+            let contentions = row.contentions;
+            let is_read = |name: &ProcessName| !is_interval_end && name.contentions == contentions;
+            if left == 0 || self.processes.get(&pid).is_some_and(is_read) {
+                continue;
+            }
+            left -= 1;
+            if let Ok(mut comm) = fs::read(root.join(format!("proc/{pid}/comm"))) {
+                comm.truncate(comm.iter().rposition(|byte| *byte == b'\n').unwrap_or(comm.len()));
+                self.processes.insert(pid, ProcessName { comm, contentions });
+            }
+        }
+    }
 }
 
 impl percpu_cache::CacheEntry for WireLockRecent {
@@ -438,22 +467,23 @@ impl LockProbe {
         let places = || -> Result<Vec<Option<(u32, WireLockRecentProcess)>>> {
             array(&maps.recent_processes, |_, place| Ok(WireLockRecentProcess::decode(place)?))
         };
+        let named = |pid: u32, value: &[u8]| -> Result<ProcessSample> {
+            let mut sample = WireLockProcess::decode(value)?;
+            // The row has the name of the thread that waited first, maybe before the process called exec.
+            if let Some(process) = self.names.borrow().processes.get(&pid) {
+                sample.comm.clone_from(&process.comm);
+            }
+            Ok(sample)
+        };
         let row = |pid: u32| -> Result<Option<ProcessSample>> {
             let value = lookup(&maps.lock_processes, &pid.to_ne_bytes())?;
-            let Some(mut sample) = value.map(|value| WireLockProcess::decode(&value)).transpose()? else {
-                return Ok(None);
-            };
-            // Who waited first was one of its threads, and maybe before it became another program.
-            if let Some(comm) = self.names.borrow().processes.get(&pid) {
-                sample.comm.clone_from(comm);
-            }
-            Ok(Some(sample))
+            value.map(|value| named(pid, &value)).transpose()
         };
         let before = places()?;
         let mut processes = BTreeMap::new();
-        for key in maps.lock_processes.keys() {
+        for (key, value) in entries(&maps.lock_processes)? {
             let pid = process(&key)?;
-            processes.extend(row(pid)?.map(|sample| (pid, sample)));
+            processes.insert(pid, named(pid, &value)?);
         }
         for (pid, recent) in percpu_cache::settle(before, &mut processes, &places, &row)? {
             if let Some(sample) = processes.get_mut(&pid) {
@@ -520,27 +550,22 @@ impl LockProbe {
     }
 
     /// Looks at the locks that have no name yet, and at those that these threads wait for.
-    fn name_locks(&self, waiting: &[WaiterSample]) {
+    fn name_locks(&self, waiting: &[WaiterSample], is_interval_end: bool) {
         let mut names = self.names.borrow_mut();
         let names = &mut *names;
         names.looked = Some(Instant::now());
-        for key in self.skel.maps.lock_processes.keys().take(MOST_LOOKED_AT) {
-            let Ok(pid) = process(&key) else { continue };
-            if let Ok(mut comm) = fs::read(self.root.join(format!("proc/{pid}/comm"))) {
-                comm.truncate(comm.iter().rposition(|byte| *byte == b'\n').unwrap_or(comm.len()));
-                names.processes.insert(pid, comm);
-            }
-        }
+        let rows = entries(&self.skel.maps.lock_processes).unwrap_or_default();
+        names.read_processes(&self.root, &rows, is_interval_end);
         let is_new = |lock: &u64| {
             let tried = names.tries.get(lock).copied().unwrap_or(0);
             !names.by_lock.contains_key(lock) && tried < TRIES
         };
-        let kind = |lock: u64| {
-            let value = self.skel.maps.locks.lookup(&lock.to_ne_bytes(), MapFlags::ANY).ok()??;
-            Some((lock, Kind::of(WireLock::decode(&value).ok()?.flags)))
+        let contended = entries(&self.skel.maps.locks).unwrap_or_default();
+        let kind = |(key, value): &(Vec<u8>, Vec<u8>)| {
+            let lock = address(key).ok().filter(&is_new)?;
+            Some((lock, Kind::of(WireLock::decode(value).ok()?.flags)))
         };
-        let seen = self.skel.maps.locks.keys().filter_map(|key| address(&key).ok()).filter(is_new);
-        let mut new: BTreeMap<u64, Kind> = seen.filter_map(kind).collect();
+        let mut new: BTreeMap<u64, Kind> = contended.iter().filter_map(kind).collect();
         let waited_for = waiting.iter().filter(|waiter| is_new(&waiter.lock));
         new.extend(waited_for.map(|waiter| (waiter.lock, Kind::of(waiter.flags))));
         if new.is_empty() {
@@ -632,13 +657,13 @@ impl Probe for LockProbe {
         }
         let due = self.names.borrow().looked.is_none_or(|then| then.elapsed() >= NAME_EVERY);
         if due {
-            self.name_locks(&[]);
+            self.name_locks(&[], false);
         }
     }
 
     fn read(&self) -> Result<Reading> {
         let waiting = self.waiting();
-        self.name_locks(waiting.as_deref().unwrap_or_default());
+        self.name_locks(waiting.as_deref().unwrap_or_default(), true);
         let mut reading = Reading { waiting, ..self.reading()? };
         reading.spin = self.spinning.borrow_mut().as_mut().and_then(|spinning| spinning.read(false));
         Ok(reading)
@@ -654,7 +679,7 @@ impl Probe for LockProbe {
         self.run(false)?;
         let missed = self.missed();
         let spin = self.spinning.borrow_mut().as_mut().and_then(|spinning| spinning.read(true));
-        self.name_locks(waiting.as_deref().unwrap_or_default());
+        self.name_locks(waiting.as_deref().unwrap_or_default(), true);
         let mut reading = Reading { at_ns: end_ns, missed, spin, waiting, ..self.reading()? };
         reading.maps = self.maps.take().map(ProcessMaps::finish).unwrap_or_default();
         self.links.clear();
