@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* What crosses the line of lock contention. Included by wire.h alone. */
+/* Declares the records of lock contention. Included by wire.h alone. */
 #ifndef BIOPSY_WIRE_LOCKS_H
 #define BIOPSY_WIRE_LOCKS_H
 
-/* include/trace/events/lock.h: flags of contention_begin, the same since they came in 5.19. */
+/*
+ * Flags of contention_begin in include/trace/events/lock.h, unchanged since they were added in
+ * 5.19.
+ */
 #define LOCK_SPIN   1
 #define LOCK_READ   2
 #define LOCK_WRITE  4
@@ -11,7 +14,7 @@
 #define LOCK_PERCPU 16
 #define LOCK_MUTEX  32
 
-/* What the flags say the lock is. */
+/* Lock type, derived from the flags. */
 enum wire_lock_kind {
 	LOCK_KIND_SPIN,
 	LOCK_KIND_RWLOCK,
@@ -28,34 +31,37 @@ struct wire_locks_config {
 	__u32 cpus;
 	/* FILTER_*. */
 	__u32 filter_enabled;
-	/* Groups are those of v2. */
+	/* Cgroups are those of v2. */
 	__u32 unified_cgroups;
-	/* Stacks are taken. */
+	/* Take stacks. */
 	__u32 stacks_enabled;
-	/* What the stacks of a CPU may take of each period. */
+	/* Time that stacks may take on each CPU in each period. */
 	__u64 budget_ns;
 	__u64 period_ns;
-	/* The kernel says who releases a lock that somebody sleeps for. */
+	/* The kernel has an event for the release of a lock that a thread sleeps on. */
 	__u32 holders_enabled;
-	/* Of stacks also who waits, with the user's side. */
+	/* Stacks also record the waiting thread and its user stack. */
 	__u32 waiters_enabled;
 };
 _Static_assert(sizeof(struct wire_locks_config) == 40, "wire_locks_config");
 
-/* Waits of about the same length: side by side, for CPUs that share a lock write here by turns. */
+/*
+ * Waits of about the same length. Count and sum are adjacent because CPUs that share a lock take
+ * turns writing here.
+ */
 struct wire_waits {
 	__u64 count;
 	__u64 sum;
 };
 _Static_assert(sizeof(struct wire_waits) == 16, "wire_waits");
 
-/* Waits for one lock, or for all of a kind that found no room. */
+/* Waits for one lock, or for all locks of a kind that had no room. */
 struct wire_lock {
 	__u64 not_min;
 	__u64 max;
-	/* Of both, without compare-and-swap. */
+	/* Guards both on kernels without compare-and-swap. */
 	__u64 lock;
-	/* Of the waits: who gave up, and who wanted to share it. */
+	/* Of the waits: acquisitions that failed, and acquisitions for reading. */
 	__u64 failed;
 	__u64 reads;
 	/* Of all its events. */
@@ -65,15 +71,17 @@ struct wire_lock {
 };
 _Static_assert(sizeof(struct wire_lock) == 48 + 16 * HIST_BUCKETS, "wire_lock");
 
-/* In the flags of a lock: it has had a wait. */
+/* In a lock's flags: at least one wait was recorded. */
 #define LOCK_SEEN (1u << 31)
 
-/* How many kinds of waits each CPU keeps to itself, and those of how many processes. */
+/* Slots of the per-CPU caches: kinds of waits, and processes. */
 #define LOCK_PLACES	    128
 #define LOCK_PROCESS_PLACES 32
 
-/* Waits of about the same length for one lock, on one CPU, that its row does not have yet; a cache
- * line. */
+/*
+ * Waits of about the same length for one lock on one CPU that are not yet in the lock's row; one
+ * cache line.
+ */
 struct wire_lock_recent {
 	/* 0: none. */
 	__u64 lock;
@@ -88,9 +96,9 @@ struct wire_lock_recent {
 };
 _Static_assert(sizeof(struct wire_lock_recent) == 64, "wire_lock_recent");
 
-/* The same of a process. */
+/* The same for a process. */
 struct wire_lock_recent_process {
-	/* + 1; 0: none. */
+	/* Process id + 1; 0: none. */
 	__u32 pid;
 	__u32 pad;
 	__u64 contentions;
@@ -99,75 +107,77 @@ struct wire_lock_recent_process {
 };
 _Static_assert(sizeof(struct wire_lock_recent_process) == 32, "wire_lock_recent_process");
 
-/* What one CPU saw. Only that CPU writes it. */
+/* Counters of one CPU. Only that CPU writes them. */
 struct wire_lock_cpu {
-	/* Events of the kernel's, by kind; one wait may have several. */
+	/* contention_begin events by kind; one wait may have several. */
 	__u64 begins[LOCK_KINDS];
-	/* Of those: of who waited already, and goes on otherwise (spinning first, then asleep). */
+	/* Of those: the task was already waiting and waits in another way (first spinning, then
+	 * sleeping). */
 	__u64 repeats;
-	/* Not of whom was asked for. */
+	/* Events of tasks that were filtered out. */
 	__u64 filtered;
 	/* Waits that ended here, and their time. */
 	__u64 contentions;
 	__u64 wait_ns;
 	__u64 spin_contentions;
 	__u64 spin_wait_ns;
-	/* Ends whose begin was not seen: before the window, or missed. */
+	/* Ends without a begin: it was before the interval, or was missed. */
 	__u64 unmatched;
-	/* Begins whose end was never seen. */
+	/* Begins whose end was missed. */
 	__u64 abandoned;
-	/* Begins that found no place to be kept in. */
+	/* Begins for which the table of waits had no room. */
 	__u64 unkept;
-	/* Entries into the slow path of spinlocks, where that can be probed. */
+	/* Entries into the slow path of spinlocks, if it can be probed. */
 	__u64 slow_calls;
 	/* Waits whose lock, or whose process, had no room in the tables. */
 	__u64 other_locks;
 	__u64 other_processes;
-	/* Stacks taken; refused by the kernel; without room; left out since the budget was spent.
-	 */
+	/* Stacks taken; refused by the kernel; no room in the table; skipped because the budget was
+	 * spent. */
 	__u64 stacks;
 	__u64 stacks_failed;
 	__u64 stacks_full;
 	__u64 stacks_over;
 	struct wire_budget budget;
-	/* Releases whose lock had no room in the table of holders. */
+	/* Releases of locks that had no room in the table of holders. */
 	__u64 other_holders;
-	/* Stacks that were taken without who waits, for whom there was no room. */
+	/* Stacks recorded without the waiting thread, which had no room. */
 	__u64 other_waiters;
 	__u64 pad;
 };
 _Static_assert(sizeof(struct wire_lock_cpu) == 256, "wire_lock_cpu");
 
 /*
- * Who had a lock that others slept for. How long is known where somebody was queued all the time,
- * for then no release goes without an event: from the moment at which a waiter got it (exact), or
- * from the moment at which the first one queued up behind whoever had it (at least so long).
+ * Holder of a lock that other threads slept on. Its hold time is known only while a waiter is
+ * queued throughout, since then every release has an event. It begins when a waiter acquired the
+ * lock (exact), or when the first waiter queued up behind the holder (a lower bound).
  */
 struct wire_lock_holder {
 	__u64 releases;
-	/* Of them: with a known time, and of those with a lower bound alone. */
+	/* Of the releases: those with a hold time, and of these those with only a lower bound. */
 	__u64 holds;
 	__u64 at_least;
 	__u64 hold_ns;
 	__u64 max_hold_ns;
-	/* Of the last release; 0: not known. */
+	/* Hold time of the last release; 0: unknown. */
 	__u64 last_hold_ns;
-	/* Somebody is queued since, without a break; 0: nobody is. */
+	/* A waiter has been queued without a break since then; 0: none is queued. */
 	__u64 queued_since;
-	/* A waiter got it then, and has not released it since; 0: somebody else has it. */
+	/* When a waiter acquired the lock that it has not released yet; 0: another task holds
+	 * it. */
 	__u64 got;
 	__u32 queued;
-	/* It was released since somebody is queued. */
+	/* It was released at least once since `queued_since`. */
 	__u32 released;
 	/* Of all its waiters. */
 	__u32 flags;
-	/* The thread group that released it last. */
+	/* Thread group that released it last. */
 	__u32 pid;
 	char comm[16]; /* written by strangers: any bytes */
 };
 _Static_assert(sizeof(struct wire_lock_holder) == 96, "wire_lock_holder");
 
-/* Who sleeps and waits for a lock at this moment. */
+/* A task that sleeps on a lock right now. */
 struct wire_lock_waiter {
 	__u64 lock;
 	__u64 began;
@@ -190,9 +200,9 @@ _Static_assert(sizeof(struct wire_lock_process) == 56, "wire_lock_process");
 
 #define LOCK_STACK_FRAMES 64
 
-/* Who waits, and the way to the kernel. */
+/* The waiting thread and its user stack. */
 struct wire_lock_who_key {
-	/* Of the name and the frames; 0: not asked for, or without room. */
+	/* Hash of the name and the frames; 0: not requested, or no room. */
 	__u64 hash;
 	__u32 pid;
 	/* enum stack_flags. */
@@ -215,12 +225,12 @@ struct wire_lock_stack_key {
 };
 _Static_assert(sizeof(struct wire_lock_stack_key) == 32, "wire_lock_stack_key");
 
-/* One way to wait for one lock. */
+/* Waits for one lock with one stack. */
 struct wire_lock_stack {
-	/* Estimates where the threshold left waits out; contentions in 256ths. */
+	/* Estimates if the threshold excluded waits; contentions are in units of 1/256. */
 	__u64 contentions;
 	__u64 wait_ns;
-	/* Stacks that were taken. */
+	/* Number of stacks taken. */
 	__u64 samples;
 	__u32 frames;
 	__u32 pad;
@@ -228,7 +238,7 @@ struct wire_lock_stack {
 };
 _Static_assert(sizeof(struct wire_lock_stack) == 32 + 8 * LOCK_STACK_FRAMES, "wire_lock_stack");
 
-/* Where members lie in the structs of the NVMe driver, which is a module and may not be loaded. */
+/* Member offsets in structs of the NVMe driver, which is a module and may not be loaded. */
 struct wire_nvme_places {
 	__u32 size; /* of struct nvme_queue */
 	__u32 sq_lock;
@@ -236,12 +246,12 @@ struct wire_nvme_places {
 	__u32 dev;
 	__u32 qid;
 	__u32 queues;	/* in struct nvme_dev */
-	__u32 instance; /* of its controller, in struct nvme_dev */
+	__u32 instance; /* of the controller, in struct nvme_dev */
 	__u32 known;
 };
 _Static_assert(sizeof(struct wire_nvme_places) == 32, "wire_nvme_places");
 
-/* The most bytes of the kernel's memory that are read at once, to name a lock. */
+/* Most bytes of kernel memory that are read at once to name a lock. */
 #define PEEK_BYTES 1024
 
 #endif

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* What crosses the line of bios by device and process. Included by wire.h alone. */
+/* Declares the records of bios by device and process. Included by wire.h alone. */
 #ifndef BIOPSY_WIRE_PROCESS_IOS_H
 #define BIOPSY_WIRE_PROCESS_IOS_H
 
 /* How a process relates to biopsy. */
 enum wire_relation {
-	/* Only workers have submitted bios for it so far. */
+	/* So far, only workers have submitted bios on its behalf. */
 	RELATION_UNKNOWN,
 	RELATION_OWN,
 	/* It belongs to the measured command. */
@@ -14,12 +14,12 @@ enum wire_relation {
 	RELATION_OTHER,
 };
 
-/* Bios are counted by device and submitting process. */
+/* Key of the bios counted by device and submitting process. */
 struct wire_process_key {
 	__u32 device;
-	/* NO_PROCESS: all processes for which the table had no room. */
+	/* NO_PROCESS: all processes that had no room in the table. */
 	__u32 pid;
-	/* The bios passed the filter; without one all do. */
+	/* The bios passed the filter, or there is no filter. */
 	__u32 selected;
 };
 _Static_assert(sizeof(struct wire_process_key) == 12, "wire_process_key");
@@ -28,9 +28,9 @@ _Static_assert(sizeof(struct wire_process_key) == 12, "wire_process_key");
 
 struct wire_process_ios {
 	__u64 bios;
-	/* Of reads and writes: a discard moves none. */
+	/* Of reads and writes only: a discard transfers no data. */
 	__u64 bytes;
-	/* Of the process, at its first bio and at the 2nd, 4th, 8th, ...: any bytes. */
+	/* Name of the process, read at its first bio and at the 2nd, 4th, 8th, ...: any bytes. */
 	char comm[16];
 	/* enum wire_relation. */
 	__u32 relation;

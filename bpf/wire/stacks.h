@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* What crosses the line of stacks: samples of CPUs, and stacks of the current task. Included by
- * wire.h alone. */
+/*
+ * Declares the records of stacks: samples of CPUs, and stacks of the current task. Included by
+ * wire.h alone.
+ */
 #ifndef BIOPSY_WIRE_STACKS_H
 #define BIOPSY_WIRE_STACKS_H
 
@@ -8,25 +10,26 @@
 #define STACK_FRAMES 127
 
 enum stack_flags {
-	STACK_KTHREAD = 1,	 /* the task is a kernel thread: no user stack was asked for */
+	STACK_KTHREAD = 1,	 /* the task is a kernel thread: no user stack was requested */
 	STACK_KERNEL_FAILED = 2, /* no kernel stack, although there may be one */
 	STACK_USER_FAILED = 4,	 /* no user stack, although the task has a user side */
-	STACK_WORK = 8,		 /* of a worker of a workqueue: WORK_FRAMES hold what it works on */
+	STACK_WORK = 8,		 /* of a workqueue worker: WORK_FRAMES hold the name of its work */
 };
 
-/* In place of a user's frames: a name that ends in zeros. */
+/* Frames that hold a zero-padded name in place of user frames. */
 #define WORK_FRAMES 4
 
 /*
- * Head of one sample. kernel_frames, then user_frames addresses of 8 bytes follow, each leaf
- * first. A sample without kernel frames and without STACK_KERNEL_FAILED was taken in user mode.
+ * Header of one sample. It is followed by kernel_frames and then user_frames addresses of 8 bytes,
+ * each leaf first. A sample without kernel frames and without STACK_KERNEL_FAILED was taken in user
+ * mode.
  */
 struct wire_stack_sample {
 	__u32 pid; /* thread group; 0: the idle task */
 	__u32 tid;
 	__u32 cpu;
 	__u32 flags;
-	__u64 period; /* what the sample stands for: ns of cpu-clock, or cycles */
+	__u64 period; /* weight of the sample: ns of cpu-clock, or cycles */
 	__u16 kernel_frames;
 	__u16 user_frames;
 	__u32 pad;
@@ -34,59 +37,59 @@ struct wire_stack_sample {
 };
 _Static_assert(sizeof(struct wire_stack_sample) == 48, "wire_stack_sample");
 
-/* What the sampler is told. */
+/* Configuration of the sampler. */
 struct stack_config {
-	/* Only tasks of these groups. */
+	/* Sample only tasks of these cgroups. */
 	__u32 cgroups_enabled;
-	/* Groups are those of v2. */
+	/* Cgroups are those of v2. */
 	__u32 unified_cgroups;
 };
 
-/* Samples that user space will never see. */
+/* Samples that user space never receives. */
 struct wire_stack_counters {
 	__u64 ring_full;  /* no room in the ring buffer (or its lock was taken, in an NMI) */
 	__u64 no_scratch; /* never: the lookup of an existing array slot failed */
 };
 _Static_assert(sizeof(struct wire_stack_counters) == 16, "wire_stack_counters");
 
-/* What the stacks of waits on one CPU may cost. Only that one writes it. */
+/* Budget for stacks of waits on one CPU. Only that CPU writes it. */
 struct wire_budget {
-	/* What they took. */
+	/* Time that stacks have taken. */
 	__u64 stack_ns;
-	/* Waits below it are sampled in proportion to their length; 0: none are left out. */
+	/* Shorter waits are sampled in proportion to their length; 0: all waits have a stack. */
 	__u64 threshold;
-	/* That it ever was. */
+	/* The highest threshold so far. */
 	__u64 most_threshold;
 	__u64 period_began;
-	/* What they took in the period, when the threshold may go up at once, and when in the
-	   period that came last. */
+	/* Stack time spent in the current period; the spent time at which the threshold may be
+	 * raised early; and when in the period it was raised last. */
 	__u64 period_ns;
 	__u32 raise_at;
 	__u32 raised;
 };
 _Static_assert(sizeof(struct wire_budget) == 48, "wire_budget");
 
-/* Both sides of a task's stack. */
+/* Kernel and user stack of a task. */
 struct wire_task_stack {
 	__u32 kernel_frames;
 	__u32 user_frames;
 	char comm[16]; /* written by strangers: any bytes */
-	/* The kernel's, then the user's, each leaf first. */
+	/* Kernel frames, then user frames, each leaf first. */
 	__u64 ips[2 * STACK_FRAMES];
 };
 _Static_assert(sizeof(struct wire_task_stack) == 24 + 16 * STACK_FRAMES, "wire_task_stack");
 
 struct wire_stack_key {
-	/* Of all frames and of the thread's name: two sums of the same, which do not collide both.
-	 */
+	/* Two different hashes of all frames and of the thread's name, which do not both
+	 * collide. */
 	__u64 hash[2];
 	__u32 pid;
-	/* enum stack_flags, and those of who takes the stack. */
+	/* enum stack_flags, and flags of the program that takes the stack. */
 	__u32 flags;
 };
 _Static_assert(sizeof(struct wire_stack_key) == 24, "wire_stack_key");
 
-/* Who hands I/Os in: what a submitter's `stack` is the number of. */
+/* Stack of a submitter; wire_submitter.stack has its number. */
 struct wire_submit_stack {
 	__u32 number;
 	__u32 pad;
@@ -94,29 +97,29 @@ struct wire_submit_stack {
 };
 _Static_assert(sizeof(struct wire_submit_stack) == 32 + 16 * STACK_FRAMES, "wire_submit_stack");
 
-/* Of one CPU. Only that one writes it. */
+/* Counters of one CPU. Only that CPU writes them. */
 struct wire_submit_row {
-	/* Stacks that should have been taken: the table was full, the budget was spent (bios that
-	   such would have stood for), or the CPU was about to take another. */
+	/* Stacks that were not taken: the table was full, the budget was spent (in bios that they
+	 * would have been scaled up to), or the CPU was already taking one. */
 	__u64 full;
 	__u64 over;
 	__u64 nested;
 	__u64 period_began;
-	/* What the stacks took in it. */
+	/* Time that stacks took in the period. */
 	__u64 period_ns;
-	/* Of the period, when fewer are taken. */
+	/* The value of period_ns at which the sampling rate drops. */
 	__u64 raise_at;
-	/* The last that was taken: of whose bio, and what its submitter says of it. */
+	/* The last stack taken: its bio, and the fields of its submitter. */
 	__u64 bio;
 	__u32 stack;
 	__u32 stands_for;
 	__u32 plugged;
 	__u32 took;
-	/* Bios until the next. */
+	/* Bios to skip until the next. */
 	__u32 skip;
-	/* One of 1 << one_in is taken. */
+	/* One bio in 1 << one_in has a stack. */
 	__u32 one_in;
-	/* Stacks that this CPU has numbered. */
+	/* Number of stacks that this CPU has numbered. */
 	__u32 numbered;
 	__u32 busy;
 	__u32 pad[10];
