@@ -1,36 +1,37 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * System calls of Linux AIO (libaio): io_submit, whose iocbs are noted for blk-throttle's worker,
- * and io_getevents, which fetches results. An operation begins with its first bio. For the latency
- * programs, whose `config` must stand before it.
+ * Handles the system calls of Linux AIO (libaio): io_submit, whose iocbs are recorded for
+ * blk-throttle's worker, and io_getevents, which fetches results. An operation begins with its
+ * first bio. For the latency programs, which define `config` before this header.
  */
 #ifndef BIOPSY_AIO_H
 #define BIOPSY_AIO_H
 
 #include "op_table.h"
 
-/* What an io_submit is called with. */
+/* Arguments of an io_submit. */
 struct io_submit {
 	__u64 entered;
-	/* The context as its application knows it, and where the iocbs' addresses are. */
+	/* The context id that the application passes, and the address of its array of iocb
+	 * pointers. */
 	__u64 ring;
 	__u64 iocbs;
 	__u64 left;
-	/* The context as the kernel knows it. */
+	/* The kernel's address of the context. */
 	__u64 context;
 };
 
-/* A process's contexts. */
+/* Search through a process's contexts. */
 struct contexts {
 	__u64 table;
 	__u64 ring;
-	/* What was found; 0: nothing. */
+	/* The context that was found; 0: none. */
 	__u64 context;
 	__u32 next;
 	__u32 all;
 };
 
-/* Whether the context in the next place is the one with this ring. */
+/* Whether the next context in the table is the one with this ring. */
 static long look_at_context(__u32 i, struct contexts *contexts)
 {
 	struct kioctx *context = 0;
@@ -48,10 +49,10 @@ static long look_at_context(__u32 i, struct contexts *contexts)
 	return 1;
 }
 
-/* Contexts that are looked at where the ring does not say which it is. */
+/* Contexts that are searched if the ring does not give the index. */
 #define MOST_CONTEXTS 1024
 
-/* The context that an application knows by its ring; 0: there is none. */
+/* The context with the id that the application uses, its ring; 0: there is none. */
 static __always_inline __u64 context_of(__u64 ring)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
@@ -67,7 +68,7 @@ static __always_inline __u64 context_of(__u64 ring)
 	if (!bpf_probe_read_user(&contexts.next, sizeof(contexts.next), (const void *)ring))
 		look_at_context(0, &contexts);
 	else
-		/* Before the kernel itself has looked there, that page need not be mapped. */
+		/* The page with the index may not be mapped until the kernel itself has read it. */
 		bpf_loop(MOST_CONTEXTS, look_at_context, &contexts, 0);
 	return contexts.context;
 }
@@ -79,7 +80,8 @@ static long note_next_iocb(__u32 i, struct io_submit *call)
 	if (!call->left)
 		return 1;
 	call->left--;
-	/* How many there are is the caller's word; the kernel too ends where it cannot read. */
+	/* The application sets the number of iocbs; like the kernel, stop at the first unreadable
+	 * one. */
 	if (bpf_probe_read_user(&iocb, sizeof(iocb), (const void *)call->iocbs))
 		return 1;
 	call->iocbs += sizeof(iocb);
@@ -114,15 +116,15 @@ static __always_inline void aio_submitted(struct pt_regs *regs, __u64 entered)
 	note_iocbs(&call);
 }
 
-/* struct io_event of the UAPI: the application's word, the address of its iocb, and results. */
+/* struct io_event of the UAPI: the application's data, the address of its iocb, and two results. */
 #define AIO_EVENT_BYTES 32
 
-/* The results that io_getevents returns with. */
+/* The results that an io_getevents returns. */
 struct fetched {
 	__u64 now;
 	__u64 event;
 	__u32 left;
-	/* The call's place. */
+	/* The index of the call. */
 	__u32 waiter;
 };
 
@@ -149,7 +151,7 @@ static long count_fetched(__u32 i, struct fetched *fetched)
 	return 0;
 }
 
-/* An io_getevents returns with this many results. */
+/* An io_getevents returns this many results. */
 static __always_inline void aio_returned(struct caller *caller, long results)
 {
 	struct fetched fetched = {};

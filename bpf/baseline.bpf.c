@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Yardsticks: what the kernel's program statistics and the clock themselves cost on this machine
- * at this moment. Attached only while the statistics are switched on.
+ * Baselines: what the kernel's program statistics and the clock cost on this machine right now.
+ * Attached only while the statistics are enabled.
  */
 #include "kernel.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-/* Does nothing: its run time is that of the statistics alone. */
+/* An empty program: its run time is the cost of the statistics alone. */
 SEC("tp_btf/block_rq_issue")
 int BPF_PROG(baseline, struct request *rq)
 {
 	return 0;
 }
 
-/* The same beside the programs of locks, which block I/O may never come to. */
+/* The same at an event of the lock programs, as there may be no block I/O while they run. */
 SEC("?tp_btf/contention_begin")
 int BPF_PROG(lock_baseline, void *lock, unsigned int flags)
 {
 	return 0;
 }
 
-/* The same beside the program of blocked tasks. */
+/* The same at the event of the program of blocked tasks. */
 SEC("?tp_btf/sched_switch")
 int BPF_PROG(switch_baseline)
 {
@@ -29,8 +29,8 @@ int BPF_PROG(switch_baseline)
 }
 
 /*
- * One clock read on each event that begins or ends a stage: what no tool that stamps these events
- * can go below. For the benchmark.
+ * One clock read at each event that begins or ends a stage: a lower bound for any tool that takes
+ * timestamps at these events. For the benchmark.
  */
 static __always_inline int read_clock(void)
 {

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * I/Os of devices without requests (bio-based: dm, md, zram): a bio, from block_bio_queue to
- * block_bio_complete. For the latency programs, whose `config` must stand before it.
+ * Measures I/Os of bio-based devices, which have no requests (dm, md, zram): a bio from
+ * block_bio_queue to block_bio_complete. For the latency programs, which define `config` before
+ * this header.
  *
- * The kernel tells of a bio's end where no request has ended it, once for a bio that was queued:
- * for one that was split when its last part has ended, and for each part that was split off too.
- * Whose bio it was is kept from the beginning: on its way down a driver may make it another's.
+ * The kernel has a completion event for bios that no request completes, once per queued bio. For a
+ * split bio it comes when the last part has ended, and there is one for each part that was split
+ * off. The operation of a bio is recorded at its entry: a driver may reassign the bio further down.
  */
 #ifndef BIOPSY_BIO_IOS_H
 #define BIOPSY_BIO_IOS_H
@@ -17,21 +18,23 @@
 #include "op_table.h"
 #include "rows.h"
 
-/* Whether it has no requests, where such a device is traced at all. */
+/* Whether the device is bio-based; always false if no such device is traced. */
 static __always_inline int is_bio_based(struct owner *owner)
 {
 	return CAN_FOLLOW && config.bios_enabled && owner->layer & BIO_BASED;
 }
 
-/* Bios of one slab page share a row, as in bios.h; a row that is taken sends them to the next. */
+/*
+ * Bios of one slab page share a row of the table, as in bios.h; a full row overflows into the next.
+ */
 #define BIO_IO_BITS	14
 #define BIO_IO_ROW_BITS 5
 #define BIO_IO_PROBES	8
 
-/* Of one place where no traced device is bio-based. */
+/* Has one entry if no traced device is bio-based. */
 MAPPED_ARRAY(bio_ios, struct wire_bio_io, 1 << BIO_IO_BITS);
 
-/* What the event of a bio will say beside that. */
+/* Further fields for the event of a bio. */
 struct bio_event {
 	struct wire_submitter by;
 	__u32 cmd_flags;
@@ -40,10 +43,10 @@ struct bio_event {
 };
 _Static_assert(sizeof(struct bio_event) == 80, "bio_event");
 
-/* Of each bio in `bio_ios`, in the same place, where `config.events_enabled`; as many, then. */
+/* Parallel to `bio_ios`, with the same index and size, if `config.events_enabled`. */
 MAPPED_ARRAY(bio_events, struct bio_event, 1);
 
-/* The class of a bio: its flags are those of its request. */
+/* The class of a bio, whose flags are those of a request. */
 static __always_inline __u32 op_of_bio(struct bio *bio)
 {
 	__u32 flags = bio->bi_opf;
@@ -80,8 +83,10 @@ static __always_inline struct wire_bio_io *find_bio_io(__u64 bio)
 	return 0;
 }
 
-/* NULL: nobody wants events. The bio knows its place: verifiers like 6.1's would go through all
- * that follows once for each that was looked at. */
+/*
+ * NULL: events are disabled. Uses the index stored in the entry: verifiers like 6.1's would
+ * otherwise walk all that follows once for each probe of the table.
+ */
 static __always_inline struct bio_event *event_of(const struct wire_bio_io *io)
 {
 	__u32 place = io->place;
@@ -97,7 +102,7 @@ static __always_inline struct bio_event *event_of(const struct wire_bio_io *io)
 			__sync_fetch_and_add(&c->field, 1);                                        \
 	})
 
-/* Forgets a bio that was followed once and has this address. */
+/* Drops an entry left over from an earlier bio at this address. */
 static __always_inline void forget_bio_io(__u64 bio)
 {
 	struct wire_bio_io *io = find_bio_io(bio);
@@ -106,12 +111,12 @@ static __always_inline void forget_bio_io(__u64 bio)
 		io->bio = 0;
 }
 
-/* A place for a bio. */
+/* Finds an entry for a bio, and evicts the oldest one if all probed entries are in use. */
 static __always_inline struct wire_bio_io *place_bio_io(__u64 bio)
 {
 	struct wire_bio_io *oldest = find_bio_io(bio);
 
-	/* Its last life's end was not seen. */
+	/* The end of the earlier bio at this address was missed. */
 	if (oldest) {
 		if (running)
 			COUNT_OF(oldest->device, stale);
@@ -136,7 +141,10 @@ static __always_inline struct wire_bio_io *place_bio_io(__u64 bio)
 	return oldest;
 }
 
-/* A bio as it enters the block layer; `private` is the bio's own word. Its place, + 1; 0: none. */
+/*
+ * Adds a bio that enters the block layer; `private` is its bi_private. Returns its index + 1; 0: no
+ * room.
+ */
 VERIFIED_ONCE int keep_bio_io(const struct wire_bio_io *fresh, __u64 private, __u32 layer)
 {
 	struct wire_bio_io *io;
@@ -163,7 +171,7 @@ VERIFIED_ONCE int keep_bio_io(const struct wire_bio_io *fresh, __u64 private, __
 	return io->place + 1;
 }
 
-/* The group of a bio that enters the block layer. */
+/* Finds the group of a bio that enters the block layer. */
 static __noinline void find_group(struct bio *bio, struct wire_bio_io *fresh,
 				  const struct origin *origin)
 {
@@ -182,7 +190,7 @@ static __noinline void find_group(struct bio *bio, struct wire_bio_io *fresh,
 	fresh->cpu = submitter.cpu + 1;
 }
 
-/* Whose the bio is, for its event. */
+/* Records the submitter of a bio for its event. */
 static __always_inline void note_event(struct bio *bio, __u64 address, __u32 place,
 				       const struct origin *origin)
 {
@@ -219,7 +227,7 @@ static __always_inline int begin_bio_io(struct bio *bio, __u64 address, struct o
 	return 0;
 }
 
-/* The part in front begins where the whole did, and the rest behind it. */
+/* The front part begins where the whole bio did; the rest begins after it. */
 static __always_inline void split_event(const struct wire_bio_io *rest,
 					const struct wire_bio_io *front, __u32 bytes)
 {
@@ -236,9 +244,9 @@ static __always_inline void split_event(const struct wire_bio_io *rest,
 }
 
 /*
- * True where a part is split off a bio that is known. dm goes on with the bio itself behind it;
- * others make a bio for the part in front, which has no block_bio_queue of its own and is chained
- * to the rest.
+ * Handles a split; returns 1 if the bio is known. dm continues with the bio itself for the rest.
+ * Other drivers allocate a bio for the front part, which has no block_bio_queue and is chained to
+ * the rest.
  */
 VERIFIED_ONCE int part_bio_io(__u64 bio, __u64 parent, __u32 device, __u32 bytes)
 {
@@ -307,7 +315,8 @@ static __always_inline void count_bio_in_group(const struct wire_bio_io *io, __u
 }
 
 /*
- * Sends what is known of a bio that ended. Before its operation is told, which may end then.
+ * Sends the event of a completed bio. Must precede the completion of its operation, which may end
+ * then.
  */
 VERIFIED_ONCE int emit_bio(const struct wire_bio_io *bio, const struct bio_event *event, __u64 now,
 			   __u32 marks)
@@ -349,14 +358,16 @@ VERIFIED_ONCE int emit_bio(const struct wire_bio_io *bio, const struct bio_event
 	return 0;
 }
 
-/* The whole time of a bio of no operation, which stands in the row of all already. Added as if
- * others shared the row: the verifier need not go both ways. */
+/*
+ * Adds the whole time of a bio that belongs to no operation, which the main row has already. Adds
+ * as if the row were shared, so that the verifier need not check both variants.
+ */
 VERIFIED_ONCE int time_unowned_bio(__u32 device, __u32 op, __u64 time)
 {
 	struct wire_row *row;
 	int shared = 1;
 
-	/* Verified where it is not called as well, as add_stages is. */
+	/* Verified even if never called, like add_stages. */
 	if (!follows_operations())
 		return 0;
 	row = unowned_row(device, op, &shared);
@@ -419,14 +430,14 @@ static __always_inline void count_bio_io(const struct wire_bio_io *io,
 	}
 }
 
-/* True where the bio was one that began on a traced bio-based device. */
+/* Returns 1 if the bio began on a traced bio-based device. */
 VERIFIED_ONCE int end_bio_io(__u64 address, __u32 flags, __u64 now)
 {
 	struct wire_bio_io *io = CAN_FOLLOW ? find_bio_io(address) : 0;
 
 	if (!io)
 		return 0;
-	/* dm, where it does the two apart (not in 7.2), takes the flag away in between. */
+	/* A dm that performs data and flush separately (not in 7.2) clears the flag in between. */
 	if (io->flush_ahead && !(flags & preflush_flag()))
 		io->parts++;
 	if (running)
@@ -435,7 +446,9 @@ VERIFIED_ONCE int end_bio_io(__u64 address, __u32 flags, __u64 now)
 	return 1;
 }
 
-/* What the bios of a request took, each from its own entry on: a layer above is measured by them.
+/*
+ * Sums up the times of a request's bios, each from its own entry: the layer above is compared with
+ * them.
  */
 static __always_inline void count_bios(struct wire_row *row, struct owner *owner,
 				       const struct part *part, int shared)
@@ -446,7 +459,7 @@ static __always_inline void count_bios(struct wire_row *row, struct owner *owner
 	add(&row->bio_ns, part->bio_ns, shared);
 }
 
-/* A bio ends of which no beginning is known. */
+/* A bio ends whose begin is unknown. */
 VERIFIED_ONCE int end_unknown(__u64 parent, __u32 device, __u32 op, __u32 flags, __u64 now)
 {
 	struct wire_counters *counts = bpf_map_lookup_elem(&counters, &device);
@@ -454,8 +467,8 @@ VERIFIED_ONCE int end_unknown(__u64 parent, __u32 device, __u32 op, __u32 flags,
 	struct wire_row *row;
 	int shared = 1;
 
-	/* md splits bios and tells nobody: the part in front is chained to the rest. Nobody knows
-	 * where it lies. */
+	/* md splits bios without an event: the front part is chained to the rest. Its sector is
+	 * unknown. */
 	if (rest && rest->device == device) {
 		struct wire_bio_io front = *rest;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * When a bio entered the block layer. For the latency programs, whose `config` must stand before
- * it.
+ * Records when each bio entered the block layer. For the latency programs, which define `config`
+ * before this header.
  */
 #ifndef BIOPSY_BIOS_H
 #define BIOPSY_BIOS_H
@@ -15,16 +15,16 @@ static __always_inline int follows_operations(void)
 }
 
 /*
- * When a bio entered the block layer, until its request is issued, or, where the request has others
- * too, until it has completed. A set holds four bios whose pointers hash alike and helps its
- * neighbour out; where both are full the oldest goes, which is then counted as no_queue_start.
+ * Entry time of each bio, kept until its request is issued, or until it completes if the request
+ * has several bios. A set has four ways for bios whose addresses hash alike, and overflows into its
+ * neighbour. If both are full, the oldest bio is evicted, which is then counted as no_queue_start.
  */
 #define BIO_WAYS 4
 
 struct bio_set {
 	__u64 bio[BIO_WAYS];
 	__u64 queued[BIO_WAYS];
-	/* The operation that each belongs to; see `op_ref`. */
+	/* Operation of each bio; see `op_ref`. */
 	__u64 generation[BIO_WAYS];
 	__u32 op_ref[BIO_WAYS];
 	__u64 pad[2];
@@ -35,7 +35,10 @@ struct bio_set {
 
 MAPPED_ARRAY(bios, struct bio_set, 1);
 
-/* Of each bio of the set with the same number, where `config.submitter_enabled`; as many, then. */
+/*
+ * Submitter of each bio of the set with the same index, if `config.submitter_enabled`; the map then
+ * has as many entries.
+ */
 struct bio_submitters {
 	struct wire_submitter of[BIO_WAYS];
 };
@@ -43,9 +46,9 @@ struct bio_submitters {
 MAPPED_ARRAY(submitters, struct bio_submitters, 1);
 
 /*
- * The bios of one slab page share 32 sets in a row, so that those of one queue stay within a few
- * pages: a TLB miss in a virtual machine costs more than all the rest of the program. Which row it
- * is must not follow from the page's address bit by bit, since slabs lie at regular distances.
+ * Bios of one slab page share 32 consecutive sets, so that those of one queue stay within a few
+ * pages: a TLB miss in a virtual machine costs more than all the rest of the program. The page's
+ * address is hashed, since slabs lie at regular distances and its bits alone would collide.
  */
 static __always_inline __u32 bio_home_set(__u64 bio)
 {
@@ -60,19 +63,19 @@ static __always_inline struct bio_set *bio_set_at(__u32 index)
 	return bpf_map_lookup_elem(&bios, &index);
 }
 
-/* Always 0, and the verifier does not know it. */
+/* Always 0, but the verifier does not know that. */
 volatile __u32 unknown_zero = 0;
 
 /*
- * A place in a set as any place, for the verifier: it would go through all that follows once for
- * each of them.
+ * Hides from the verifier which way of a set was found: it would otherwise walk all that follows
+ * once for each way.
  */
 static __always_inline __u32 any_way(__u32 way)
 {
 	return (way | unknown_zero) & (BIO_WAYS - 1);
 }
 
-/* Where a bio stands in a set; BIO_WAYS: nowhere. */
+/* The way of a bio in a set; BIO_WAYS: not in the set. */
 static __always_inline __u32 bio_way(struct bio_set *set, __u64 bio)
 {
 	for (__u32 i = 0; i < BIO_WAYS; i++)
@@ -81,7 +84,7 @@ static __always_inline __u32 bio_way(struct bio_set *set, __u64 bio)
 	return BIO_WAYS;
 }
 
-/* The set in which a bio stands, its number, and where in it; NULL: it is not known. */
+/* The set that contains a bio, with its index and the bio's way; NULL: the bio is unknown. */
 static __always_inline struct bio_set *find_bio_at(__u64 bio, __u32 *way, __u32 *index)
 {
 	__u32 home = bio_home_set(bio);
@@ -108,7 +111,7 @@ static __always_inline struct bio_set *find_bio(__u64 bio, __u32 *way)
 	return find_bio_at(bio, way, &index);
 }
 
-/* Who handed in the bio that stands in a way of a set; NULL: nobody wants to know. */
+/* Submitter of the bio in one way of a set; NULL: submitters are not recorded. */
 static __always_inline struct wire_submitter *submitter_at(__u32 index, __u32 way)
 {
 	struct bio_submitters *set;
@@ -119,7 +122,7 @@ static __always_inline struct wire_submitter *submitter_at(__u32 index, __u32 wa
 	return set ? &set->of[way & (BIO_WAYS - 1)] : 0;
 }
 
-/* The stamp of a bio, or 0. */
+/* Entry time of a bio, or 0. */
 static __always_inline __u64 peek_bio(__u64 bio)
 {
 	__u32 way;
@@ -128,7 +131,7 @@ static __always_inline __u64 peek_bio(__u64 bio)
 	return set ? set->queued[way] : 0;
 }
 
-/* Forgets a bio; its stamp, or 0. */
+/* Removes a bio; returns its entry time, or 0. */
 static __always_inline __u64 take_bio(__u64 bio)
 {
 	__u32 way;
@@ -140,7 +143,7 @@ static __always_inline __u64 take_bio(__u64 bio)
 	return set->queued[way];
 }
 
-/* Puts a bio into a free place, unless another CPU was faster. */
+/* Puts a bio into a free way, unless another CPU was faster. */
 static __always_inline int put_bio(struct bio_set *set, __u32 way, __u64 bio)
 {
 #ifdef NO_SWAP
@@ -155,17 +158,17 @@ static __always_inline int put_bio(struct bio_set *set, __u32 way, __u64 bio)
 #endif
 }
 
-/* Takes a free place of a set; BIO_WAYS: there is none. */
+/* Claims a free way of a set; BIO_WAYS: the set is full. */
 static __always_inline __u32 take_way(struct bio_set *set, __u64 bio)
 {
-	/* Another CPU may take the same way at this moment: then the next one is tried. */
+	/* Another CPU may claim the same way concurrently: then the next one is tried. */
 	for (__u32 i = 0; i < BIO_WAYS; i++)
 		if (!set->bio[i] && put_bio(set, i, bio))
 			return i;
 	return BIO_WAYS;
 }
 
-/* No way is free: the oldest goes. */
+/* Replaces the oldest bio of a full set. */
 static __noinline __u32 evict(struct bio_set *set, __u64 bio)
 {
 	__u64 oldest = ~0ull;
@@ -184,22 +187,23 @@ static __noinline __u32 evict(struct bio_set *set, __u64 bio)
 	return way;
 }
 
-/* Where a bio is put into a set; BIO_WAYS: it has no room. */
+/* The way for a bio in a set; BIO_WAYS: the set is full. */
 static __always_inline __u32 put_into(struct bio_set *set, __u64 bio)
 {
-	/* Its last life may have ended without an issue: an error before the request. */
+	/* An earlier bio at this address may have ended without an issue: an error before the
+	 * request. */
 	__u32 found = bio_way(set, bio);
 
 	return found < BIO_WAYS ? found : take_way(set, bio);
 }
 
-/* The same in the set beside its own. */
+/* The same for the neighbouring set. */
 static __noinline __u32 put_beside(struct bio_set *set, __u64 bio)
 {
 	return set ? put_into(set, bio) : BIO_WAYS;
 }
 
-/* A place for a bio that enters the block layer: the set, its number, and where in it. */
+/* Finds room for a bio that enters the block layer; returns the set, its index and the way. */
 static __always_inline struct bio_set *place_bio(__u64 bio, __u32 *way, __u32 *index)
 {
 	__u32 home = bio_home_set(bio);
@@ -225,7 +229,7 @@ static __always_inline struct bio_set *place_bio(__u64 bio, __u32 *way, __u32 *i
 	return set;
 }
 
-/* The bio behind this one in its request; 0: none. */
+/* The next bio of the same request; 0: none. */
 static __always_inline __u64 next_bio(__u64 bio)
 {
 	__u64 next = 0;
@@ -236,11 +240,12 @@ static __always_inline __u64 next_bio(__u64 bio)
 }
 
 /*
- * Bios of a request that are looked at. Each has a segment at least, of which there may be 65535
- * (max_segments: 128 by default, 2048 of some SCSI hosts). What has more is counted.
+ * Bios of a request that are examined. Each has at least one segment, of which a request may have
+ * 65535 (max_segments: 128 by default, 2048 on some SCSI hosts). Requests with more bios are
+ * counted.
  */
 #define MOST_BIOS 4096
-/* Where loops are unrolled: only front merges put a later bio first, and those are few. */
+/* For unrolled loops: only front merges put a later bio first, and those are few. */
 #define MOST_BIOS_UNROLLED 8
 
 struct first {
@@ -248,7 +253,10 @@ struct first {
 	__u64 queued;
 };
 
-/* Operations and submitters need each bio of a request again when that completes. */
+/*
+ * Whether the bios of a request stay in the table until it completes, for operations and
+ * submitters.
+ */
 static __always_inline int keep_bios(void)
 {
 	return config.operations_enabled || config.submitter_enabled;
@@ -269,7 +277,7 @@ static long earlier_bio(__u32 i, struct first *first)
 	return !first->bio;
 }
 
-/* The stamp and the operation of a request's only bio move to its slot. */
+/* Moves the entry time and the operation of a request's only bio to its slot. */
 static __always_inline void move_bio(struct wire_slot *slot, __u64 bio, __u32 cmd_flags)
 {
 	__u32 way;
@@ -282,15 +290,16 @@ static __always_inline void move_bio(struct wire_slot *slot, __u64 bio, __u32 cm
 		slot->op_ref = set->op_ref[way];
 		slot->generation = set->generation[way];
 	}
-	/* An event tells who handed it in; and where the path of a multipath drive fails, NVMe
-	 * takes the bio from its request and hands it to another path, without a word. */
+	/* Two cases need the bio until completion. Its event has the submitter. And if a path of an
+	 * NVMe multipath device fails, the driver takes the bio from its request and resubmits it
+	 * on another path, without an event. */
 	if (config.events_enabled || (config.operations_enabled && cmd_flags & driver_flag()))
 		slot->op_ref = REF_IN_TABLE;
 	else if (!config.most_groups && !config.parts_enabled)
 		set->bio[way] = 0;
 }
 
-/* Groups and parts have been found by the bio: it goes, if it has moved. */
+/* Groups and parts have been looked up by the bio: remove it if it has moved to the slot. */
 static __always_inline void moved_bio(const struct wire_slot *slot, __u64 bio)
 {
 	if ((config.most_groups || config.parts_enabled) && slot->queued &&
@@ -299,8 +308,8 @@ static __always_inline void moved_bio(const struct wire_slot *slot, __u64 bio)
 }
 
 /*
- * Finds when the first of a request's bios entered the block layer. A front merge puts a later one
- * first. True where there are bios that were not looked at, and had to be.
+ * Finds the earliest entry time of a request's bios, since a front merge puts a later bio first.
+ * Returns 1 if some bios that matter were not examined.
  */
 static __always_inline int first_queued(struct wire_slot *slot, struct bio *bio, __u32 cmd_flags)
 {
@@ -314,7 +323,7 @@ static __always_inline int first_queued(struct wire_slot *slot, struct bio *bio,
 	}
 
 #ifdef NO_SWAP
-	/* bpf_loop is younger than compare-and-swap: 5.17. */
+	/* bpf_loop (5.17) is younger than compare-and-swap. */
 	for (__u32 i = 0; i < MOST_BIOS_UNROLLED && first.bio; i++)
 		earlier_bio(i, &first);
 #else
@@ -324,7 +333,7 @@ static __always_inline int first_queued(struct wire_slot *slot, struct bio *bio,
 	slot->op_ref = REF_IN_TABLE;
 	if (!first.bio)
 		return 0;
-	/* Those that came to the request's end were let go of as they came, and have no stamp. */
+	/* Bios merged at the request's end were removed at the merge, and have no entry time. */
 	return keep_bios() || peek_bio(first.bio);
 }
 

@@ -1,33 +1,33 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Time off the CPU, by stack: how long tasks sleep, and where.
+ * Measures off-CPU time by stack: how long tasks sleep, and where.
  *
- *   sched_switch    a task that sleeps leaves its CPU, and one that was woken gets it
- *   irq_work_entry  behind that, in the name of the latter, where its stack is to be taken
- *   iter/task       once at either end of the window: who sleeps at that moment
+ *   sched_switch    a task that sleeps is switched out, and a woken task is switched in
+ *   irq_work_entry  right after the switch, in the context of the woken task: takes its stack
+ *   iter/task       once at each end of the interval: finds the tasks that sleep at that time
  *
- * A wait is from the one to the other, without what the kernel's own account (sched_info) says that
- * the task then waited for a CPU. Each is counted.
+ * A wait lasts from the switch-out to the switch-in, minus the run-queue delay after the wakeup
+ * that the kernel accounts (sched_info). Every wait is counted.
  *
- * A stack takes ten times as long as all the rest, so that chance decides which waits have theirs:
- * as a wait ends, in proportion to its length. Each then stands for the same time, which is the
- * least that shares of time can scatter; those above the threshold, which follows from the budget,
- * are taken for sure.
+ * Taking a stack costs ten times as much as everything else, so waits are sampled: when a wait
+ * ends, with a probability proportional to its length. Each sampled wait is then scaled up to the
+ * same time, which gives shares of time the smallest possible variance. Waits above a threshold,
+ * which follows from the budget, always have a stack.
  *
- * But at the switch the task's memory of user mode is not mapped yet, and from outside of it the
- * kernel leaves all frames out that are in its section of functions that wait (mutexes as well). So
- * a record is written to a ring of perf's which wants to wake its reader with each. That is done in
- * an interrupt of its own CPU (irq_work), which comes as soon as the switch is over and interrupts
- * are on again, in the name of the task and before it has done anything else. There both sides are
- * taken. Nobody reads that ring, and it has no end.
+ * At the switch the task's user memory is not mapped yet, and for a task that is not current the
+ * kernel omits all frames of its scheduler section (functions that wait, including mutexes). So the
+ * program writes a record to a perf ring that requests a wakeup for each record. The kernel
+ * delivers the wakeup in an interrupt on its own CPU (irq_work), as soon as the switch is over and
+ * interrupts are enabled: in the context of the task, before it does anything else. There both
+ * stacks are taken. Nothing reads that ring, and it never fills up.
  *
- * Two other ways were built and measured. Both sides as the task goes to sleep, by how long it
- * slept of late: of one that slept for 200 us to 40 ms by turns the shares were off by up to 60
- * points at 0.1 % of a CPU. The kernel's side alone: half of the price, and no user's side.
+ * Two other designs were built and measured. Taking both stacks as the task goes to sleep, with a
+ * probability that follows from its recent sleeps: for a task that slept 200 us and 40 ms in turn,
+ * shares were off by up to 60 points at 0.1 % of a CPU. Taking only the kernel stack: half of the
+ * cost, and no user stack.
  *
- * Interrupts are off in all of this, and in sched_switch the lock of a run queue is held: nothing
- * here allocates. That is why who sleeps is in a table made in advance, and not in storage of its
- * task.
+ * Interrupts are off in all of this, and sched_switch holds a run-queue lock, so nothing here may
+ * allocate. That is why sleeping tasks are in a preallocated table, and not in task storage.
  */
 
 /* One object serves every kernel: 5.10 has no compare-and-swap. */
@@ -42,13 +42,13 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 #define TASK_DEAD	     0x0080
 #define TASK_NOLOAD	     0x0400
 
-/* When the window ended; 0: it has just begun. */
+/* When the interval ended; 0: it has just begun. */
 __u64 ended = 0;
 
-/* Threads that sleep, or did; until they end. User space sets the size. */
+/* Threads that sleep or have slept, until they exit. User space sets the size. */
 HASH(sleepers, __u32, struct wire_sleeper, 1024);
 
-/* What it waits for; a negative number: it is not asked for. */
+/* What the task waits for; negative: this wait is not recorded. */
 static __always_inline int kind_of(struct task_struct *task, __u32 state)
 {
 	if (BPF_CORE_READ_BITFIELD(task, in_iowait))
@@ -82,7 +82,7 @@ static __always_inline struct wire_sleeper *make_sleeper(struct wire_waits_row *
 	return bpf_map_lookup_elem(&sleepers, &tid);
 }
 
-/* Counts a wait, whoever's it is. */
+/* Counts a wait, whether or not its task has a row. */
 static __always_inline void count(struct wire_waits_row *row, __u32 flags, __u64 took)
 {
 	sum_up(&row->all, 1, took);
@@ -94,7 +94,7 @@ static __always_inline void count(struct wire_waits_row *row, __u32 flags, __u64
 		sum_up(&row->before, 1, took);
 }
 
-/* Of a task at this moment, by the kernel's own account: how long it has waited for CPUs. */
+/* Cumulative run-queue delay of a task, as the kernel accounts it. */
 static __always_inline __u64 run_delay_of(struct task_struct *task)
 {
 	if (!bpf_core_field_exists(task->sched_info.run_delay))
@@ -104,8 +104,10 @@ static __always_inline __u64 run_delay_of(struct task_struct *task)
 
 #define SLEEPER_KIND (WAIT_IO | WAIT_UNINTERRUPTIBLE)
 
-/* How long a task that has had a CPU since, or may have, slept of the time since it left one:
- * neither on a CPU, nor waiting for one. */
+/*
+ * How much of the time `since` its switch-out a task has slept, if it has run since or may have:
+ * time neither on a CPU nor on a run queue.
+ */
 static __always_inline __u64 slept(struct task_struct *task, struct wire_sleeper *sleeper,
 				   __u64 since)
 {
@@ -116,9 +118,9 @@ static __always_inline __u64 slept(struct task_struct *task, struct wire_sleeper
 }
 
 /*
- * The task has run since, and that it got a CPU had no event: there are machines where the kernel
- * tells of no switch from some of its tasks, and runs that it skips. How long it slept is known all
- * the same; where, nobody knows any more.
+ * Ends a wait whose switch-in had no event although the task has run since: on some machines the
+ * kernel reports no switch from some of its tasks, and it skips a program's run while that program
+ * is running. The length of the wait is known; its stack is lost.
  */
 static __always_inline void end_unseen(struct wire_waits_row *row, struct task_struct *task,
 				       struct wire_sleeper *sleeper, __u64 took)
@@ -135,7 +137,7 @@ static __always_inline void end_unseen(struct wire_waits_row *row, struct task_s
 	go_bare_of(row, task, taken);
 }
 
-/* A task ends; its number may be given to another. */
+/* A task exits; its thread id may be reused. */
 static __always_inline void forget(struct wire_waits_row *row, struct task_struct *task)
 {
 	__u32 tid = task->pid;
@@ -148,7 +150,7 @@ static __always_inline void forget(struct wire_waits_row *row, struct task_struc
 	bpf_map_delete_elem(&sleepers, &tid);
 }
 
-/* The current task leaves its CPU to sleep. */
+/* The current task is switched out to sleep. */
 static __always_inline void fall_asleep(struct wire_waits_row *row, struct task_struct *task,
 					struct wire_sleeper *sleeper, __u32 state, __u64 now)
 {
@@ -174,8 +176,7 @@ static __always_inline void fall_asleep(struct wire_waits_row *row, struct task_
 	sleeper->began = now;
 }
 
-/* The scheduler's clock as it last looked at it, on the CPU that the task was on last; 0: nobody
- * can tell. */
+/* The scheduler's clock at its last update on the CPU that the task last ran on; 0: unavailable. */
 static __always_inline __u64 clock_of(struct task_struct *task)
 {
 	if (!bpf_core_field_exists(task->se.cfs_rq))
@@ -184,10 +185,10 @@ static __always_inline __u64 clock_of(struct task_struct *task)
 }
 
 /*
- * The current task goes to sleep, for which the scheduler has just looked at its clock: so far that
- * of events is ahead of it. Where it went on to look for work on other CPUs it was longer ago: the
- * least counts, unless the two clocks have drifted apart since, which they do by less than one part
- * in 1024.
+ * Records how far the event clock is ahead of the scheduler's clock. The current task goes to
+ * sleep, for which the scheduler has just updated its clock. If it then searched other CPUs for
+ * work, the update was longer ago, so the smallest lead counts, unless the clocks have drifted,
+ * which they do by less than 1 in 1024.
  */
 static __always_inline void compare_clocks(struct wire_waits_row *row, struct task_struct *task,
 					   __u64 now)
@@ -203,10 +204,10 @@ static __always_inline void compare_clocks(struct wire_waits_row *row, struct ta
 }
 
 /*
- * How long a task that gets the CPU now has waited for one since it was woken. Not by the clock
- * that the scheduler has at hand: where who is woken takes the CPU at once, it does not look again
- * (rq_clock_skip_update), and all of the way out of idle, 15 us in a virtual machine, would count
- * as blocked.
+ * Run-queue delay of a task that is now switched in, since its wakeup. This does not use the
+ * scheduler's current clock value: if the woken task takes the CPU at once, the scheduler does not
+ * update it (rq_clock_skip_update), and the whole exit from idle, 15 us in a virtual machine, would
+ * count as blocked.
  */
 static __always_inline __u64 queued_for(struct wire_waits_row *row, struct task_struct *task,
 					struct wire_sleeper *sleeper, __u64 now)
@@ -216,20 +217,21 @@ static __always_inline __u64 queued_for(struct wire_waits_row *row, struct task_
 	if (!bpf_core_field_exists(task->sched_info.last_queued) ||
 	    !bpf_core_field_exists(task->se.cfs_rq))
 		return 0;
-	/* It may have been moved from one CPU to the next meanwhile: that is in the sum already. */
+	/* The task may have been migrated between CPUs meanwhile; that delay is in the sum
+	 * already. */
 	delay = task->sched_info.run_delay - sleeper->run_delay;
 	since = task->sched_info.last_queued;
 	if (!since)
 		return delay;
 	looked = clock_of(task);
 	clock = row->ahead_at ? now - row->ahead : looked;
-	/* It is never less than what it was. */
+	/* The clock never goes backwards. */
 	if (clock < looked)
 		clock = looked;
 	return clock > since ? delay + (clock - since) : delay;
 }
 
-/* The kernel's side of a task that does not run; enum stack_flags. */
+/* Takes the kernel stack of a task that is not running. Returns enum stack_flags. */
 static __always_inline __u32 take_other(struct task_struct *task, struct wait_scratch *s)
 {
 	long kernel = bpf_get_task_stack(task, s->wait.stack.ips, STACK_BYTES, 0);
@@ -256,10 +258,13 @@ static __always_inline __u32 take_other(struct task_struct *task, struct wait_sc
 	return flags;
 }
 
-/* So many without an interrupt in a row: this machine has none of its own for such work. */
+/*
+ * After this many stacks in a row without an interrupt, the machine is taken to have no
+ * self-interrupt for irq_work.
+ */
 #define MOST_LOST 16
 
-/* The interrupt did not come, or too late; the task may be another by now. */
+/* The interrupt did not come, or came too late; another task may be running by now. */
 static __always_inline void lose_half(struct wire_waits_row *row, struct task_struct *task)
 {
 	struct taken taken = {.took = row->half_took, .chance = row->half_chance ?: SURE};
@@ -274,7 +279,7 @@ static __always_inline void lose_half(struct wire_waits_row *row, struct task_st
 		sum_up(&row->bare, weight_of(taken.chance) >> 8, stands_for(taken));
 }
 
-/* Has its stack taken as soon as the task runs; 0: that cannot be. */
+/* Requests the stack of the task as soon as it runs; 0: not possible. */
 static __always_inline int ask_for_stack(void *ctx, struct wire_waits_row *row,
 					 struct task_struct *task, __u32 flags, struct taken taken,
 					 __u64 now)
@@ -295,7 +300,7 @@ static __always_inline int ask_for_stack(void *ctx, struct wire_waits_row *row,
 	return 1;
 }
 
-/* A task gets the CPU, and has not run yet. */
+/* A task is switched in, and has not run yet. */
 static __always_inline void wake_up(void *ctx, struct wire_waits_row *row, __u32 cpu,
 				    struct task_struct *task, __u64 now)
 {
@@ -335,7 +340,7 @@ static __always_inline void wake_up(void *ctx, struct wire_waits_row *row, __u32
 		return;
 	}
 	flags = sleeper->flags & SLEEPER_KIND;
-	/* The interrupt's program has the time of both. */
+	/* The interrupt's program accounts for the time of both. */
 	if (ask_for_stack(ctx, row, task, flags, taken, now))
 		return;
 	s = bpf_map_lookup_elem(&wait_scratch, &cpu);
@@ -369,14 +374,14 @@ int BPF_PROG(blocked_switch, int preempted, struct task_struct *from, struct tas
 	tid = from->pid;
 	if (tid)
 		sleeper = bpf_map_lookup_elem(&sleepers, &tid);
-	/* However it leaves, it has run. */
+	/* Whether it is preempted or sleeps, it has run. */
 	if (sleeper && unlikely(sleeper->began)) {
 		end_unseen(row, from, sleeper, slept(from, sleeper, now - sleeper->began));
 		sleeper->began = 0;
 	}
 	if (preempted)
 		return 0;
-	/* The task's own word may be another by now, since who wakes it does not wait for this. */
+	/* The state in the task may have changed by now: a waker does not wait for this program. */
 	if (config.has_state)
 		asm volatile("%0 = *(u64 *)(%1 + 24)" : "=r"(state) : "r"(ctx));
 	else
@@ -388,12 +393,12 @@ int BPF_PROG(blocked_switch, int preempted, struct task_struct *from, struct tas
 	return 0;
 }
 
-/* Longer ago the task may have gone on since: where the interrupt does not come at once. */
+/* If the interrupt comes later than this, the task may have moved on. */
 #define LATE_NS 1000000
-/* What it costs to come, at most: later it was held up by others. */
+/* Most that the interrupt's entry costs; a longer delay has other causes. */
 #define MOST_ENTRY_NS 20000
 
-/* Of all interrupts for such work the next one behind a switch. */
+/* Runs for every irq_work interrupt; it handles the first one after a switch. */
 SEC("?tp_btf/irq_work_entry")
 int blocked_goes_on(void *ctx)
 {
@@ -420,13 +425,14 @@ int blocked_goes_on(void *ctx)
 	taken.took = row->half_took;
 	taken.chance = row->half_chance ?: SURE;
 	take_current(ctx, row, task, s, row->half_flags, taken);
-	/* With the rest of the switch, which is about what the interrupt's own end takes. */
+	/* Includes the rest of the switch, which takes about as long as the interrupt's own
+	 * exit. */
 	spend(&row->budget, now,
 	      bpf_ktime_get_ns() - now + (entry < MOST_ENTRY_NS ? entry : MOST_ENTRY_NS));
 	return 0;
 }
 
-/* Neither on a CPU nor on its way to one. */
+/* Neither on a CPU nor on a run queue. */
 static __always_inline int is_asleep(struct task_struct *task)
 {
 	if (!state_of(task) || task->exit_state)
@@ -434,7 +440,7 @@ static __always_inline int is_asleep(struct task_struct *task)
 	return !bpf_core_field_exists(struct task_struct, on_cpu) || !task->on_cpu;
 }
 
-/* Who sleeps when the window begins has slept since then, as far as it is concerned. */
+/* A task that sleeps when the interval begins: its wait is counted from then on. */
 static __always_inline void note_sleeper(struct wire_waits_row *row, struct task_struct *task)
 {
 	struct wire_sleeper new = {};
@@ -454,20 +460,20 @@ static __always_inline void note_sleeper(struct wire_waits_row *row, struct task
 	BPF_CORE_READ_STR_INTO(&new.process.comm, task, comm);
 	new.began = bpf_ktime_get_ns();
 	if (bpf_map_update_elem(&sleepers, &tid, &new, BPF_NOEXIST)) {
-		/* It is there already if it ran meanwhile. */
+		/* If it ran meanwhile, it is in the table already. */
 		if (!bpf_map_lookup_elem(&sleepers, &tid))
 			row->unkept++;
 		return;
 	}
-	/* It has been woken in between, and this came too late. */
+	/* It was woken in between, and this entry came too late. */
 	if (!is_asleep(task))
 		bpf_map_delete_elem(&sleepers, &tid);
 }
 
-/* Where one is made; only one look goes on at a time. */
+/* Buffer for a record; only one scan runs at a time. */
 ARRAY(asleep, struct wire_asleep, 1);
 
-/* Says where the task entered the kernel, by which its user's side can be read from outside. */
+/* Writes the user registers of the task, from which user space can unwind its user stack. */
 static __always_inline void tell_registers(struct bpf_iter__task *ctx, struct task_struct *task,
 					   const struct wire_stack_key *key, __u64 took)
 {
@@ -480,7 +486,7 @@ static __always_inline void tell_registers(struct bpf_iter__task *ctx, struct ta
 	if (!to || !bpf_core_field_exists(struct pt_regs, bp))
 		return;
 	registers = registers_of(task);
-	/* Before FRED (6.9) a word, behind it a part of one. */
+	/* A full word before FRED (6.9), since then part of one. */
 	if (bpf_core_read(&cs, sizeof(cs), &registers->cs) || (cs & 0xffff) != USER_CS ||
 	    bpf_core_read(&to->ip, sizeof(to->ip), &registers->ip) ||
 	    bpf_core_read(&to->sp, sizeof(to->sp), &registers->sp) ||
@@ -493,7 +499,7 @@ static __always_inline void tell_registers(struct bpf_iter__task *ctx, struct ta
 	bpf_seq_write(ctx->meta->seq, to, sizeof(*to));
 }
 
-/* A wait that still goes on when the window ends has gone on up to then. */
+/* Ends a wait that is still going on at the end of the interval. */
 static __always_inline void end_open(struct bpf_iter__task *ctx, struct wire_waits_row *row,
 				     __u32 place, struct task_struct *task,
 				     struct wire_sleeper *sleeper)
@@ -503,7 +509,7 @@ static __always_inline void end_open(struct bpf_iter__task *ctx, struct wire_wai
 	struct wait_scratch *s;
 	__u32 flags;
 
-	/* What it has run behind the end is not of the window. */
+	/* Excludes time that the task ran after the end. */
 	if (asleep_for < taken.took)
 		taken.took = asleep_for;
 	sleeper->began = 0;
@@ -517,7 +523,7 @@ static __always_inline void end_open(struct bpf_iter__task *ctx, struct wire_wai
 	if (!s)
 		return;
 	flags = sleeper->flags & SLEEPER_KIND;
-	/* One that was woken since has another stack by now, even if it sleeps again. */
+	/* A task that was woken since has another stack by now, even if it sleeps again. */
 	if (!is_asleep(task) || task->se.sum_exec_runtime != sleeper->ran) {
 		row->unmatched++;
 		go_bare_of(row, task, taken);
@@ -547,7 +553,7 @@ static __always_inline void end_sleeper(struct bpf_iter__task *ctx, struct wire_
 	sleeper->all.count = 0;
 }
 
-/* User space runs it when the window begins, and when it has ended. Its row is the last one. */
+/* Runs over all tasks when the interval begins and when it has ended. Its row is the last one. */
 SEC("?iter/task")
 int blocked_look(struct bpf_iter__task *ctx)
 {
@@ -555,7 +561,7 @@ int blocked_look(struct bpf_iter__task *ctx)
 	__u32 place = config.cpus;
 	struct wire_waits_row *row;
 
-	/* NULL behind the last one. */
+	/* NULL after the last task. */
 	if (!task || !task->pid)
 		return 0;
 	row = bpf_map_lookup_elem(&wait_rows, &place);

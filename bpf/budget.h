@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What stacks of waits may cost, and so which waits have one: by chance in proportion to their
- * length, and above a threshold, which the budget sets, for sure. Whatever the threshold was, a
- * wait that was taken counts for as many as it was unlikely: sums are right on average. For
- * programs whose `config` must stand before it.
+ * Limits what stacks of waits cost by sampling the waits that have one: at random in proportion to
+ * their length, and always above a threshold, which follows from the budget. A sampled wait is
+ * scaled up by the inverse of its probability, whatever the threshold was, so that sums are right
+ * on average. For programs that define `config` before this header.
  */
 #ifndef BIOPSY_BUDGET_H
 #define BIOPSY_BUDGET_H
@@ -11,12 +11,14 @@
 #include "kernel.h"
 #include "wire.h"
 
-/* The threshold never goes below, once it is up: a clock read's time. */
+/* Once raised, the threshold never drops below this: the time of a clock read. */
 #define LEAST_THRESHOLD 256
-/* Far beyond what any budget asks for. */
+/* Far above what any budget needs. */
 #define MOST_THRESHOLD (1ull << 36)
-/* Of a period's budget, when the load is suddenly another: then the rest of the period has no
- * stacks. The threshold is a thousand times higher long before. */
+/*
+ * Limit on a period's spending, in budgets, when the load changes suddenly: the rest of the period
+ * has no stacks. Before that the threshold is a thousand times higher already.
+ */
 #define MOST_BUDGETS 16
 
 static __always_inline void set_threshold(struct wire_budget *budget, __u64 threshold)
@@ -27,9 +29,10 @@ static __always_inline void set_threshold(struct wire_budget *budget, __u64 thre
 }
 
 /*
- * A new period. The threshold goes up by what the last one overspent, where it has not done so
- * already, and comes down by a quarter at most, and to half of that after one without a stack: what
- * a stack stands for must not change much, or estimates would scatter more than so many need to.
+ * Begins a new period. The threshold rises by the factor that the last period overspent, unless it
+ * rose within that period. It drops by at most a quarter, and to half of that after a period
+ * without a stack: weights that change much would increase the variance of the estimates beyond
+ * what the number of samples requires.
  */
 static __always_inline void begin_period(struct wire_budget *budget, __u64 now)
 {
@@ -38,15 +41,16 @@ static __always_inline void begin_period(struct wire_budget *budget, __u64 now)
 
 	if (since < config.period_ns)
 		return;
-	/* Neither product is beyond 63 bits: a period's stacks take MOST_BUDGETS and a little, the
-	 * part of which is in 256ths. */
+	/* Neither product exceeds 63 bits: a period spends little more than MOST_BUDGETS, as a
+	 * ratio in 256ths. */
 	if (budget->raise_at)
 		threshold = budget->threshold;
 	else if (spent > most)
 		threshold = (threshold * ((spent << 8) / most) >> 8) | LEAST_THRESHOLD;
 	else
 		threshold -= threshold / 4 * (most - spent) / most;
-	/* Of periods in which nobody waited nothing can be learned, but that it may be too high. */
+	/* Periods without waits say nothing about the load, except that the threshold may be too
+	 * high. */
 	empty = since / (config.period_ns | 1) + !spent;
 	threshold = empty < 64 ? threshold >> empty / 2 : 0;
 	set_threshold(budget, threshold < LEAST_THRESHOLD ? 0 : threshold);
@@ -61,10 +65,11 @@ static __always_inline int is_over_budget(struct wire_budget *budget)
 }
 
 /*
- * What a stack took. Where that runs ahead of the part of the period that is over by a whole
- * budget, the load is another than before: the threshold doubles at once, and with each further
- * eighth that comes sooner than it should. (Doubled with each eighth, however late, it came to many
- * times what it had to be: of 1,100 stacks that two seconds' budget buys there were 670.)
+ * Accounts for the time of one stack. If spending is a whole budget ahead of the elapsed part of
+ * the period, the load has changed: the threshold doubles at once, and again for each further
+ * eighth of a budget that is spent too early. (Doubling for each eighth, however late, raised it to
+ * many times the necessary value: of 1,100 stacks that the budget of two seconds buys, only 670
+ * were taken.)
  */
 static __always_inline void spend(struct wire_budget *budget, __u64 now, __u64 ns)
 {
@@ -75,12 +80,12 @@ static __always_inline void spend(struct wire_budget *budget, __u64 now, __u64 n
 	budget->period_ns += ns;
 	if (gone > config.period_ns)
 		gone = config.period_ns;
-	/* In 1024ths of a period: the product has room. */
+	/* The period in 1024ths, so that the product fits. */
 	part = most * ((gone << 10) / (config.period_ns | 1)) >> 10;
 	if (budget->period_ns < budget->raise_at || budget->period_ns < most + part)
 		return;
 	is_soon = !budget->raise_at || gone - budget->raised < config.period_ns / 8;
-	/* A period and what MOST_BUDGETS of it come to have 31 bits. */
+	/* A period, and the time that MOST_BUDGETS of it can take, fit into 31 bits. */
 	budget->raise_at = budget->period_ns + most / 8;
 	budget->raised = gone;
 	if (!is_soon)
@@ -89,30 +94,30 @@ static __always_inline void spend(struct wire_budget *budget, __u64 now, __u64 n
 								  : 2 * budget->threshold);
 }
 
-/* Chances are in parts of it. */
+/* Probability 1: probabilities are in units of 2^-32. */
 #define SURE (1ull << 32)
-/* At most for so many waits one may stand. */
+/* A wait is scaled up to at most this many. */
 #define MOST_WEIGHT (1u << 16)
 
-/* In proportion to a length: how likely it is taken. */
+/* Probability that a wait is sampled, in proportion to its length. */
 static __always_inline __u64 chance_of(__u64 length, __u64 threshold)
 {
 	__u64 chance;
 
 	if (length >= threshold || length >= MOST_THRESHOLD)
 		return SURE;
-	/* A length of 36 bits has room for as many more as that. */
+	/* A length has at most 36 bits, so its product fits. */
 	chance = threshold < SURE ? (length << 32) / threshold : (length << 24) / (threshold >> 8);
 	return chance < SURE / MOST_WEIGHT ? SURE / MOST_WEIGHT : chance;
 }
 
-/* Whether it is. */
+/* Decides at random whether the wait is sampled. */
 static __always_inline int is_lucky(__u64 chance)
 {
 	return chance >= SURE || bpf_get_prandom_u32() < chance;
 }
 
-/* For how many waits like it one stands that was as likely, in 256ths. */
+/* The weight of a sampled wait, in 256ths: the inverse of its probability. */
 static __always_inline __u64 weight_of(__u64 chance)
 {
 	return chance >= SURE ? 256 : (256ull << 32) / (chance | 1);

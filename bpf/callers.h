@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/*
- * Tasks within system calls that can carry I/O, found by thread id or by their kernel stack.
- */
+/* Tracks tasks inside system calls that can do I/O, indexed by thread id or by kernel stack. */
 #ifndef BIOPSY_CALLERS_H
 #define BIOPSY_CALLERS_H
 
@@ -9,28 +7,31 @@
 #include "parts.h"
 #include "wire.h"
 
-/* Two thread ids of one place take turns: the second is not followed while the first is inside. */
+/*
+ * Thread ids with the same index share an entry: a second thread is not followed while the first is
+ * inside a call.
+ */
 #define CALLER_BITS 14
 
 struct caller {
 	__u32 tid;
 	__u8 kind;
-	/* It has submitted a bio to a bio-based device that is traced. */
+	/* It has submitted a bio to a traced bio-based device. */
 	__u8 layered;
-	/* Requests that finished for the system call it is in. */
+	/* Requests that finished for the current system call. */
 	__u16 parts;
 	__u64 entered;
 	union {
 		struct {
-			/* io_uring: the last request that this call submitted, and the first of
-			 * those whose result it has not returned with, or that a thread of the
-			 * generator has not looked at; numbers of `operations` + 1. */
+			/* io_uring: the last request that this call submitted, and the head of the
+			 * list of requests whose results it has not returned yet, or which a thread
+			 * of the generator has not polled for. Indexes of `operations`, + 1. */
 			__u16 current;
 			__u16 pending;
-			/* The ring that it waits on: a number of `rings` + 1. */
+			/* The ring that it waits on: an index of `rings`, + 1. */
 			__u32 ring;
 		};
-		/* io_getevents: where the application wants its results. */
+		/* io_getevents: address of the application's array of results. */
 		__u64 results;
 	};
 	struct wire_stamps stamps;
@@ -40,8 +41,8 @@ _Static_assert(sizeof(struct caller) == 64, "caller");
 MAPPED_ARRAY(callers, struct caller, 1 << CALLER_BITS);
 
 /*
- * Whose kernel stack it is: thread ids by the stack's address. A bio that a task waits for lies on
- * its stack, or points there; so a bio that comes late, from the throttling worker, finds its call.
+ * Maps kernel stacks to thread ids. A bio that a task waits for is on the task's stack, or points
+ * there, so that a bio submitted late, by the throttling worker, leads to its call.
  */
 #define STACK_BITS	   14
 #define KERNEL_STACK_SHIFT 14
@@ -55,7 +56,7 @@ static __always_inline struct caller *caller_at(__u32 tid)
 	return bpf_map_lookup_elem(&callers, &index);
 }
 
-/* The system call that the current task is in, where that can carry I/O. */
+/* The system call that the current task is in, if it can do I/O. */
 static __always_inline struct caller *current_caller(void)
 {
 	__u32 tid = bpf_get_current_pid_tgid();
@@ -64,7 +65,7 @@ static __always_inline struct caller *current_caller(void)
 	return caller && caller->tid == tid && caller->kind ? caller : 0;
 }
 
-/* The call that a thread was in at this entry; NULL: it has returned since. */
+/* The call that a thread entered at this time; NULL: it has returned. */
 static __always_inline struct caller *call_entered_at(__u32 tid, __u64 generation)
 {
 	struct caller *caller = caller_at(tid);
@@ -72,7 +73,7 @@ static __always_inline struct caller *call_entered_at(__u32 tid, __u64 generatio
 	return caller && caller->tid == tid && caller->entered == generation ? caller : 0;
 }
 
-/* The calls' places in `operation_parts`, which are the last ones, behind the operations'. */
+/* Index of a call in `operation_parts`: calls come after the operations. */
 static __always_inline __u32 call_place(__u32 tid)
 {
 	return (1 << FACTS_BITS) - (1 << CALLER_BITS) + (tid & ((1 << CALLER_BITS) - 1));
@@ -85,14 +86,16 @@ static __always_inline __u32 *stack_owner(__u32 low)
 	return bpf_map_lookup_elem(&stack_owners, &index);
 }
 
-/* All of the address: the lower half of many a bio's, elsewhere in memory, is that of a stack, too.
+/*
+ * Compares whole addresses: the low half of many a bio's address, elsewhere in memory, equals that
+ * of a stack.
  */
 static __always_inline int is_same_stack(__u64 one, __u64 other)
 {
 	return one >> KERNEL_STACK_SHIFT == other >> KERNEL_STACK_SHIFT;
 }
 
-/* The call whose task has this address on its kernel stack. */
+/* The call of the task whose kernel stack contains this address. */
 static __always_inline struct caller *call_on_stack(__u64 address)
 {
 	__u32 low = low_half((const void *)address);
@@ -107,9 +110,8 @@ static __always_inline struct caller *call_on_stack(__u64 address)
 }
 
 /*
- * The call that a task is in, if this is the address of one that waits. The direct I/O of a block
- * device with several bios begins with the task where a call waits for it, and with its kiocb where
- * none does.
+ * The blocking call of a task, if this is the task's address. A multi-bio direct I/O on a block
+ * device begins with the waiting task if the call blocks, and with its kiocb if it does not.
  */
 static __always_inline struct caller *call_of_waiter(__u64 address)
 {
@@ -122,11 +124,11 @@ static __always_inline struct caller *call_of_waiter(__u64 address)
 	if (!stack || !caller || caller->tid != tid || caller->kind != CALL_WAITS)
 		return 0;
 	parts = operation_parts_at(call_place(tid));
-	/* What is no task has no such stack. */
+	/* If the address is not a task's, the stack does not match. */
 	return parts && is_same_stack(parts->stack, stack) ? caller : 0;
 }
 
-/* A bio that the throttling worker brings, of a call that waits for it. */
+/* The blocking call of a bio that the throttling worker submits. */
 static __noinline struct caller *throttled_call(__u64 bio, __u64 private, __u64 iocb)
 {
 	struct caller *caller = call_on_stack(bio);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* The groups that a task is in. */
+/* Finds the cgroups of a task. */
 
 #ifndef BIOPSY_CGROUPS_H
 #define BIOPSY_CGROUPS_H
@@ -19,16 +19,17 @@ static __always_inline __u64 group_at(struct task_struct *task, __u32 controller
 }
 
 /*
- * The id of a task's group of one controller (`io_cgrp_id`): on v1 that of the controller's own
- * hierarchy, on v2 the nearest one in which it is enabled. 0: this kernel has no such controller. A
- * macro, because the controller's number is the kernel's, known when a program is loaded.
+ * The id of a task's cgroup for one controller (`io_cgrp_id`): on v1 in the controller's own
+ * hierarchy, on v2 the nearest ancestor that has it enabled. 0: the kernel has no such controller.
+ * A macro, because the controller's number depends on the kernel and is resolved when a program is
+ * loaded.
  */
 #define group_of(task, controller)                                                                 \
 	(bpf_core_enum_value_exists(enum cgroup_subsys_id, controller)                             \
 	     ? group_at(task, bpf_core_enum_value(enum cgroup_subsys_id, controller))              \
 	     : 0)
 
-/* The id of the group that filters name: of v2, or of the block controller where that is of v1. */
+/* The id of the cgroup that filters compare: of v2, or of the block controller if that is on v1. */
 static __always_inline __u64 cgroup_of_task(struct task_struct *task, __u32 unified)
 {
 	if (unified || !bpf_core_enum_value_exists(enum cgroup_subsys_id, io_cgrp_id))

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * One helper per kernel difference, decided by what BTF has and not by version numbers.
- * The Rust side (src/probe/btf.rs) decides what only user space can: prototypes and flag values.
+ * Hides differences between kernels: one helper per difference, decided by what BTF contains, not
+ * by version numbers. src/probe/btf.rs decides what only user space can: prototypes and flag
+ * values.
  */
 #ifndef BIOPSY_COMPAT_H
 #define BIOPSY_COMPAT_H
@@ -10,15 +11,15 @@
 #include "wire.h"
 
 /*
- * Atomics that return what was there came with 5ffa25502b5a and 5ca419f2864a (5.12), and a kernel
- * without them refuses a program that holds one, even where it cannot be reached. So
- * latency_old.bpf.c builds everything once more with NO_SWAP defined: there only an addition is
- * atomic.
+ * Atomics that return the old value came with 5ffa25502b5a and 5ca419f2864a (5.12). Older kernels
+ * reject a program that contains one, even if it is unreachable. So latency_old.bpf.c builds
+ * everything a second time with NO_SWAP defined: there only additions are atomic.
  */
 #ifdef NO_SWAP
 /*
- * At most one of those who try sees its own addition alone. Who does not has to let go as well,
- * and is right to give up: the holder may be the task that this interrupt came into.
+ * Try-lock by fetch-and-add: at most one contender sees only its own increment. The loser undoes
+ * its increment. It must give up and not spin: the holder may be the task that this program
+ * interrupted.
  */
 static __always_inline int try_lock(__u64 *lock)
 {
@@ -31,17 +32,20 @@ static __always_inline void let_go(__u64 *lock)
 	__sync_fetch_and_add(lock, -1);
 }
 
-/* A constant, so that what it leaves out is not in the object. */
+/* A constant, so that the compiler leaves the code that it guards out of the object. */
 #define CAN_FOLLOW 0
 #else
-/* Whether operations, bio-based devices, groups and files can be followed. Kernels without
- * compare-and-swap have no events that name an io_uring request either. */
+/*
+ * Whether operations, bio-based devices, groups and files can be followed. Kernels without
+ * compare-and-swap also have no events that name an io_uring request.
+ */
 #define CAN_FOLLOW 1
 #endif
 
 /*
- * A kernel without BTF types no arguments, and checks no field: latency_raw.bpf.c builds everything
- * once more with RAW defined, as raw events, whose programs read each field with a helper.
+ * A kernel without BTF has no typed arguments and no checked field accesses. latency_raw.bpf.c
+ * builds everything a third time with RAW defined, as raw tracepoints, whose programs read each
+ * field with a helper.
  */
 #ifdef RAW
 #define EVENT(name)	   SEC("raw_tp/" name)
@@ -52,10 +56,10 @@ static __always_inline void let_go(__u64 *lock)
 #endif
 
 /*
- * A function that the verifier looks at once, and not for each way that leads to it. Before
- * e5069b9c23b3 (5.12) such functions take no pointers; before 2afae08c9dcb (6.8) they are verified
- * where they are not called as well, so that each asks first whether it is wanted: a kernel that
- * refuses one must not refuse the whole object.
+ * A function that the verifier checks once, and not once per call path. Before e5069b9c23b3 (5.12)
+ * such functions take no pointers. Before 2afae08c9dcb (6.8) they are verified even if never
+ * called, so each first tests whether its feature is enabled: a kernel that rejects one must not
+ * reject the whole object.
  */
 #ifdef NO_SWAP
 #define VERIFIED_ONCE static __always_inline
@@ -63,7 +67,10 @@ static __always_inline void let_go(__u64 *lock)
 #define VERIFIED_ONCE __noinline
 #endif
 
-/* Counts, and says how far it had come. For test aids: two CPUs may be told the same. */
+/*
+ * Increments a counter and returns the old value. For test aids only: with NO_SWAP two CPUs may get
+ * the same value.
+ */
 static __always_inline __u64 count_up(__u64 *cell)
 {
 #ifdef NO_SWAP
@@ -73,16 +80,16 @@ static __always_inline __u64 count_up(__u64 *cell)
 #endif
 }
 
-/* Told once, before the programs are loaded, like `config`. */
+/* Set once, before the programs are loaded, like `config`. */
 const volatile struct wire_arguments arguments = {};
 
 /*
- * An event's argument by its place. 5.11 dropped the request queue in front of requests
- * (a54895fa057c), of bios, with the request of a merged one (e8a676d61c07), and of split bios
- * (eb6f7f7cd3af). Stable 5.10 took the first of them, from .137 on.
+ * Returns an event's argument by its index. 5.11 dropped the leading request queue argument from
+ * request events (a54895fa057c), from bio events, with the request of a merged bio (e8a676d61c07),
+ * and from split events (eb6f7f7cd3af). Stable 5.10 took the first of these, from .137 on.
  *
- * Loads of their own, because the compiler would make a single one from a computed place, which the
- * verifier refuses; it removes those that are not taken.
+ * Each index has its own load, because the compiler would fold them into one load at a computed
+ * index, which the verifier rejects. The compiler removes the branches that are not taken.
  */
 static __always_inline void *argument(const unsigned long long *ctx, __u32 place)
 {
@@ -97,7 +104,7 @@ static __always_inline void *argument(const unsigned long long *ctx, __u32 place
 	return value;
 }
 
-/* The same argument as a plain number, of which the verifier allows arithmetic; for cold paths. */
+/* The same argument as a scalar, on which the verifier allows arithmetic; for cold paths. */
 static __always_inline __u64 argument_address(const unsigned long long *ctx, __u32 place)
 {
 	__u64 address = 0;
@@ -106,8 +113,7 @@ static __always_inline __u64 argument_address(const unsigned long long *ctx, __u
 	return address;
 }
 
-/* Before d152c682f03c (5.15) only a request knew its disk; f3fa33acca9f (5.17) removed that field.
- */
+/* Until d152c682f03c (5.15) only a request had its disk; f3fa33acca9f (5.17) removed that field. */
 struct request___disk {
 	struct gendisk *rq_disk;
 } CORE;
@@ -118,14 +124,13 @@ struct bio___disk {
 } CORE;
 
 /*
- * The helpers are always inlined: a call would make a plain number of a pointer that the verifier
- * trusts.
+ * These helpers are always inlined: a call would turn a pointer that the verifier trusts into a
+ * scalar.
  */
 /*
- * Both are needed at the first sight of a queue only, and read with the helper: at each pointer
- * that is followed from an event's argument, on each path, the verifier of newer kernels (seen
- * on 6.18) looks for a list of trusted fields by a linear search through all types, which takes
- * about 1.5 ms.
+ * Both are read with the helper, as they are needed only when a queue is first seen. For each
+ * pointer dereferenced from an event's argument, on each path, newer verifiers (seen on 6.18)
+ * search all types linearly for a list of trusted fields, which takes about 1.5 ms.
  */
 static __always_inline struct gendisk *request_disk(struct request *rq)
 {
@@ -140,7 +145,7 @@ static __always_inline int bio_has_bdev(void)
 	return bpf_core_field_exists(struct bio, bi_bdev);
 }
 
-/* The number of a bio's block device; 0: only its disk is known. */
+/* Device number of a bio's block device; 0: only its disk is known. */
 static __always_inline __u32 bio_device_number(struct bio *bio)
 {
 	return bio_has_bdev() ? BPF_CORE_READ(bio, bi_bdev, bd_dev) : 0;
@@ -153,7 +158,7 @@ static __always_inline struct gendisk *bio_disk(struct bio *bio)
 	return BPF_CORE_READ((struct bio___disk *)bio, bi_disk);
 }
 
-/* The address that tells bios of different block devices apart. */
+/* An address that distinguishes bios of different block devices. */
 static __always_inline const void *bio_home(struct bio *bio)
 {
 	if (bio_has_bdev())
@@ -173,12 +178,12 @@ static __always_inline __u32 state_of(struct task_struct *task)
 	return ((struct task_struct___state *)task)->state;
 }
 
-/* Before bcf9033e5449 (5.16) the CPU was not in the thread's info. */
+/* Before bcf9033e5449 (5.16) the CPU was not in thread_info. */
 struct task_struct___cpu {
 	unsigned int cpu;
 } CORE;
 
-/* The CPU that it is on, or waits for. */
+/* The CPU that the task runs on, or whose run queue it is on. */
 static __always_inline __u32 cpu_of(struct task_struct *task)
 {
 	if (bpf_core_field_exists(struct thread_info, cpu))
@@ -189,7 +194,7 @@ static __always_inline __u32 cpu_of(struct task_struct *task)
 struct vhost_task {
 } CORE;
 
-/* Of the flags of a task: it never runs in user mode. */
+/* Whether a task with these flags never runs in user mode. */
 static __always_inline int has_no_user_side(__u32 flags)
 {
 	if (flags & (PF_KTHREAD | PF_IO_WORKER))
@@ -197,7 +202,7 @@ static __always_inline int has_no_user_side(__u32 flags)
 	return bpf_core_type_exists(struct vhost_task) && flags & PF_USER_WORKER;
 }
 
-/* Before e32cf5dfbe22 (5.17) a kernel thread's own struct hung there. */
+/* Before e32cf5dfbe22 (5.17) set_child_tid pointed to a kernel thread's struct kthread. */
 struct task_struct___kthread {
 	void *set_child_tid;
 } CORE;
@@ -213,9 +218,9 @@ static __always_inline struct kthread *kthread_of(struct task_struct *task)
 #define THREAD_BYTES 16384
 
 /*
- * Where a thread that is not on a CPU entered the kernel. The helper came with dd6e10fbd9fb (5.15).
- * Before, there is nothing between the registers and the end of the stack: the padding came with
- * FRED (6.9).
+ * User registers of a thread that is not running, saved at kernel entry. The helper came with
+ * dd6e10fbd9fb (5.15). Before it, the registers are at the very end of the stack: the padding after
+ * them came with FRED (6.9).
  */
 static __always_inline const struct pt_regs *registers_of(struct task_struct *task)
 {
@@ -235,7 +240,7 @@ static __always_inline __u32 preflush_flag(void)
 	return 1u << bpf_core_enum_value(enum req_flag_bits, __REQ_PREFLUSH);
 }
 
-/* What NVMe marks the I/O of a multipath drive with (REQ_NVME_MPATH). */
+/* Flag with which NVMe marks the I/O of a multipath device (REQ_NVME_MPATH). */
 static __always_inline __u32 driver_flag(void)
 {
 	if (!bpf_core_enum_value_exists(enum req_flag_bits, __REQ_DRV))
@@ -243,19 +248,21 @@ static __always_inline __u32 driver_flag(void)
 	return 1u << bpf_core_enum_value(enum req_flag_bits, __REQ_DRV);
 }
 
-/* Set by a file system on I/O of its own structures. */
+/* Set by file systems on I/O of their metadata. */
 static __always_inline __u32 metadata_flag(void)
 {
 	return 1u << bpf_core_enum_value(enum req_flag_bits, __REQ_META);
 }
 
-/* Set on what is swapped out (not on what is swapped in). */
+/* Set on swap-out (not on swap-in). */
 static __always_inline __u32 swap_flag(void)
 {
 	return 1u << bpf_core_enum_value(enum req_flag_bits, __REQ_SWAP);
 }
 
-/* Kernels that renamed what leads from a tail page to its head, and how far a bio is in a bio_vec.
+/*
+ * Newer kernels renamed the field that leads from a tail page to its head page, and the offset
+ * within a bio_vec.
  */
 struct page___info {
 	unsigned long compound_info;
@@ -270,8 +277,8 @@ struct bio___offset {
 } CORE;
 
 /*
- * The low half of a pointer as a number. The verifier forbids arithmetic on kernel pointers; a
- * 32-bit move makes an unknown scalar of one (for programs that may leak pointers, as all tracing
+ * The low half of a pointer as a scalar. The verifier forbids arithmetic on kernel pointers; a
+ * 32-bit move turns one into an unknown scalar (for programs that may leak pointers, as all tracing
  * programs with CAP_PERFMON may).
  */
 static __always_inline __u32 low_half(const void *pointer)
@@ -285,7 +292,7 @@ static __always_inline __u32 low_half(const void *pointer)
 static __always_inline int current_is_kernel_thread(void)
 {
 #ifdef NO_SWAP
-	/* Tracing programs may ask for the task itself since 3ca1032ab7ab (5.11). */
+	/* Tracing programs may call bpf_get_current_task_btf since 3ca1032ab7ab (5.11). */
 	return BPF_CORE_READ((struct task_struct *)bpf_get_current_task(), flags) & PF_KTHREAD;
 #else
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -297,12 +304,12 @@ static __always_inline int current_is_kernel_thread(void)
 /* In kernels since 6.2: lets a program load from any address as from a struct of this type. */
 extern void *bpf_rdonly_cast(const void *address, __u32 type) __ksym __weak;
 
-/* Eight bytes of the kernel's; 0 where nothing is mapped. */
+/* Reads eight bytes of kernel memory; 0 if nothing is mapped there. */
 static __always_inline __u64 word_at(const void *address)
 {
 	__u64 word = 0;
 
-	/* A load costs a tenth of the helper. Any struct that begins with a number will do. */
+	/* A load costs a tenth of the helper. Any struct that begins with a number serves. */
 	if (bpf_ksym_exists(bpf_rdonly_cast)) {
 		struct timespec64 *number =
 		    bpf_rdonly_cast(address, bpf_core_type_id_kernel(struct timespec64));
@@ -313,13 +320,13 @@ static __always_inline __u64 word_at(const void *address)
 	return word;
 }
 
-/* Where the direct I/O of a block device with one bio is built around that bio. */
+/* Whether the struct of a single-bio direct I/O on a block device embeds the bio. */
 static __always_inline int has_blkdev_dio(void)
 {
 	return bpf_core_field_exists(struct blkdev_dio, bio);
 }
 
-/* The direct I/O around a bio at this address; it begins with its kiocb. */
+/* The direct I/O that embeds the bio at this address; it begins with its kiocb. */
 static __always_inline const void *blkdev_dio_of(__u64 bio)
 {
 	return (const void *)(bio - bpf_core_field_offset(struct blkdev_dio, bio));
@@ -342,14 +349,14 @@ static __always_inline __u32 classify(__u32 cmd_flags)
 		return OP_PASSTHROUGH;
 	if (cmd_flags & fua_flag())
 		return OP_FUA;
-	/* Zone and erase operations: the kernel counts what is odd as a write. */
+	/* Zone and erase operations: the kernel counts odd numbers as writes. */
 	return op & 1 ? OP_WRITE : OP_READ;
 }
 
 /*
- * Of a request that is given back: whether the device had it before, so that its answer is there or
- * the time for one is over. At block_rq_requeue both still stand in the request, for every driver.
- * RQF_TIMED_OUT is a macro before 6.12: user space tells its bit.
+ * Whether the device had processed a requeued request before, so that it has answered or timed out.
+ * At block_rq_requeue both are still visible in the request, for every driver. RQF_TIMED_OUT is a
+ * macro before 6.12: user space passes its bit.
  */
 static __always_inline int was_tried(struct request *rq, __u32 rqf_timed_out)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What is counted per traced device beside its I/Os. For the latency programs, whose `config` must
- * stand before it.
+ * Counts rare events per traced device. For the latency programs, which define `config` before this
+ * header.
  */
 #ifndef BIOPSY_COUNTERS_H
 #define BIOPSY_COUNTERS_H

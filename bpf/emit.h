@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * How events leave the kernel, for those who want to see each I/O. Each CPU has a ring of its own,
- * and nobody is woken: user space looks by the clock. What finds no room is counted. For the
- * latency programs, and for the benchmark of this path (ring.bpf.c).
+ * Sends events to user space, one per I/O. Each CPU has its own ring buffer, and no wakeups are
+ * sent: user space polls by the clock. Events without room are counted. For the latency programs,
+ * and for the benchmark of this path (ring.bpf.c).
  */
 #ifndef BIOPSY_EMIT_H
 #define BIOPSY_EMIT_H
@@ -10,7 +10,7 @@
 #include "kernel.h"
 #include "wire.h"
 
-/* User space makes the rings, one per CPU. */
+/* User space creates the ring buffers, one per CPU. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
 	__uint(max_entries, 1);
@@ -25,7 +25,7 @@ struct {
 /* One per CPU. */
 MAPPED_ARRAY(emitters, struct wire_emitter, 1);
 
-/* 0: the ring of this CPU has no room, or there is none. */
+/* Returns 0 if this CPU's ring buffer is full or does not exist. */
 static __always_inline int emit(__u32 cpu, void *event, __u64 size)
 {
 	void *ring = bpf_map_lookup_elem(&event_rings, &cpu);
@@ -33,10 +33,10 @@ static __always_inline int emit(__u32 cpu, void *event, __u64 size)
 	return ring && !bpf_ringbuf_output(ring, event, size, BPF_RB_NO_WAKEUP);
 }
 
-/* The number of a CPU's I/O stays below 2^53, up to which numbers are exact in JSON. */
+/* I/O numbers stay below 2^53, up to which integers are exact in JSON. */
 #define IO_CPU_BITS 13
 
-/* An I/O that is to have an event gets its number. */
+/* Assigns a number to an I/O that will have an event. */
 static __always_inline void number_io(struct wire_io *io, __u32 cpu, struct wire_emitter *emitter)
 {
 	io->kind = EVENT_IO;
@@ -44,7 +44,9 @@ static __always_inline void number_io(struct wire_io *io, __u32 cpu, struct wire
 	io->cpu = cpu;
 }
 
-/* An operation has no event: it ended before its I/O had the number that it would tell. */
+/*
+ * An operation has no event: it ended before its I/O got the number that the event would contain.
+ */
 static __always_inline void lose_operation(void)
 {
 	__u32 cpu = bpf_get_smp_processor_id();
@@ -54,7 +56,7 @@ static __always_inline void lose_operation(void)
 		__sync_fetch_and_add(&emitter->early_operations, 1);
 }
 
-/* It has come, or it is counted as lost. */
+/* Sends an I/O, or counts it as lost. */
 static __always_inline void send_io(struct wire_io *io, __u32 cpu, struct wire_emitter *emitter)
 {
 	if (!emit(cpu, io, sizeof(*io)))
@@ -62,17 +64,17 @@ static __always_inline void send_io(struct wire_io *io, __u32 cpu, struct wire_e
 }
 
 /*
- * What an operation's event says beside its stamps: of each place in the tables of operations and
+ * Fields of an operation's event other than its stamps; indexed like the tables of operations and
  * of callers, in this order.
  */
 struct facts {
-	/* Unique in the run: the number of its lives, and the place. */
+	/* Unique in the run: built from how often the entry was used, and its index. */
 	__u64 id;
 	__u64 lives;
 	__u64 user_data;
-	/* The last I/O with an event that finished for it; 0: none did. */
+	/* The last I/O with an event that finished for it; 0: none. */
 	__u64 io;
-	/* The operation that this I/O names: another one where they share a request. */
+	/* The operation that this I/O names: another one if they share a request. */
 	__u64 leader;
 	__u32 from;
 	__u32 opcode;
@@ -80,7 +82,7 @@ struct facts {
 };
 _Static_assert(sizeof(struct facts) == 64, "facts");
 
-/* As many as OPERATION_BITS and CALLER_BITS give; user space sizes it where it is used. */
+/* Covers OPERATION_BITS and CALLER_BITS; user space sizes the map if it is used. */
 #define FACTS_BITS 15
 
 MAPPED_ARRAY(operation_facts, struct facts, 1);
@@ -90,7 +92,7 @@ static __always_inline struct facts *facts_at(__u32 number)
 	return bpf_map_lookup_elem(&operation_facts, &number);
 }
 
-/* Another operation begins in this place. */
+/* Starts another operation in this entry. */
 static __always_inline struct facts *begin_facts(__u32 number, __u32 from)
 {
 	struct facts *facts = facts_at(number);
@@ -98,7 +100,7 @@ static __always_inline struct facts *begin_facts(__u32 number, __u32 from)
 	if (!facts)
 		return 0;
 	facts->lives++;
-	/* Below 2^53, up to which numbers are exact in JSON. */
+	/* Below 2^53, up to which integers are exact in JSON. */
 	facts->id = facts->lives << FACTS_BITS | number;
 	facts->user_data = 0;
 	facts->io = 0;

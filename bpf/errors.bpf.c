@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Errors of block I/O, and requests that a driver gave back, by device, class and cause.
+ * Counts errors of block I/O and requeued requests, by device, class and cause.
  *
- *   block_rq_complete   with an error. block_rq_error (5.18) does not tell those that the kernel's
- *                       log leaves out: of passthrough, and of requests that are to fail quietly
- *   block_rq_requeue    given back: the driver had no room for it, or it is tried again
+ *   block_rq_complete   with an error. block_rq_error (5.18) omits those that the kernel does not
+ *                       log: passthrough, and requests marked quiet
+ *   block_rq_requeue    returned by the driver: it had no room for the request, or it is retried
  */
 
 /* One object serves every kernel: 5.10 has no compare-and-swap. */
@@ -19,13 +19,13 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 /* See was_tried. */
 const volatile __u32 rqf_timed_out = 0;
 
-/* The window is open. */
+/* Recording is on. */
 volatile __u32 running = 0;
 
-/* Events of which there was no room for a row. */
+/* Events that had no room for a row. */
 __u64 no_room = 0;
 
-/* A row for each kind of trouble of each device. */
+/* One row per kind of error and device. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 4096);
@@ -40,12 +40,12 @@ static __always_inline int count(struct request *rq, __u32 event, __u32 status, 
 	    .event = event, .status = status, .op = classify(BPF_CORE_READ(rq, cmd_flags))};
 	struct wire_error_row none = {}, *row;
 
-	/* A queue of no disk: a controller's own commands. */
+	/* A queue without a disk: a controller's admin commands. */
 	if (disk)
 		key.device = BPF_CORE_READ(disk, major) << 20 | BPF_CORE_READ(disk, first_minor);
 	row = bpf_map_lookup_elem(&error_rows, &key);
 	if (!row) {
-		/* Another CPU may have made it meanwhile. */
+		/* Another CPU may have added it meanwhile. */
 		bpf_map_update_elem(&error_rows, &key, &none, BPF_NOEXIST);
 		row = bpf_map_lookup_elem(&error_rows, &key);
 	}
@@ -61,7 +61,7 @@ static __always_inline int count(struct request *rq, __u32 event, __u32 status, 
 SEC("tp_btf/block_rq_complete")
 int BPF_PROG(errors_complete, struct request *rq, int error, unsigned int nr_bytes)
 {
-	/* An errno on 5.10, a blk_status_t of eight bits on 6.1. */
+	/* A negative errno on 5.10, a blk_status_t of eight bits on 6.1. */
 	__u32 status = error < 0 ? error : error & 0xff;
 
 	if (!status || !running)

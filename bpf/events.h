@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * An event per I/O. For the latency programs, whose `config` must stand before it; nothing of it is
- * left in the kernel without `config.events_enabled`.
+ * Builds an event per I/O. For the latency programs, which define `config` before this header.
+ * Without `config.events_enabled` the verifier removes all of it.
  */
 #ifndef BIOPSY_EVENTS_H
 #define BIOPSY_EVENTS_H
@@ -16,12 +16,12 @@
 #include "wire.h"
 
 /*
- * I/Os that took less are not among the slowest: user space raises it as it finds slower ones, and
- * lowers it where an interval of the flight recorder begins.
+ * Faster I/Os are not among the slowest. User space raises this as it finds slower ones, and lowers
+ * it when an interval of the flight recorder begins.
  */
 volatile __u64 event_floor_ns = 0;
 
-/* Whether an I/O is among those that have an event. */
+/* Whether an I/O is selected to have an event. */
 static __always_inline int is_asked_for(const struct wire_io *io, struct wire_emitter *emitter)
 {
 	__u64 begin = io->queued ? io->queued : io->issued;
@@ -39,7 +39,7 @@ static __always_inline int is_asked_for(const struct wire_io *io, struct wire_em
 	return took >= event_floor_ns;
 }
 
-/* Where the request in the slot with the same number lay on the disk when it was issued. */
+/* Position on the disk, at issue, of the request in the slot with the same index. */
 struct range {
 	__u64 sector;
 	__u32 bytes;
@@ -68,21 +68,21 @@ static __always_inline void range_of(__u32 index, struct wire_io *io)
 	io->bytes = range->bytes;
 }
 
-/* What the operation of a bio has to know of the I/O that finishes for it. */
+/* What the operation of a bio records about the I/O that finishes for it. */
 struct finishing {
 	__u64 bio;
 	__u64 io;
 	__u64 leader;
 };
 
-/* Where operations are followed, theirs forgets the bio. */
+/* Removes a bio, unless the code that follows operations removes it later. */
 static __always_inline void let_go_of(struct bio_set *set, __u32 way)
 {
 	if (!CAN_FOLLOW && set)
 		set->bio[way] = 0;
 }
 
-/* The facts of the operation that a bio belongs to, while that is not over. */
+/* The entry of the operation that a bio belongs to, while that is in flight. */
 static __always_inline struct facts *facts_of(__u32 op_ref, __u64 generation)
 {
 	__u32 place = op_place(op_ref, generation);
@@ -90,7 +90,10 @@ static __always_inline struct facts *facts_of(__u32 op_ref, __u64 generation)
 	return place ? facts_at(place - 1) : 0;
 }
 
-/* An I/O that blk-throttle held waits since its operation was submitted, while that is not over. */
+/*
+ * Moves the begin of a throttled I/O to the submission of its operation, if that is still in
+ * flight.
+ */
 static __always_inline void begin_held(struct wire_io *io, __u32 op_ref, __u64 generation)
 {
 	__u64 since;
@@ -147,14 +150,16 @@ static __always_inline void meet_others(struct finishing *finishing)
 		bpf_loop(MOST_BIOS, meet_next, finishing, 0);
 }
 
-/* An I/O that is counted, with what its event is made from. The verifier takes no pointer to a bio
- * for a number where it is an argument, but it does within a struct. */
+/*
+ * An I/O to be counted, with the data for its event. A struct, since the verifier does not accept a
+ * pointer to a bio as a scalar argument, but does as a struct member.
+ */
 struct counted {
-	/* 0: it has none, as a flush. */
+	/* 0: it has no bio, like a flush. */
 	__u64 bio;
-	/* It has no other one. */
+	/* It has only this bio. */
 	__u64 alone;
-	/* Whose it is, where no bio says it: see `op_ref`. */
+	/* Its operation, if it has no bio: see `op_ref`. */
 	__u64 generation;
 	__u32 op_ref;
 	__u32 pad;
@@ -162,8 +167,8 @@ struct counted {
 };
 
 /*
- * Sends what is known of an I/O that was counted, with who handed it in and the operation that it
- * belongs to. Before its bios are let go of.
+ * Sends the event of an I/O, with its submitter and operation. Must precede the removal of its
+ * bios.
  */
 VERIFIED_ONCE int emit_io(struct counted *counted)
 {
@@ -185,8 +190,8 @@ VERIFIED_ONCE int emit_io(struct counted *counted)
 		let_go_of(set, way);
 		return 0;
 	}
-	/* With stacks the times of some stand for those that were counted, and these begin where
-	   the bio enters. */
+	/* With stacks, the times of sampled I/Os are scaled up to the counted ones, and those begin
+	 * at the entry of the bio. */
 	if (config.throttle_enabled && !config.stacks_enabled && set)
 		begin_held(io, set->op_ref[way], set->generation[way]);
 	if (!is_asked_for(io, emitter)) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Counts the bios of each file on each device, by samples. For the latency programs, whose `config`
- * must stand before it.
+ * Counts the bios of each file on each device, by sampling. For the latency programs, which define
+ * `config` before this header.
  */
 #ifndef BIOPSY_FILE_IOS_H
 #define BIOPSY_FILE_IOS_H
@@ -17,9 +17,9 @@ HASH(file_ios, struct wire_file_key, struct wire_file_ios, 1);
 /* Files that have a row. */
 __u64 files_found = 0;
 
-/* A bio that has been counted by process. */
+/* A bio that was counted by process. */
 struct counted_bio {
-	/* How many its process has submitted to the device before. */
+	/* Bios that its process submitted to the device before. */
 	__u64 before;
 	__u32 device;
 	__u32 selected;
@@ -54,7 +54,7 @@ static __noinline int count_file_io(__u64 bio, const struct counted_bio *of,
 		return 0;
 	if (of->before >= FILE_SAMPLED_FROM) {
 		counts = FILE_SAMPLED_EVERY;
-		/* At random: files may take turns. */
+		/* At random, since files may alternate. */
 		if (bpf_get_prandom_u32() % FILE_SAMPLED_EVERY)
 			return 0;
 	}

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The file that a bio reads or writes, found when the bio enters the block layer. For the latency
- * programs, whose `config` must stand before it.
+ * Finds the file that a bio reads or writes, when the bio enters the block layer. For the latency
+ * programs, which define `config` before this header.
  *
- * Direct I/O: the file of its kiocb, which the bio's callback leads to. Buffered I/O: the mapping
- * of the bio's current page. A page of direct I/O is the application's buffer and may be mapped
- * from another file, so the page has to be on its way: locked and not up to date, or under
- * write-back. Inodes are those of the file system below an overlay.
+ * For direct I/O it is the file of the kiocb, which the bio's callback leads to. For buffered I/O
+ * it is the mapping of the bio's current page. A page of direct I/O is the application's buffer and
+ * may be mapped from another file, so the page must be in transfer: locked and not up to date, or
+ * under write-back. Inodes are those of the file system below an overlay.
  */
 #ifndef BIOPSY_FILES_H
 #define BIOPSY_FILES_H
@@ -15,18 +15,20 @@
 #include "compat.h"
 #include "wire.h"
 
-/* Told once, before the programs are loaded, like `config`. */
+/* Set once, before the programs are loaded, like `config`. */
 const volatile struct wire_file_callbacks file_callbacks = {};
 
-/* Of each bio of the set with the same number, where `config.files_enabled` has FILES_EACH; as
- * many, then. */
+/*
+ * File of each bio of the set with the same index, if `config.files_enabled` has FILES_EACH; the
+ * map then has as many entries.
+ */
 struct bio_files {
 	struct wire_file of[BIO_WAYS];
 };
 
 MAPPED_ARRAY(files, struct bio_files, 1);
 
-/* The file of the bio that stands in a way of a set; NULL: it is not found. */
+/* The file of the bio in one way of a set; NULL: files are not recorded. */
 static __always_inline struct wire_file *file_at(__u32 index, __u32 way)
 {
 	struct bio_files *set;
@@ -37,7 +39,7 @@ static __always_inline struct wire_file *file_at(__u32 index, __u32 way)
 	return set ? &set->of[way & (BIO_WAYS - 1)] : 0;
 }
 
-/* A field of a struct at an address that is a plain number: eight bytes from its beginning on. */
+/* Reads a struct field at a scalar address: eight bytes from the begin of the field. */
 #define WORD_OF(address, type, field)                                                              \
 	word_at((const void *)((address) + bpf_core_field_offset(struct type, field)))
 
@@ -63,7 +65,7 @@ static __always_inline void note_inode(struct wire_file *file, __u64 inode)
 	file->kind = FILE_REGULAR;
 }
 
-/* What is no file is named by the block device that it lies on. */
+/* I/O of no file is named by its block device. */
 static __always_inline void note_kind(struct wire_file *file, __u64 bio, __u32 kind)
 {
 	file->device = WORD_OF(WORD_OF(bio, bio, bi_bdev), block_device, bd_dev);
@@ -71,8 +73,9 @@ static __always_inline void note_kind(struct wire_file *file, __u64 bio, __u32 k
 }
 
 /*
- * The head of a page. What tail pages have names it, or, where the word is called compound_info
- * (seen on 7.3), may be a mask of its address: a negative number of less than 32 bits.
+ * The head of a page. A tail page contains the address of its head; or, if the field is named
+ * compound_info (seen on 7.3), possibly a mask of the address: a negative number of less than 32
+ * bits.
  */
 static __always_inline __u64 head_of(__u64 page)
 {
@@ -89,7 +92,7 @@ static __always_inline __u64 head_of(__u64 page)
 	return word >> 32 == 0xffffffff ? page & word : word - 1;
 }
 
-/* The page that a bio goes on with. */
+/* The page at a bio's current position. */
 static __always_inline __u64 current_page(__u64 bio)
 {
 	__u64 vec = WORD_OF(bio, bio, bi_io_vec), page;
@@ -115,7 +118,10 @@ static __always_inline __u64 page_flag(__u64 flags, __u32 bit)
 	return flags >> bit & 1;
 }
 
-/* Whether the kernel itself transfers this page: an application's buffer is up to date. */
+/*
+ * Whether the page cache itself transfers this page: a page of an application's buffer is up to
+ * date.
+ */
 static __always_inline int is_in_transfer(__u64 flags, __u32 op)
 {
 	if (op != REQ_OP_READ)
@@ -124,11 +130,10 @@ static __always_inline int is_in_transfer(__u64 flags, __u32 op)
 	       !page_flag(flags, bpf_core_enum_value(enum pageflags, PG_uptodate));
 }
 
-/* The low bits of a mapping say that it is none (PAGE_MAPPING_FLAGS). */
+/* Low bits of the mapping pointer that mark other uses (PAGE_MAPPING_FLAGS). */
 #define MAPPING_TAGS 3
 
-/* The kiocb is the first member of iomap_dio and of iomap_dio_simple, its file that of the kiocb.
- */
+/* The kiocb is the first member of iomap_dio and of iomap_dio_simple; its file is the file. */
 static __always_inline void note_kiocb(struct wire_file *file, __u64 first)
 {
 	__u64 iocb = word_at((const void *)first);
@@ -146,8 +151,10 @@ static __always_inline __u64 simple_direct_of(__u64 bio)
 	return bio - bpf_core_field_offset(struct iomap_dio_simple, bio);
 }
 
-/* The task waits for a bio of direct I/O: that of a block device (from 6.0 on) lies on the stack
- * and is of no pool, that of a file within an iomap_dio_simple (seen on 7.3). */
+/*
+ * A bio of direct I/O that the task waits for. A bio of a block device (since 6.0) is on the stack
+ * and has no pool; a bio of a file is embedded in an iomap_dio_simple (seen on 7.3).
+ */
 static __always_inline void note_waited(struct wire_file *file, __u64 bio)
 {
 	if (!WORD_OF(bio, bio, bi_pool))
@@ -156,7 +163,7 @@ static __always_inline void note_waited(struct wire_file *file, __u64 bio)
 		note_kiocb(file, simple_direct_of(bio));
 }
 
-/* Buffered I/O, swap, and direct I/O whose callback does not say what it is. */
+/* Handles buffered I/O, swap, and direct I/O that its callback does not identify. */
 static __always_inline void note_page(struct wire_file *file, __u64 bio, __u32 op, __u64 callback)
 {
 	__u64 page = current_page(bio), flags, mapping, inode = 0;
@@ -165,7 +172,7 @@ static __always_inline void note_page(struct wire_file *file, __u64 bio, __u32 o
 	if (!page)
 		return;
 	page = head_of(page);
-	/* Its flags are its first word. */
+	/* The flags are the page's first word. */
 	flags = word_at((const void *)page);
 	in_transfer = is_in_transfer(flags, op);
 	mapping = WORD_OF(page, page, mapping);
@@ -179,21 +186,23 @@ static __always_inline void note_page(struct wire_file *file, __u64 bio, __u32 o
 		inode = WORD_OF(mapping, address_space, host);
 		if (inode)
 			is_block = ((__u16)WORD_OF(inode, inode, i_mode) & S_IFMT) == S_IFBLK;
-		/* What file systems read and write through buffers of the device is on its way
-		 * without a mark of the page. */
+		/* Pages that file systems transfer through buffers of the device are in transfer
+		 * without being marked. */
 		if (in_transfer || is_block) {
 			note_inode(file, inode);
 			return;
 		}
 	}
-	/* A read() or write() past the page cache may have the callback of all who wait for a bio.
-	 * Only there the pages are an application's. */
+	/* A read() or write() with direct I/O may use the generic callback for a synchronous bio.
+	 * Only in that case are the pages an application's. */
 	if (mapping && is_callback(callback, file_callbacks.wait) && !current_is_kernel_thread())
 		note_waited(file, bio);
 }
 
-/* Whether it is the log of ext4 (jbd2) that is written, or that of XFS. Since buffers lost their
- * own callback (seen on 7.3) the bio's is what was theirs. */
+/*
+ * Whether this is a write to the journal of ext4 (jbd2) or the log of XFS. Since buffers lost their
+ * own callback (seen on 7.3), the bio has the callback that the buffer had.
+ */
 static __always_inline int is_journal(__u64 callback, __u64 private)
 {
 	if (is_callback(callback, file_callbacks.xfs_log) ||
@@ -204,7 +213,7 @@ static __always_inline int is_journal(__u64 callback, __u64 private)
 	       is_callback(WORD_OF(private, buffer_head, b_end_io), file_callbacks.journal);
 }
 
-/* Finds what a bio reads or writes. Nothing is found of what has no data. */
+/* Finds the file of a bio. Bios without data have none. */
 VERIFIED_ONCE int find_file(__u64 bio, struct wire_file *file)
 {
 	__u64 callback, private;
@@ -245,14 +254,14 @@ VERIFIED_ONCE int find_file(__u64 bio, struct wire_file *file)
 	return 0;
 }
 
-/* A bio of which nothing is known stands in this place from now on. */
+/* Marks the file of this way as unknown for its new bio. */
 static __always_inline void clear_file(struct wire_file *file)
 {
 	if (file)
 		file->kind = FILE_NONE;
 }
 
-/* A split's front part is of the file that the whole is of. */
+/* The front part of a split bio has the same file as the whole. */
 static __always_inline void copy_file(struct wire_file *to, const struct wire_file *from)
 {
 	if (to && from)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Whose bios are followed. Decided when a bio enters the block layer, where the task that runs is
- * the one that hands it in. For the latency programs, whose `config` must stand before it.
+ * Decides whose bios are followed, when a bio enters the block layer: there the submitter is the
+ * current task. For the latency programs, which define `config` before this header.
  */
 #ifndef BIOPSY_FILTER_H
 #define BIOPSY_FILTER_H
@@ -13,8 +13,8 @@
 #include "wire.h"
 
 /*
- * Whether who hands in this bio is among those that were named: the current task, or, where
- * blk-throttle's worker brings it, who handed it in before.
+ * Whether the submitter of this bio passes the filter: the current task, or the original submitter
+ * if blk-throttle's worker submits the bio.
  */
 static __noinline int passes_filter(struct bio *bio, const struct origin *origin)
 {
@@ -44,22 +44,24 @@ static __noinline int passes_filter(struct bio *bio, const struct origin *origin
 	if (config.filter_enabled & FILTER_COMMAND) {
 		if (origin)
 			return is_of_command(origin->by.pid);
-		/* Write-back, journals and layers may work for the command, and nothing says for
-		 * whom they do. */
+		/* Kernel threads for write-back, journals and stacked devices may work for the
+		 * command, and nothing shows on whose behalf they do. */
 		return current_is_kernel_thread() ||
 		       is_of_command(bpf_get_current_pid_tgid() >> 32);
 	}
 	return 1;
 }
 
-/* No process submits a device flush. On the devices of a command it counts like the I/O of kernel
- * threads. */
+/*
+ * No process submits a device flush. For a command, flushes on its devices count like the I/O of
+ * kernel threads.
+ */
 static __always_inline int hides_flushes(void)
 {
 	return config.filter_enabled && !(config.filter_enabled & FILTER_COMMAND);
 }
 
-/* Whether a bio that is in the block layer passed the filter. */
+/* Whether a bio in the block layer passed the filter. */
 static __always_inline int is_followed(__u64 bio)
 {
 	__u32 way;

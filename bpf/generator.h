@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The load generator of the process that measures: its threads say themselves when they submit and
- * when they look for results. Their operations begin and end with these stamps, and not with the
- * system calls' own. For the latency programs, whose `config` must stand before it.
+ * Follows biopsy's own load generator: its threads report when they submit and when they poll for
+ * results. Their operations begin and end with these stamps, not with those of the system calls.
+ * For the latency programs, which define `config` before this header.
  *
- * A look comes after the return of the call that brought a result, so that what has returned is
- * kept, and counted when the thread's next call that is followed shows when it has looked.
+ * A thread polls after the return of the call that brought a result. So returned operations are
+ * kept, and counted in the thread's next followed call, which shows when the thread has polled.
  */
 #ifndef BIOPSY_GENERATOR_H
 #define BIOPSY_GENERATOR_H
@@ -15,7 +15,7 @@
 
 MAPPED_ARRAY(generators, struct wire_generator, 1);
 
-/* What the current task says, if it is a thread of the generator. */
+/* The current task's report, if it is a thread of the generator. */
 static __always_inline struct wire_generator *generator_thread(void)
 {
 	__u64 task = bpf_get_current_pid_tgid();
@@ -28,18 +28,18 @@ static __always_inline struct wire_generator *generator_thread(void)
 	return thread && thread->tid == (__u32)task ? thread : 0;
 }
 
-/* When a thread began to submit what a call carries; 0: it has not said. */
+/* When a thread began to prepare what a call submits; 0: not reported. */
 static __always_inline __u64 submit_began(struct wire_generator *thread)
 {
 	return *(volatile __u64 *)&thread->handed;
 }
 
-/* The operations that a thread has not looked at yet. */
+/* Walk over the operations whose results a thread has not polled for yet. */
 struct looking {
 	__u64 looked;
 	__u32 next;
 	__u32 kept;
-	/* The call's place. */
+	/* The index of the call. */
 	__u32 waiter;
 	__u32 pad;
 };
@@ -52,7 +52,7 @@ static long look_at_next(__u32 i, struct looking *looking)
 	if (!number)
 		return 1;
 	operation = op_at(number - 1);
-	/* Only its caller touches an ended operation. */
+	/* Only its caller modifies an ended operation. */
 	if (!operation || operation->state != OPERATION_ENDED) {
 		looking->next = 0;
 		return 1;
@@ -67,8 +67,10 @@ static long look_at_next(__u32 i, struct looking *looking)
 	return 0;
 }
 
-/* A call that waited itself: the thread looked afterwards, or there was no look between two calls
- * and the return of the first was its end. */
+/*
+ * Counts a blocking call. It ended when the thread polled after it; or, if the thread did not poll
+ * between two calls, when the first one returned.
+ */
 VERIFIED_ONCE int count_kept_call(struct caller *caller, struct wire_generator *thread)
 {
 	__u64 entered, seen;
@@ -84,8 +86,10 @@ VERIFIED_ONCE int count_kept_call(struct caller *caller, struct wire_generator *
 	return 0;
 }
 
-/* A thread of the generator enters a call: counts what it has looked at. Returns the first of those
- * that it has not, + 1. */
+/*
+ * A thread of the generator enters a call: counts the operations whose results it has polled for.
+ * Returns the head of the list of the others, + 1.
+ */
 static __always_inline __u32 count_looked_at(struct caller *caller, struct wire_generator *thread)
 {
 	struct looking looking = {};
@@ -101,14 +105,14 @@ static __always_inline __u32 count_looked_at(struct caller *caller, struct wire_
 	return looking.kept;
 }
 
-/* The call of a thread returns that waited for its operation. */
+/* A blocking call of a generator thread returns. */
 static __always_inline void keep_call(const struct caller *caller, struct wire_generator *thread)
 {
 	thread->returned = bpf_ktime_get_ns();
 	thread->entered = caller->entered;
 }
 
-/* Results that others brought, added to those of the call that returns. */
+/* Results that other tasks completed, moved to the list of the returning call. */
 struct gathered {
 	__u32 next;
 	__u32 first;

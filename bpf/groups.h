@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * I/Os and operations once more, by what the user wants to tell them apart by. For the latency
- * programs, whose `config` must stand before it.
+ * Counts I/Os and operations a second time, by group: the dimensions that the user selects. For the
+ * latency programs, which define `config` before this header.
  *
- * A request gets its group when it is issued, when all of its bios are known, and belongs to the
- * submitter of the first of them, and so do the operations that it serves.
+ * A request gets its group when it is issued, as all of its bios are known then. It belongs to the
+ * submitter of its first bio, and so do the operations that it serves.
  */
 #ifndef BIOPSY_GROUPS_H
 #define BIOPSY_GROUPS_H
@@ -15,17 +15,17 @@
 #include "rows.h"
 #include "wire.h"
 
-/* All maps are sized by user space: `config.most_groups`, with the covers for operations. */
+/* User space sizes all maps: `config.most_groups` entries, times the covers for operations. */
 HASH(groups, struct wire_group_key, struct wire_group, 1);
 
 MAPPED_ARRAY(group_rows, struct wire_row, 1);
 
 MAPPED_ARRAY(group_operation_rows, struct wire_operation_row, 1);
 
-/* I/Os by the CPU that they were handed in on and the CPU that they completed on. */
+/* I/Os by submission CPU and completion CPU. */
 MAPPED_ARRAY(matrix, __u64, 1);
 
-/* Rows that were given out, that of the others not counted. */
+/* Rows in use, without the row of the others. */
 __u64 groups_made = 0;
 
 #define BY_SUBMITTER (BY_CPU | BY_PROCESS | BY_CGROUP)
@@ -35,7 +35,7 @@ static __always_inline struct wire_row *group_row(__u32 group)
 	return bpf_map_lookup_elem(&group_rows, &group);
 }
 
-/* The row of the operations of a group, given as its number + 1. */
+/* Operation row of a group, which is given as its number + 1. */
 static __always_inline struct wire_operation_row *group_operation_row(__u32 group, __u32 cover)
 {
 	__u32 index = (group - 1) * COVERS + cover;
@@ -43,14 +43,14 @@ static __always_inline struct wire_operation_row *group_operation_row(__u32 grou
 	return group ? bpf_map_lookup_elem(&group_operation_rows, &index) : 0;
 }
 
-/* A request, as far as groups go. */
+/* The properties of a request that decide its group. */
 struct grouped {
 	struct wire_group_key all;
-	/* Its first bio, as a number; 0: none that somebody handed in. */
+	/* Address of its first bio; 0: no submitted bio. */
 	__u64 bio;
 };
 
-/* The submitter of a request's first bio, whose file goes into the key; NULL: not known. */
+/* Submitter of a request's first bio, whose file is put into the key; NULL: unknown. */
 static __always_inline struct wire_submitter *submitter_of(__u64 bio, struct wire_group_key *key)
 {
 	__u32 way, index;
@@ -111,8 +111,7 @@ static __always_inline __u32 make_group(const struct wire_group_key *key,
 	return other ? other->number : 0;
 }
 
-/* The number of the group of an I/O; 0: there was no room for it. `all` has what it has of itself.
- */
+/* Number of an I/O's group; 0: no room. `all` has the I/O's own properties in all dimensions. */
 static __always_inline __u32 number_of(const struct wire_group_key *all,
 				       const struct wire_submitter *submitter)
 {
@@ -144,8 +143,8 @@ static __always_inline __u32 number_of(const struct wire_group_key *all,
 }
 
 /*
- * The group of a request, which gets the submitter's CPU + 1 as well; 0: not known. Not static:
- * verified once, but before 2afae08c9dcb (6.8) also where it is not called.
+ * Number of a request's group; 0: unknown. Also stores the submission CPU + 1 in the request. Not
+ * static: verified once, but before 2afae08c9dcb (6.8) even if never called.
  */
 VERIFIED_ONCE __u32 group_of(struct grouped *request)
 {
@@ -160,20 +159,20 @@ VERIFIED_ONCE __u32 group_of(struct grouped *request)
 	return number_of(&request->all, submitter);
 }
 
-/* The group of an I/O whose submitter is at hand. */
+/* The group of an I/O with a known submitter. */
 VERIFIED_ONCE __u32 group_of_bio(const struct wire_group_key *all,
 				 const struct wire_submitter *submitter)
 {
 	return CAN_FOLLOW && all && config.most_groups ? number_of(all, submitter) : 0;
 }
 
-/* Where an I/O of this many bytes stands among sizes. */
+/* The size class of an I/O of this many bytes. */
 static __always_inline __u16 size_class(__u32 bytes)
 {
 	return bytes ? msb64(bytes) + 1 : 0;
 }
 
-/* Device flushes have a bio that nobody handed in. */
+/* The bio of a device flush has no submitter. */
 static __always_inline __u32 group_of_request(struct request *rq, __u32 device, __u32 op,
 					      __u32 bytes, __u32 *cpu)
 {
@@ -193,7 +192,7 @@ static __always_inline __u32 group_of_request(struct request *rq, __u32 device, 
 	return group;
 }
 
-/* At the issue of a request: its slot keeps the group. */
+/* Stores the group in the slot when the request is issued. */
 static __always_inline void note_group(struct wire_slot *slot, struct request *rq, __u32 device,
 				       __u32 op)
 {
@@ -208,7 +207,7 @@ static __always_inline void time_in_group(__u32 group, __u64 queue, __u64 device
 	add_stages(group_row(group), queue, device, complete, 1);
 }
 
-/* Adds to what is counted apart in a group's row. */
+/* Adds to a field of a group's row. */
 #define COUNT_GROUP(group, field, value)                                                           \
 	({                                                                                         \
 		struct wire_row *of_group = group_row(group);                                      \
@@ -216,7 +215,7 @@ static __always_inline void time_in_group(__u32 group, __u64 queue, __u64 device
 			__sync_fetch_and_add(&of_group->field, value);                             \
 	})
 
-/* I/Os from the CPU that they were handed in on, + 1, to this one. */
+/* Counts I/Os from their submission CPU, which is given + 1, to the current CPU. */
 static __always_inline void count_in_matrix(__u32 cpu, __u64 ios)
 {
 	__u32 here = bpf_get_smp_processor_id(), index;

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Interrupts of block devices, and the completions that each one carries.
+ * Counts interrupts of block devices, and the completions of each.
  *
- *   irq_handler_entry   an interrupt begins: what came since the one before it is what that carried
+ *   irq_handler_entry   an interrupt begins: all completions since the previous one belong to that
  *   nvme_sq             the driver reaps a completion entry (NVMe only)
- *   irq_handler_exit    its handler ends
+ *   irq_handler_exit    the handler ends
  *   softirq_entry/exit  around block softirqs, which complete I/Os of devices with one queue
- *   block_rq_complete   an I/O is complete; for drivers without an event of their own, its reaping
+ *   block_rq_complete   an I/O is complete; for drivers without a reap event, this is its reaping
  *
- * Per interrupt: no clock read but for one in so many, no hash map, no cache line that another CPU
- * writes. Which vector serves which queue is known by pointer where the driver keeps one (the
- * action's dev_id is the NVMe queue that the hardware context has for driver_data), else user space
- * says it.
+ * Per interrupt there is no clock read, except for a sample, no hash map, and no cache line that
+ * another CPU writes. Which vector serves which queue follows from pointers if the driver keeps
+ * them (the action's dev_id is the NVMe queue that the hardware context has as driver_data).
+ * Otherwise user space sets it.
  */
 
-/* No compare-and-swap is needed here, so that one object serves every kernel. */
+/* Compare-and-swap is not needed here, so one object serves every kernel. */
 #define NO_SWAP
 
 #include "kernel.h"
@@ -29,46 +29,46 @@ const volatile struct wire_interrupts_config config = {};
 
 #include "owner.h"
 
-/* By the number of the interrupt: the place of its vector + 1; 0: not followed. */
+/* Index of the vector of an interrupt number, + 1; 0: not followed. */
 ARRAY(vector_places, __u32, 1);
 
-/* Vectors, and behind them poll queues. */
+/* Vectors, followed by poll queues. */
 MAPPED_ARRAY(vectors, struct wire_vector, 1);
 
-/* How many interrupts of a vector came to a CPU before they moved: place × CPUs + CPU. */
+/* How many interrupts of a vector arrived on a CPU before they moved; index vector × CPUs + CPU. */
 ARRAY(vector_cpus, __u64, 1);
 
-/* By the numbers that an owner's slots have: a device's first + queue. */
+/* Indexed like the slots in struct owner: the device's first + queue. */
 ARRAY(queues, struct wire_queue, 1);
 
-/* Device × CPUs + CPU. */
+/* Index device × CPUs + CPU. */
 MAPPED_ARRAY(completions, struct wire_completions, 1);
 
 MAPPED_ARRAY(softirqs, struct wire_softirq, 1);
 
-/* What a CPU is in the middle of; its own cache line. */
+/* What a CPU is currently processing; one cache line. */
 struct frame {
-	/* The dev_id of the handler that runs; 0: none that is followed. */
+	/* The dev_id of the running handler; 0: none that is followed. */
 	__u64 handler;
-	/* When it began, and when the block softirq did; 0: not timed. */
+	/* Begin of the handler and of the block softirq; 0: not timed. */
 	__u64 began;
 	__u64 softirq_began;
-	/* The place of its vector + 1; 0: no handler runs. */
+	/* Index of the vector + 1; 0: no handler runs. */
 	__u32 vector;
 	__u32 carried;
-	/* The queue of the vector is known. */
+	/* The vector's queue is known. */
 	__u32 known;
 	/* A block softirq runs. */
 	__u32 softirq;
-	/* The number of the interrupt whose handler runs. */
+	/* Number of the interrupt whose handler runs. */
 	__u32 number;
-	/* The place of the poll queue whose batch goes on, + 1. */
+	/* Index of the poll queue whose batch is in progress, + 1. */
 	__u32 polled;
-	/* The task that the last block softirq ran in, and whether that was ksoftirqd. */
+	/* The task in which the last block softirq ran, and whether it was ksoftirqd. */
 	__u32 looked_at;
 	__u32 is_ksoftirqd;
-	/* The place of its last interrupt that is followed, + 1, and its number: mostly it is the
-	 * next one's. */
+	/* Cache: vector index of the last followed interrupt, + 1, and its number. The next
+	 * interrupt mostly has the same number. */
 	__u16 last_place;
 	__u16 last_number;
 	__u32 pad;
@@ -77,17 +77,17 @@ _Static_assert(sizeof(struct frame) == 64, "frame");
 
 MAPPED_ARRAY(frames, struct frame, 1);
 
-/* The vector of a handler that left its work to a thread, by its dev_id: the place + 1. */
+/* Vector of a handler that woke its thread, by dev_id: the index + 1. */
 HASH(threaded_handlers, __u64, __u32, 8192);
 
 struct task_name {
 	char comm[16];
 };
 
-/* Names of the tasks that timed interrupts came into. */
+/* Timed interrupts by the name of the interrupted task. */
 HASH(interrupted_tasks, struct task_name, __u64, 1024);
 
-/* Timed interrupts into tasks for whose name there was no room. */
+/* Timed interrupts of tasks whose name had no room. */
 __u64 unnamed_tasks = 0;
 
 static __always_inline struct frame *frame_of(__u32 cpu)
@@ -95,7 +95,7 @@ static __always_inline struct frame *frame_of(__u32 cpu)
 	return bpf_map_lookup_elem(&frames, &cpu);
 }
 
-/* `place` is + 1, as everywhere. */
+/* `place` is the index + 1, as everywhere. */
 static __always_inline struct wire_vector *vector_at(__u32 place)
 {
 	__u32 index = place - 1;
@@ -104,8 +104,8 @@ static __always_inline struct wire_vector *vector_at(__u32 place)
 }
 
 /*
- * Whether this one of a row of events is timed. The distance to the next is drawn anew each time,
- * so that no pattern of the load meets it.
+ * Whether this event of a series is timed. The distance to the next timed one is random each time,
+ * so that it cannot align with a pattern of the load.
  */
 static __always_inline int is_timed(__u64 number, __u64 *next)
 {
@@ -125,7 +125,7 @@ static __always_inline void count_into(struct wire_extent *extent, __u64 *counts
 	count_time(counts, &extent->not_min, &extent->max, 0, value, 0);
 }
 
-/* What the last interrupt carried, now that the next one is there. */
+/* Counts the completions of the previous interrupt when the next one arrives. */
 static __always_inline void end_carried(struct wire_vector *vector)
 {
 	__u64 all = vector->inside + *(volatile __u64 *)&vector->outside;
@@ -133,7 +133,7 @@ static __always_inline void end_carried(struct wire_vector *vector)
 	__u64 i = hist_index(carried);
 
 	vector->counted = all;
-	/* Below that a bucket is a value. */
+	/* Smaller values have exact buckets. */
 	if (unlikely(carried >= 1 << HIST_SUB_BITS) && vector->most < carried)
 		vector->most = carried;
 	asm volatile("" : "+r"(i));
@@ -142,7 +142,7 @@ static __always_inline void end_carried(struct wire_vector *vector)
 	vector->carried[i]++;
 }
 
-/* Into what a timed interrupt came. */
+/* Records the context that a timed interrupt arrived in. */
 static __noinline int note_interrupted(__u32 place)
 {
 	struct wire_vector *vector = vector_at(place);
@@ -171,7 +171,10 @@ static __noinline int note_interrupted(__u32 place)
 	return 0;
 }
 
-/* The vector's interrupts come to this CPU from now on; the last one's number is `before`. */
+/*
+ * The vector's interrupts arrive on this CPU from now on; `before` is the number of the last one on
+ * the old CPU.
+ */
 static __noinline int move_vector(__u32 place, __u32 cpu, __u64 before)
 {
 	struct wire_vector *vector = vector_at(place);
@@ -189,7 +192,7 @@ static __noinline int move_vector(__u32 place, __u32 cpu, __u64 before)
 	return 0;
 }
 
-/* The place of an interrupt's vector + 1; 0: it is not followed. */
+/* Index of an interrupt's vector, + 1; 0: not followed. */
 static __always_inline __u32 place_of(struct frame *frame, __u32 number)
 {
 	__u32 *place;
@@ -199,7 +202,7 @@ static __always_inline __u32 place_of(struct frame *frame, __u32 number)
 	place = bpf_map_lookup_elem(&vector_places, &number);
 	if (!place || !*place)
 		return 0;
-	/* Of larger numbers the halves would be others'. */
+	/* Larger numbers do not fit into the cached halves. */
 	if (*place <= 0xffff && number <= 0xffff) {
 		frame->last_place = *place;
 		frame->last_number = number;
@@ -208,8 +211,8 @@ static __always_inline __u32 place_of(struct frame *frame, __u32 number)
 }
 
 /*
- * What tells the handlers of one line apart, also when the driver gives its vector back and takes
- * it again (a reset of NVMe): then the action is another, and the queue the same.
+ * Identifies a handler among those that share a line, even if the driver frees and requests its
+ * vector again (an NVMe reset): then the action is a new one, and the queue is the same.
  */
 static __always_inline __u64 identity(struct irqaction *action)
 {
@@ -234,7 +237,7 @@ int BPF_PROG(irq_entry, int irq, struct irqaction *action)
 		return 0;
 	place = place_of(frame, number);
 	if (!place) {
-		/* The end of one before it may have been missed. */
+		/* The end of an earlier handler may have been missed. */
 		if (unlikely(frame->vector))
 			frame->vector = 0;
 		return 0;
@@ -248,8 +251,7 @@ int BPF_PROG(irq_entry, int irq, struct irqaction *action)
 	frame->carried = 0;
 	frame->began = 0;
 	frame->known = vector->queue;
-	/* A line that several share calls each handler for every interrupt: one of them is counted.
-	 */
+	/* On a shared line each interrupt calls all handlers; only one of them is counted. */
 	if (unlikely(vector->action != identity(action))) {
 		if (vector->action)
 			return 0;
@@ -275,7 +277,7 @@ int BPF_PROG(irq_entry, int irq, struct irqaction *action)
 	return 0;
 }
 
-/* The handler left its work to a thread, whose completions belong to it. */
+/* The handler woke its thread, whose completions belong to the interrupt. */
 static __noinline int note_thread(__u32 place, __u64 handler, __u32 thread)
 {
 	struct wire_vector *vector = vector_at(place);
@@ -303,11 +305,11 @@ int BPF_PROG(irq_exit, int irq, struct irqaction *action, int ret)
 	if (frame->began) {
 		count_into(&vector->handler, vector->handler_counts,
 			   bpf_ktime_get_ns() - frame->began);
-		/* Now that the clock is read. */
+		/* After the clock read, so that it is not part of the handler's time. */
 		note_interrupted(frame->vector);
 	}
 	if (frame->carried) {
-		/* Of several on the line the one that has something to do, as the admin queue's
+		/* On a shared line, count the handler that has completions, which the admin queue's
 		 * mostly has not. */
 		if (unlikely(vector->action != identity(action) && !vector->inside))
 			vector->action = identity(action);
@@ -324,7 +326,7 @@ int BPF_PROG(irq_exit, int irq, struct irqaction *action, int ret)
 	return 0;
 }
 
-/* "ksoftirq", with which the names of those threads begin. */
+/* "ksoftirq", the prefix of those threads' names. */
 #define KSOFTIRQ 0x71726974666f736bull
 
 static __noinline int has_name_of_ksoftirqd(void)
@@ -337,11 +339,14 @@ static __noinline int has_name_of_ksoftirqd(void)
 	bpf_get_current_comm(name.comm, sizeof(name.comm));
 	if (name.first != KSOFTIRQ)
 		return 0;
-	/* Anybody may call itself so. */
+	/* Any task may call itself so. */
 	return !!(BPF_CORE_READ((struct task_struct *)bpf_get_current_task(), flags) & PF_KTHREAD);
 }
 
-/* Whether the block softirq was put off to that thread. Mostly it is the task of the last time. */
+/*
+ * Whether the block softirq was deferred to ksoftirqd. Mostly it runs in the same task as last
+ * time.
+ */
 static __always_inline int is_ksoftirqd(struct frame *frame)
 {
 	__u32 thread = bpf_get_current_pid_tgid();
@@ -404,7 +409,7 @@ int BPF_PROG(softirq_end, unsigned int kind)
 	return 0;
 }
 
-/* The queue that a vector serves, by the first I/O that its handler reaps. */
+/* The queue that a vector serves, from the first I/O that its handler reaps. */
 static __noinline int note_queue(__u32 place, __u32 device, __u32 queue)
 {
 	struct wire_vector *vector = vector_at(place);
@@ -417,9 +422,9 @@ static __noinline int note_queue(__u32 place, __u32 device, __u32 queue)
 }
 
 /*
- * A batch of a poll queue goes on until an I/O completes on this CPU: since 5.16 (f794f3351f26) the
- * driver reaps all that it finds and completes it then; before, and for passthrough, each is a
- * batch of its own.
+ * A batch of a poll queue lasts until an I/O completes on this CPU. Since 5.16 (f794f3351f26) the
+ * driver reaps all entries that it finds and then completes them; before that, and for passthrough,
+ * each entry is a batch of its own.
  */
 static __always_inline void reaped_by_poll(struct frame *frame, __u32 place)
 {
@@ -436,7 +441,7 @@ static __always_inline void reaped_by_poll(struct frame *frame, __u32 place)
 	queue->inside++;
 }
 
-/* An entry that no handler of its queue's vector reaps. */
+/* An entry that was not reaped by its queue's interrupt handler. */
 static __always_inline void reaped_outside(struct frame *frame, struct owner *owner, __u64 handler,
 					   __u32 hw_queue)
 {
@@ -446,7 +451,7 @@ static __always_inline void reaped_outside(struct frame *frame, struct owner *ow
 
 	if (owner && owner->traced)
 		queue = bpf_map_lookup_elem(&queues, &owner->slot_base);
-	/* First what comes at the highest rates: no hash map for it. */
+	/* Polling has the highest rates: it is checked first, without a hash map. */
 	if (queue && queue->kind == QUEUE_POLLED) {
 		reaped_by_poll(frame, queue->place);
 		return;
@@ -463,7 +468,7 @@ static __always_inline void reaped_outside(struct frame *frame, struct owner *ow
 		__sync_fetch_and_add(&queue->elsewhere, 1);
 }
 
-/* NVMe: the driver takes the completion entry from the queue. Lives in a module. */
+/* NVMe: the driver reaps the completion entry. The tracepoint is in a module. */
 SEC("?tp_btf/nvme_sq")
 int BPF_PROG(nvme_sq, struct request *rq)
 {
@@ -472,7 +477,7 @@ int BPF_PROG(nvme_sq, struct request *rq)
 	struct owner *owner;
 	__u64 handler;
 
-	/* Module tracepoints' arguments may be NULL for the verifier (6.12 and newer). */
+	/* For the verifier, arguments of module tracepoints may be NULL (6.12 and newer). */
 	if (!rq || !running || !frame)
 		return 0;
 	hctx = rq->mq_hctx;
@@ -482,7 +487,7 @@ int BPF_PROG(nvme_sq, struct request *rq)
 		if (unlikely(!frame->known)) {
 			owner = owner_of_request(rq);
 			frame->known = 1;
-			/* Not of the admin queue, or of a disk that is not traced. */
+			/* Not for the admin queue, or for a disk that is not traced. */
 			if (owner)
 				note_queue(frame->vector, owner->device, hctx->queue_num);
 		}
@@ -492,7 +497,7 @@ int BPF_PROG(nvme_sq, struct request *rq)
 	return 0;
 }
 
-/* The same for those who may not read the types of a module, or have none. */
+/* The same as a raw tracepoint, if the types of the module cannot be read or do not exist. */
 SEC("?raw_tp/nvme_sq")
 int BPF_PROG(nvme_sq_raw, struct request *rq)
 {
@@ -518,7 +523,7 @@ int BPF_PROG(nvme_sq_raw, struct request *rq)
 	return 0;
 }
 
-/* To the interrupt that brought it, for a driver that does not say when it reaps. */
+/* Counts a completion for the interrupt of its queue, for a driver without a reap event. */
 static __always_inline void carried_by_name(struct frame *frame, struct wire_queue *queue)
 {
 	struct wire_vector *vector;
@@ -532,7 +537,7 @@ static __always_inline void carried_by_name(struct frame *frame, struct wire_que
 		__sync_fetch_and_add(&vector->outside, 1);
 }
 
-/* The counter of the kernel's that has it. */
+/* The kernel's counter that includes the request. */
 static __always_inline __u32 counted_as(__u32 cmd_flags)
 {
 	__u32 op = cmd_flags & REQ_OP_MASK;
@@ -545,11 +550,14 @@ static __always_inline __u32 counted_as(__u32 cmd_flags)
 		return COUNTED_DISCARD;
 	if (op >= REQ_OP_FIRST_DRIVER)
 		return COUNTED_NONE;
-	/* Zone and erase operations: the kernel counts what is odd as a write. */
+	/* Zone and erase operations: the kernel counts odd numbers as writes. */
 	return op & 1 ? COUNTED_WRITE : COUNTED_READ;
 }
 
-/* A request of a disk that is not traced: its part of the softirqs' time is none of the others'. */
+/*
+ * Counts a request of a disk that is not traced, so that its share of the softirq time is not
+ * charged to traced disks.
+ */
 static __always_inline void note_other(void)
 {
 	__u32 cpu = bpf_get_smp_processor_id();
@@ -577,7 +585,7 @@ int BPF_PROG(rq_complete, struct request *rq, int error, unsigned int nr_bytes)
 		return 0;
 	}
 	class = counted_as(rq->cmd_flags);
-	/* Counted where the kernel counts it: when nothing of it is left, and not before its
+	/* Counted when the kernel counts it: when all of it is complete, and not before its
 	 * flush. */
 	if (nr_bytes < rq->__data_len)
 		return 0;

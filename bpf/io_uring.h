@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Requests of io_uring: their submission, their completion, and the io_uring_enter that returns
- * with their results. For the latency programs, whose `config` must stand before it.
+ * Follows io_uring requests: their submission, their completion, and the io_uring_enter that
+ * returns their results. For the latency programs, which define `config` before this header.
  */
 #ifndef BIOPSY_IO_URING_H
 #define BIOPSY_IO_URING_H
@@ -10,17 +10,17 @@
 #include "op_table.h"
 
 /*
- * A ring of io_uring on which a thread waits, and the results that others put there meanwhile: a
- * worker, the kernel's thread that fetches requests (SQPOLL), or another thread that submits.
- * Found by the ring's address; another ring in its place is not followed while a thread waits.
+ * A ring that a thread waits on, with the results that other tasks complete meanwhile: a worker,
+ * the kernel's SQPOLL thread, or another submitting thread. Found by the hash of the ring's
+ * address; another ring with the same hash is not followed while a thread waits.
  */
 #define RING_BITS 10
 
 struct ring {
 	__u64 ring;
-	/* The first of the results; a number of `operations` + 1. */
+	/* Head of the list of results: an index of `operations` + 1. */
 	__u32 pending;
-	/* System calls that wait. */
+	/* Number of waiting system calls. */
 	__u32 waiters;
 };
 
@@ -36,11 +36,11 @@ static __always_inline struct ring *ring_numbered(__u32 index)
 	return bpf_map_lookup_elem(&rings, &index);
 }
 
-/* The operations whose results a returning io_uring_enter brings. */
+/* Walk over the operations whose results a returning io_uring_enter fetches. */
 struct returning {
 	__u64 now;
 	__u32 next;
-	/* The call's place. */
+	/* The index of the call. */
 	__u32 waiter;
 };
 
@@ -52,7 +52,7 @@ static long count_next(__u32 i, struct returning *returning)
 	if (!number || over)
 		return 1;
 	operation = op_at(number - 1);
-	/* Only its caller touches an ended operation. */
+	/* Only its caller modifies an ended operation. */
 	if (!operation || operation->state != OPERATION_ENDED)
 		return 1;
 	returning->next = operation->next;
@@ -60,7 +60,7 @@ static long count_next(__u32 i, struct returning *returning)
 	return 0;
 }
 
-/* Counts operations of which no event says when their results were looked at. */
+/* Counts operations whose fetch has no event. */
 static __always_inline void count_unseen(__u32 first)
 {
 	struct returning unseen = {};
@@ -83,14 +83,18 @@ static __always_inline void ring_waited_on(__u64 address)
 			return;
 		ring->ring = address;
 	}
-	/* Put there when the last one was just about to return: who took it is not known. */
+	/* These were completed when the previous waiter was just about to return: it is unknown
+	 * which call fetched them. */
 	if (unlikely(!ring->waiters && ring->pending))
 		count_unseen(__sync_lock_test_and_set(&ring->pending, 0));
 	__sync_fetch_and_add(&ring->waiters, 1);
 	caller->ring = index + 1;
 }
 
-/* The call that has waited returns: with what others put there, too. The first of that, + 1. */
+/*
+ * A waiting call returns, with the results of other tasks as well. Returns the head of their list,
+ * + 1.
+ */
 static __always_inline __u32 ring_results(__u32 index)
 {
 	struct ring *ring = ring_numbered(index);
@@ -101,7 +105,7 @@ static __always_inline __u32 ring_results(__u32 index)
 	return __sync_lock_test_and_set(&ring->pending, 0);
 }
 
-/* An io_uring_enter returns to a thread of the generator, which will look at what it brought. */
+/* An io_uring_enter returns to a thread of the generator, which will poll for the results. */
 static __always_inline void keep_results(struct caller *caller)
 {
 	struct gathered gathered = {.first = caller->pending};
@@ -114,7 +118,7 @@ static __always_inline void keep_results(struct caller *caller)
 	caller->pending = gathered.first;
 }
 
-/* An io_uring_enter returns to its application, which sees what it brought. */
+/* An io_uring_enter returns to its application, which sees the results. */
 static __always_inline void ring_returned(struct caller *caller)
 {
 	struct returning returning = {};
@@ -133,8 +137,8 @@ static __always_inline void ring_returned(struct caller *caller)
 }
 
 /*
- * Operations of io_uring that read, write, sync (a range: 8), allocate (17), splice (30) or carry a
- * command of the driver's own (46); numbers of the UAPI, never changed.
+ * io_uring opcodes that read, write, sync (8: a range), allocate (17), splice (30) or carry a
+ * driver command (46); numbers of the UAPI, which never change.
  */
 #define RING_FOLLOWED                                                                              \
 	(1ull << 1 | 1ull << 2 | 1ull << 3 | 1ull << 4 | 1ull << 5 | 1ull << 22 | 1ull << 23 |     \
@@ -160,8 +164,10 @@ static __always_inline void ring_punted(__u64 request)
 		parts->punted = bpf_ktime_get_ns();
 }
 
-/* A request that is not followed may have been in its last life, and that have ended without a
- * completion: it counts as one whose request is used again. */
+/*
+ * Drops the entry of a request that is not followed. An earlier request at this address may have
+ * ended without a completion: then it is counted like one whose request is reused.
+ */
 static __always_inline void forget_request(__u64 request)
 {
 	__u32 number = op_find(request);
@@ -174,7 +180,7 @@ static __always_inline void forget_request(__u64 request)
 	operation->state = OPERATION_FREE;
 }
 
-/* What the event of an operation of io_uring will say. */
+/* Records the fields for the event of an io_uring operation. */
 static __always_inline void note_request(__u32 place, struct io_kiocb *req)
 {
 	struct facts *facts = begin_facts(place, CALL_RING);
@@ -195,7 +201,7 @@ static __always_inline void ring_submitted(struct io_kiocb *req)
 		     !(following & FOLLOW_STARTS))) {
 		forget_request((__u64)req);
 		caller = current_caller();
-		/* Its bios are not those of the request before it. */
+		/* Its bios do not belong to the request before it. */
 		if (!(following & FOLLOW_STARTS) && caller && caller->kind == CALL_RING)
 			caller->current = 0;
 		return;
@@ -205,7 +211,7 @@ static __always_inline void ring_submitted(struct io_kiocb *req)
 		number = op_begin((__u64)req, caller->entered, 1);
 		caller->current = number;
 	} else {
-		/* The kernel's own thread fetched it from the ring (SQPOLL). */
+		/* The kernel's SQPOLL thread fetched it from the ring. */
 		number = op_begin((__u64)req, bpf_ktime_get_ns(), 1);
 	}
 	if ((config.parts_enabled || config.throttle_enabled) && number)
@@ -214,7 +220,10 @@ static __always_inline void ring_submitted(struct io_kiocb *req)
 		note_request(number - 1, req);
 }
 
-/* An operation ended on a ring. True where a thread waits there, which will count it. */
+/*
+ * Leaves an operation that ended to a thread that waits on its ring. Returns 1 if there is one,
+ * which will count the operation.
+ */
 VERIFIED_ONCE int leave_to_waiter(__u64 address, __u32 number)
 {
 	struct ring *ring = ring_numbered(ring_index(address));
@@ -237,7 +246,7 @@ VERIFIED_ONCE int leave_to_waiter(__u64 address, __u32 number)
 	return 0;
 }
 
-/* An io_uring request's result becomes visible. */
+/* The result of an io_uring request becomes visible. */
 static __always_inline void ring_completed(__u64 request, const unsigned long long *ctx)
 {
 	__u32 number = op_find(request);
@@ -247,15 +256,16 @@ static __always_inline void ring_completed(__u64 request, const unsigned long lo
 
 	if (!operation || over)
 		return;
-	/* Before the result: a clock waits for all that was to be loaded before it. */
+	/* Read before fetching the result: a clock read waits for all earlier loads. */
 	now = bpf_ktime_get_ns();
 	op_fetch_result(operation, number);
-	/* From the page cache, or on a device that is not traced. */
+	/* It was served from the page cache, or by a device that is not traced. */
 	if (!operation->parts || !running) {
 		operation->state = OPERATION_FREE;
 		return;
 	}
-	/* The part's end is not the operation's: the time until here is its complete stage's. */
+	/* The operation ends later than its part: the time until now belongs to its complete
+	 * stage. */
 	operation->stamps.ended = now;
 	operation->stamps.fused = 0;
 	caller = current_caller();
@@ -270,8 +280,8 @@ static __always_inline void ring_completed(__u64 request, const unsigned long lo
 	}
 	if (leave_to_waiter(argument_address(ctx, 0), number))
 		return;
-	/* On the way to user space or in a worker: the thread that polls the ring sees it, without
-	 * an event. */
+	/* Completed by a task on its way to user space, or by a worker: the thread that polls the
+	 * ring sees it, without an event. */
 	op_count(operation, 0, number, 0);
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The kernel types and fields that the programs read, as CO-RE views: libbpf rewrites the offsets
- * from the running kernel's BTF when it loads an object. No vmlinux.h is needed to build. Only
- * what is read stands here; the comments say where a field moved.
+ * Declares the kernel types and fields that the programs read, as CO-RE views: libbpf adjusts the
+ * offsets to the running kernel's BTF when it loads an object. No vmlinux.h is needed to build.
+ * Only fields that are read are declared; comments say where a field moved.
  */
 #ifndef BIOPSY_KERNEL_H
 #define BIOPSY_KERNEL_H
@@ -25,7 +25,7 @@ struct gendisk {
 	struct request_queue *queue;
 } CORE;
 
-/* Of these only the place counts. */
+/* Only the offsets of members of these types are used. */
 struct work_struct {
 } CORE;
 
@@ -33,7 +33,7 @@ struct delayed_work {
 } CORE;
 
 struct request_queue {
-	/* Since d152c682f03c (5.15); before, the request itself knew its disk. */
+	/* Since d152c682f03c (5.15); before, the request itself had its disk. */
 	struct gendisk *disk;
 	struct work_struct timeout_work;
 	struct delayed_work requeue_work;
@@ -69,7 +69,7 @@ enum pageflags {
 	PG_swapbacked,
 };
 
-/* Of x86. */
+/* x86. */
 #define PAGE_BITS 12
 
 struct bio_vec {
@@ -85,13 +85,13 @@ struct buffer_head {
 } CORE;
 
 struct kernfs_node {
-	/* The inode number of a cgroup's folder, since 67c0496e87d1 (5.5). */
+	/* The inode number of a cgroup's directory, since 67c0496e87d1 (5.5). */
 	__u64 id;
 } CORE;
 
 struct cgroup {
 	struct kernfs_node *kn;
-	/* Below the root, which is 0. */
+	/* Depth below the root, whose level is 0. */
 	int level;
 } CORE;
 
@@ -99,13 +99,13 @@ struct cgroup_subsys_state {
 	struct cgroup *cgroup;
 } CORE;
 
-/* With CONFIG_BLK_CGROUP, and CONFIG_MEMCG. */
+/* With CONFIG_BLK_CGROUP and CONFIG_MEMCG. */
 enum cgroup_subsys_id {
 	io_cgrp_id = 3,
 	memory_cgrp_id = 4,
 };
 
-/* By controller the group that a task is in; `dfl_cgrp` is that of v2. */
+/* A task's cgroup for each controller; `dfl_cgrp` is its cgroup of v2. */
 struct css_set {
 	struct cgroup_subsys_state *subsys[16];
 	struct cgroup *dfl_cgrp;
@@ -128,18 +128,18 @@ struct bio {
 	__u32 bi_opf;
 	struct bvec_iter bi_iter;
 	struct bio_vec *bi_io_vec;
-	/* Where it was allocated from; NULL: it was not. */
+	/* The pool that it was allocated from; NULL: none. */
 	void *bi_pool;
-	/* With CONFIG_BLK_CGROUP: whose I/O it is for the block controller. */
+	/* With CONFIG_BLK_CGROUP: the cgroup that the block controller charges. */
 	struct blkcg_gq *bi_blkg;
 } CORE;
 
-/* fs/iomap/direct-io.c, of newer kernels; it begins with the kiocb. */
+/* fs/iomap/direct-io.c of newer kernels; it begins with the kiocb. */
 struct iomap_dio_simple {
 	struct bio bio;
 } CORE;
 
-/* block/fops.c; like fs/iomap's it begins with the kiocb that it does the I/O for. */
+/* block/fops.c; like the struct of fs/iomap it begins with its kiocb. */
 struct blkdev_dio {
 	struct bio bio;
 } CORE;
@@ -148,7 +148,7 @@ struct io_cqe {
 	__u64 user_data;
 } CORE;
 
-/* What a worker of io_uring has of a request; only its place there is asked for. */
+/* The part of a request that an io_uring worker handles; only its offset is used. */
 struct io_wq_work {
 } CORE;
 
@@ -159,8 +159,10 @@ struct io_worker {
 
 struct io_ring_ctx;
 
-/* The kiocb of a read or write, or the command, is its first member (since 5.1), so the addresses
- * are equal. */
+/*
+ * The kiocb of a read or write, or the command, is its first member (since 5.1), so the addresses
+ * are equal.
+ */
 struct io_kiocb {
 	__u8 opcode;
 	struct io_ring_ctx *ctx;
@@ -169,14 +171,16 @@ struct io_kiocb {
 	struct io_wq_work work;
 } CORE;
 
-/* `obj` is the address of the application's iocb, `data` its first word. */
+/* `obj` is the address of the application's iocb, `data` the iocb's first word. */
 struct io_event {
 	__u64 data;
 	__u64 obj;
 } CORE;
 
-/* `user_id` is what io_setup gave: the address of its ring of results, which begins with the place
- * in the process's table. */
+/*
+ * `user_id` is the context id that io_setup returned: the address of the completion ring, which
+ * begins with the context's index in the process's table.
+ */
 struct kioctx {
 	unsigned long user_id;
 } CORE;
@@ -196,21 +200,21 @@ struct aio_kiocb {
 	struct io_event ki_res;
 } CORE;
 
-/* x86-64: where a system call's arguments are, the fourth and the first three. */
+/* x86-64: registers with a system call's first four arguments (r10 is the fourth). */
 struct pt_regs {
 	unsigned long bp;
 	unsigned long r10;
 	unsigned long dx;
 	unsigned long si;
 	unsigned long di;
-	/* The number of the system call; -1 where something else led into the kernel. */
+	/* System call number; -1 if the kernel was entered in another way. */
 	unsigned long orig_ax;
 	unsigned long ip;
 	unsigned long cs;
 	unsigned long sp;
 } CORE;
 
-/* User mode of 64 bits: __USER_CS of x86-64, a macro. */
+/* Code segment of 64-bit user mode: __USER_CS of x86-64, a macro. */
 #define USER_CS 0x33
 
 struct timespec64 {
@@ -221,11 +225,11 @@ struct blk_mq_hw_ctx {
 	struct delayed_work run_work;
 	struct request_queue *queue;
 	__u32 queue_num;
-	/* The driver's own: of NVMe its struct nvme_queue. */
+	/* The driver's pointer: for NVMe its struct nvme_queue. */
 	void *driver_data;
 } CORE;
 
-/* How far the driver is with a request: the same words since 4.18. */
+/* State of a request in the driver: the same names since 4.18. */
 enum mq_rq_state {
 	MQ_RQ_IDLE,
 	MQ_RQ_IN_FLIGHT,
@@ -243,7 +247,7 @@ struct request {
 	__u64 __sector;
 	struct bio *bio;
 	enum mq_rq_state state;
-	/* What waits for a request that no bio brought. */
+	/* Set by the task that waits for a request without a bio. */
 	void *end_io_data;
 } CORE;
 
@@ -267,13 +271,13 @@ enum req_flag_bits {
 
 /* linux/sched.h: a macro, so not in BTF; unchanged since 2.6. */
 #define PF_KTHREAD 0x00200000
-/* Of 5.12 and newer. */
+/* Since 5.12. */
 #define PF_IO_WORKER 0x00000010
 #define PF_WQ_WORKER 0x00000020
-/* Where there are tasks of vhost (54e6842d0775, 6.4); another flag before. */
+/* On kernels with vhost tasks (54e6842d0775, 6.4); another flag before. */
 #define PF_USER_WORKER 0x00004000
 
-/* kernel/kthread.c, kernel/workqueue.c: which queue a worker has its work from. */
+/* kernel/kthread.c, kernel/workqueue.c: the workqueue of a worker's current work. */
 struct workqueue_struct {
 	char name[24];
 } CORE;
@@ -283,11 +287,11 @@ struct pool_workqueue {
 } CORE;
 
 struct worker {
-	/* NULL: it waits for work. */
+	/* NULL: the worker is idle. */
 	struct work_struct *current_work;
 	struct pool_workqueue *current_pwq;
-	/* The name of that queue, or what the work says of itself (flush-254:0): since 8bf895931ee3
-	 * (4.18) on every worker. */
+	/* The name of its workqueue, or the description that the work set (flush-254:0): on every
+	 * worker since 8bf895931ee3 (4.18). */
 	char desc[24];
 } CORE;
 
@@ -299,7 +303,7 @@ struct list_head {
 	struct list_head *next;
 } CORE;
 
-/* Of x86. */
+/* x86. */
 struct thread_info {
 	__u32 status;
 	__u32 cpu;
@@ -309,7 +313,7 @@ struct thread_info {
 #define THREAD_STATUS_COMPAT 0x0002
 
 struct rq {
-	/* The time by the clock of its CPU, as of its last change; a long way from the others. */
+	/* Run-queue clock of its CPU at the last update; it differs much between CPUs. */
 	__u64 clock;
 } CORE;
 
@@ -319,23 +323,24 @@ struct cfs_rq {
 } CORE;
 
 struct sched_entity {
-	/* When its time was last added up: for one that does not run, when it left the CPU. */
+	/* When its run time was last added up: for a task that is not running, when it was switched
+	 * out. */
 	__u64 exec_start;
-	/* Its time on CPUs, up to then. */
+	/* Total CPU time until then. */
 	__u64 sum_exec_runtime;
-	/* With CONFIG_FAIR_GROUP_SCHED: of the CPU that it is on, or waits for. */
+	/* With CONFIG_FAIR_GROUP_SCHED: the run queue of the CPU that it runs on or waits for. */
 	struct cfs_rq *cfs_rq;
 } CORE;
 
 /* With CONFIG_SCHED_INFO. */
 struct sched_info {
-	/* How long it has waited for CPUs, all in all but for the wait that goes on. */
+	/* Total run-queue delay, without the current wait. */
 	unsigned long long run_delay;
-	/* By the clock of its run queue, since when it waits for a CPU; 0: it does not. */
+	/* Since when it has been queued for a CPU, by its run queue's clock; 0: not queued. */
 	unsigned long long last_queued;
 } CORE;
 
-/* Since 5f0ed774ed29 (5.0) it counts. */
+/* Number of requests, since 5f0ed774ed29 (5.0). */
 struct blk_plug {
 	unsigned short rq_count;
 } CORE;
@@ -358,33 +363,34 @@ struct task_struct {
 	unsigned int __state;
 	int exit_state;
 	unsigned int flags;
-	/* An int until it became smaller (seen on 7.2): only of unsigned ones the size may differ.
-	 */
+	/* An int until it became smaller (seen on 7.2): CO-RE adapts the size of unsigned fields
+	 * only. */
 	unsigned int on_cpu;
 	unsigned in_iowait : 1;
-	/* How often it has gone to sleep by itself, and given way to others. */
+	/* Voluntary and involuntary context switches. */
 	unsigned long nvcsw;
 	unsigned long nivcsw;
 	__u64 start_time;
 	struct css_set *cgroups;
-	/* By which a process has its threads. */
+	/* Links the threads of a process. */
 	struct list_head thread_node;
 	struct signal_struct *signal;
 	int tgid;
 	int pid;
 	struct mm_struct *mm;
 	void *stack;
-	/* What it has handed in while it is within a driver that does so; else NULL. */
+	/* The bios that it has submitted while it is inside submit_bio of a stacked driver; else
+	 * NULL. */
 	struct bio_list *bio_list;
-	/* Of a worker of io_uring: its struct io_worker; of a kernel thread: its struct kthread.
-	 * Since e32cf5dfbe22 (5.17). */
+	/* Of an io_uring worker its struct io_worker, of a kernel thread its struct kthread. Since
+	 * e32cf5dfbe22 (5.17). */
 	void *worker_private;
 	struct task_struct *group_leader;
 	char comm[16];
 	struct blk_plug *plug;
 } CORE;
 
-/* How large a mapping's folios are stands in its flags since 4f661701731a (6.12). */
+/* A mapping's flags contain its folio sizes since 4f661701731a (6.12). */
 enum mapping_flags {
 	AS_FOLIO_ORDER_MIN = 16,
 };
@@ -426,7 +432,7 @@ struct dio {
 	struct inode *inode;
 } CORE;
 
-/* What is read ahead of a file, in pages. */
+/* Size of the current read-ahead, in pages. */
 struct file_ra_state {
 	unsigned int size;
 } CORE;
@@ -436,10 +442,10 @@ struct readahead_control {
 	unsigned long _index;
 } CORE;
 
-/* `dev_id` is the driver's own: of NVMe the struct nvme_queue that the vector serves. */
+/* `dev_id` is the driver's pointer: for NVMe the struct nvme_queue that the vector serves. */
 struct irqaction {
 	void *dev_id;
-	/* Where the handler only wakes it (IRQF_ONESHOT, threadirqs). */
+	/* Set if the handler only wakes it (IRQF_ONESHOT, threadirqs). */
 	struct task_struct *thread;
 } CORE;
 
@@ -447,26 +453,26 @@ struct kmem_cache {
 	const char *name;
 } CORE;
 
-/* What a handler returns: enum irqreturn, unchanged since threads came in 2.6.30. */
+/* Return values of a handler: enum irqreturn, unchanged since threaded handlers came in 2.6.30. */
 #define IRQ_NONE	0
 #define IRQ_WAKE_THREAD 2
 
-/* linux/interrupt.h: the same number since it came in 2.6.16. */
+/* linux/interrupt.h: unchanged since it was added in 2.6.16. */
 #define BLOCK_SOFTIRQ 4
 
-/* The registers in front of it differ by architecture: CO-RE finds the offset. */
+/* The registers before this field differ by architecture: CO-RE finds the offset. */
 struct bpf_perf_event_data {
 	__u64 sample_period;
 } CORE;
 
 struct seq_file;
 
-/* Where an iterator writes to. */
+/* Output of an iterator. */
 struct bpf_iter_meta {
 	struct seq_file *seq;
 } CORE;
 
-/* `task` is NULL behind the last one. */
+/* `task` is NULL after the last task. */
 struct bpf_iter__task {
 	struct bpf_iter_meta *meta;
 	struct task_struct *task;

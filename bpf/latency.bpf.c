@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Measures the stages of each request: queue, device, complete. op_table.h adds those of the
+ * Measures the stages of each request: queue, device, complete. op_table.h adds the stages of the
  * operations that it serves.
  *
  *   block_bio_queue     queue begins: the bio enters the block layer; its stamp is kept by address
  *   block_bio_complete  a bio of a device without requests ends, see bio_ios.h
- *   block_rq_issue      queue ends, device begins: the driver takes the request
+ *   block_rq_issue      queue ends, device begins: the request is issued to the driver
  *   nvme_sq             device ends, complete begins: the driver reaps the entry, NVMe only
  *   block_rq_complete   the last stage ends, the I/O is counted
  *
- * Each event reads the clock once. There is no hash map, and on a device with one row per CPU no
- * write to a cache line that other CPUs write.
+ * Each event reads the clock once. There is no hash map. On a device with one row per CPU, no event
+ * writes to a cache line that other CPUs write.
  */
 #include "kernel.h"
 #include "compat.h"
@@ -19,7 +19,7 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-/* Written once, between open and load: the verifier prunes what is switched off. */
+/* Written once, between open and load: the verifier removes what is disabled. */
 const volatile struct wire_latency_config config = {};
 
 #include "owner.h"
@@ -36,8 +36,8 @@ const volatile struct wire_latency_config config = {};
 #include "file_ios.h"
 
 /*
- * Whether a bio of a traced device is to be left alone. Its address may be that of one that was
- * followed and ended without a request.
+ * Whether a bio of a traced device is filtered out. Also removes an entry with the same address,
+ * left by a followed bio that ended without a request.
  */
 static __always_inline int is_left_out(struct bio *bio, __u64 address, struct owner *owner,
 				       const struct origin *origin)
@@ -52,8 +52,8 @@ static __always_inline int is_left_out(struct bio *bio, __u64 address, struct ow
 }
 
 /*
- * The submitter of a bio that blk-throttle's worker brings; NULL: it is the current task, or it is
- * not known, which is counted.
+ * The original submitter of a bio that blk-throttle's worker submits. NULL: the submitter is the
+ * current task, or is unknown, which is counted.
  */
 static __always_inline struct origin *origin_of(struct bio *bio, __u64 address, struct owner *owner,
 						int counts)
@@ -70,8 +70,10 @@ static __always_inline struct origin *origin_of(struct bio *bio, __u64 address, 
 	return origin_at(held);
 }
 
-/* The stack of the task that submits a bio that will be followed. Apart from all else: what is on
- * the stack of a program and of those that it calls is little together. */
+/*
+ * Takes the stack of the submitting task if the bio will be followed. A separate function, since
+ * the BPF stack of a program and its callees is small.
+ */
 static __noinline int look_at_route(void *ctx)
 {
 	struct bio *bio = argument(ctx, arguments.bio_queue);
@@ -81,8 +83,9 @@ static __noinline int look_at_route(void *ctx)
 	return take_route(ctx);
 }
 
-/* Counts a bio by process. Apart from all else, for its stack: bio_queue has nearly used up its
- * own. */
+/*
+ * Counts a bio by process. A separate function, since bio_queue has nearly used up its BPF stack.
+ */
 static __noinline int count_bio(void *ctx)
 {
 	struct bio *bio = argument(ctx, arguments.bio_queue);
@@ -141,13 +144,13 @@ int BPF_PROG(bio_queue)
 	if (config.files_enabled & FILES_EACH)
 		find_file(*(volatile __u64 *)&set->bio[way], file_at(index, way));
 	if (config.operations_enabled)
-		/* The address as a plain number, of which the verifier allows arithmetic. */
+		/* The address as a scalar, on which the verifier allows arithmetic. */
 		op_attach_bio(FIELD(bio, bi_private), *(volatile __u64 *)&set->bio[way],
 			      owner->layer, &set->op_ref[way], &set->generation[way]);
 	return 0;
 }
 
-/* A bio joins a request that is waiting: only its operation needs its own stamp from here on. */
+/* A bio is merged into a waiting request: from here on only its operation needs its own stamp. */
 EVENT("block_bio_backmerge")
 int BPF_PROG(bio_backmerge)
 {
@@ -164,8 +167,8 @@ int BPF_PROG(bio_backmerge)
 }
 
 /*
- * The bio becomes the request's first. Its stamp stays: at the issue the request's bios are looked
- * at from the first on, and the earliest stamp counts.
+ * The bio becomes the request's first. Its stamp stays: at the issue the request's bios are walked
+ * from the first on, and the earliest stamp counts.
  */
 EVENT("block_bio_frontmerge")
 int BPF_PROG(bio_frontmerge)
@@ -221,14 +224,14 @@ int BPF_PROG(bio_split)
 	if (!config.queue_enabled)
 		return 0;
 	/*
-	 * `bio` is the new front part and has no block_bio_queue of its own; the rest (bi_private,
-	 * set by bio_chain just before this event) keeps the stamp of the original. The front
-	 * inherits it, and the operation.
+	 * `bio` is the new front part and has no block_bio_queue of its own. The rest (bi_private,
+	 * set by bio_chain just before this event) keeps the stamp of the original. The front part
+	 * inherits the stamp and the operation.
 	 */
 	from = find_bio_at((__u64)FIELD(bio, bi_private), &old, &old_index);
 	to = from ? place_bio((__u64)bio, &new, &new_index) : 0;
 	if (config.filter_enabled && !from) {
-		/* Once this may have been the address of a bio that was followed. */
+		/* This may once have been the address of a followed bio. */
 		take_bio((__u64)bio);
 		return 0;
 	}
@@ -252,7 +255,10 @@ int BPF_PROG(bio_split)
 	return 0;
 }
 
-/* A bio ends that no request has ended: on a bio-based device, or by an error on the way. */
+/*
+ * A bio ends that no request has completed: on a bio-based device, or by an error before the
+ * request.
+ */
 SEC("?tp_btf/block_bio_complete")
 int BPF_PROG(bio_complete)
 {
@@ -264,7 +270,7 @@ int BPF_PROG(bio_complete)
 	if (end_bio_io(address, FIELD(bio, bi_opf), now))
 		return 0;
 	owner = owner_of_bio(bio);
-	/* With a filter: one that did not pass. */
+	/* With a filter: a bio that did not pass it. */
 	if (owner && is_bio_based(owner) && running)
 		end_unknown((__u64)BPF_CORE_READ(bio, bi_private), owner->device, op_of_bio(bio),
 			    FIELD(bio, bi_opf), now);
@@ -277,15 +283,14 @@ int BPF_PROG(rq_issue)
 	return issue_request(argument(ctx, arguments.rq_issue));
 }
 
-/* Given back by the driver: before it touched the device, or to try again. */
+/* The driver returns the request: before it reached the device, or for a retry. */
 EVENT("block_rq_requeue")
 int BPF_PROG(rq_requeue)
 {
 	return requeue_request(argument(ctx, arguments.rq_requeue));
 }
 
-/* NVMe: the driver takes the completion entry from the queue. Lives in a module, so it is optional.
- */
+/* NVMe: the driver reaps the completion entry. The tracepoint is in a module, so it is optional. */
 SEC("?tp_btf/nvme_sq")
 int BPF_PROG(nvme_sq, struct request *rq)
 {
@@ -293,7 +298,7 @@ int BPF_PROG(nvme_sq, struct request *rq)
 	struct wire_slot *slot;
 	__u32 index;
 
-	/* Module tracepoints' arguments may be NULL for the verifier (6.12 and newer). */
+	/* For the verifier, arguments of module tracepoints may be NULL (6.12 and newer). */
 	if (!rq)
 		return 0;
 	owner = owner_of_request(rq);
@@ -306,9 +311,8 @@ int BPF_PROG(nvme_sq, struct request *rq)
 }
 
 /*
- * The same for those who may not read the types of a module (CAP_SYS_ADMIN): the arguments of a raw
- * event are plain numbers, so that each field is copied. The hardware queue is known since the
- * issue.
+ * The same as a raw tracepoint, for users who may not read the types of a module (CAP_SYS_ADMIN):
+ * its arguments are scalars, so each field is copied. The hardware queue is known since the issue.
  */
 SEC("?raw_tp/nvme_sq")
 int BPF_PROG(nvme_sq_raw, struct request *rq)
@@ -372,8 +376,8 @@ int BPF_PROG(sys_exit, struct pt_regs *regs, long result)
 }
 
 /*
- * The same at the functions of the system calls that can carry I/O, so that no other call takes the
- * slow path: user space loads these two once for each (src/probe/latency/calls.rs).
+ * The same at the functions of those system calls that can do I/O, so that no other call takes the
+ * slow path. User space loads these two programs once per function (src/probe/latency/calls.rs).
  */
 SEC("?fentry/__x64_sys_io_uring_enter")
 int BPF_PROG(call_enter, struct pt_regs *regs)
@@ -420,7 +424,7 @@ int BPF_PROG(ring_wait)
 	return 0;
 }
 
-/* The bio has its request. */
+/* A request was allocated for the bio. */
 SEC("?tp_btf/block_getrq")
 int BPF_PROG(bio_getrq, struct bio *bio)
 {
@@ -429,7 +433,8 @@ int BPF_PROG(bio_getrq, struct bio *bio)
 	return 0;
 }
 
-/* The request is put into a scheduler's or a software queue, and not given to the driver at once.
+/*
+ * The request is inserted into a scheduler's or a software queue instead of being issued directly.
  */
 SEC("?tp_btf/block_rq_insert")
 int BPF_PROG(rq_insert, struct request *rq)
@@ -441,17 +446,18 @@ int BPF_PROG(rq_insert, struct request *rq)
 	if (!owner)
 		return 0;
 	slot = slot_of(rq, owner, op_of(rq), &index);
-	/* Refused by the driver it may be put back there, which is its requeue part. */
+	/* A request that the driver refused may be inserted again, which belongs to its requeue
+	 * part. */
 	if (slot && slot->request != (__u64)rq)
 		parts_inserted(index, (__u64)rq);
 	return 0;
 }
 
-/* Since 5a80bd075f3b (6.5): the request's bios have all been ended. */
+/* Since 5a80bd075f3b (6.5): all bios of the request have ended. */
 SEC("?tp_btf/block_io_done")
 int BPF_PROG(io_done, struct request *rq)
 {
-	/* Its bios are gone, and with them its partition: the slot knows. */
+	/* Its bios are gone, and with them its partition; the slot has the device. */
 	struct owner *owner = owner_of_queue(rq);
 	__u32 index;
 
@@ -467,7 +473,7 @@ int BPF_PROG(ring_queue_work, struct io_kiocb *req)
 		return 0;
 	if (config.parts_enabled)
 		ring_punted((__u64)req);
-	/* The worker may be done before the call begins to wait. */
+	/* The worker may finish before the call begins to wait. */
 	ring_waited_on((__u64)BPF_CORE_READ(req, ctx));
 	return 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Waits that have ended, by lock and by process: in rows that are everybody's, and before that in
- * places that each CPU keeps to itself.
+ * Counts completed waits by lock and by process: first in a cache per CPU, then in rows that all
+ * CPUs share.
  */
 #ifndef BIOPSY_LOCK_ROWS_H
 #define BIOPSY_LOCK_ROWS_H
@@ -15,21 +15,21 @@
 /* User space sets the sizes. */
 HASH(locks, __u64, struct wire_lock, 1024);
 
-/* By kind: the locks that found no room above. */
+/* One per kind: locks that had no room above. */
 ARRAY(other_locks, struct wire_lock, LOCK_KINDS);
 
 /* By thread group. */
 HASH(lock_processes, __u32, struct wire_lock_process, 4096);
 
 /*
- * What has not been added to the rows above yet: those are everybody's, and their lines would go
- * from CPU to CPU with each wait. CPU × places + place; only that CPU writes there.
+ * Per-CPU caches of waits that are not yet in the shared rows, whose cache lines would otherwise
+ * bounce between CPUs with each wait. Index CPU × slots + slot; only that CPU writes there.
  */
 MAPPED_ARRAY(recent_locks, struct wire_lock_recent, LOCK_PLACES);
 
 MAPPED_ARRAY(recent_processes, struct wire_lock_recent_process, LOCK_PROCESS_PLACES);
 
-/* What a new row begins as: too large for the BPF stack. */
+/* Initial value of a new row: too large for the BPF stack. */
 static const struct wire_lock no_lock = {};
 
 static __always_inline __u32 kind_of(__u32 flags)
@@ -45,7 +45,9 @@ static __always_inline __u32 kind_of(__u32 flags)
 	return flags & (LOCK_READ | LOCK_WRITE) ? LOCK_KIND_RWSEM : LOCK_KIND_SEMAPHORE;
 }
 
-/* Gives a place to another process; whether that has a row. */
+/*
+ * Writes back a cache slot and gives it to another process. Returns whether that process has a row.
+ */
 static __noinline int take_process(struct wire_lock_recent_process *place, __u32 pid)
 {
 	struct wire_lock_process *process;
@@ -66,7 +68,7 @@ static __noinline int take_process(struct wire_lock_recent_process *place, __u32
 		struct wire_lock_process one = {};
 
 		bpf_get_current_comm(one.comm, sizeof(one.comm));
-		/* Another CPU may have been first. */
+		/* Another CPU may have added it first. */
 		bpf_map_update_elem(&lock_processes, &pid, &one, BPF_NOEXIST);
 		if (!bpf_map_lookup_elem(&lock_processes, &pid))
 			return 0;
@@ -93,7 +95,7 @@ static __always_inline void count_process(struct wire_lock_cpu *row, __u32 cpu, 
 		place->max = took;
 }
 
-/* Adds what a place has to its lock's row. */
+/* Adds the waits of a cache slot to the row of their lock. */
 static __always_inline void add_waits(struct wire_lock *lock, const struct wire_lock_recent *place)
 {
 	__u64 i = place->bucket;
@@ -109,21 +111,23 @@ static __always_inline void add_waits(struct wire_lock *lock, const struct wire_
 		__sync_fetch_and_add(&lock->failed, place->failed);
 	if (place->reads)
 		__sync_fetch_and_add(&lock->reads, place->reads);
-	/* Others may write at the same time: the same, but for a lock that is waited for in several
-	 * ways, which has more than one wait of each. */
+	/* Not atomic: a concurrent writer writes the same value, unless the lock has waits of
+	 * several kinds, and then more of each follow. */
 	if (~lock->flags & place->flags)
 		lock->flags |= place->flags;
 	raise_shared(&lock->lock, &lock->not_min, place->not_min);
 	raise_shared(&lock->lock, &lock->max, place->max);
 }
 
-/* The place is that lock's now. */
+/* The cache slot now belongs to the lock. */
 #define PLACE_TAKEN 1
-/* There was no such row before. */
+/* The lock had no row before. */
 #define PLACE_IS_NEW 2
 
-/* Gives a place to waits of another length, or for another lock. Without PLACE_TAKEN that lock has
- * found no room for a row. */
+/*
+ * Writes back a cache slot and gives it to waits of another length or for another lock. Without
+ * PLACE_TAKEN that lock had no room for a row.
+ */
 static __noinline int take_place(struct wire_lock_recent *place, __u64 address, __u32 flags)
 {
 	struct wire_lock *lock = place->lock ? bpf_map_lookup_elem(&locks, &place->lock) : 0;
@@ -145,15 +149,15 @@ static __noinline int take_place(struct wire_lock_recent *place, __u64 address, 
 		lock = bpf_map_lookup_elem(&locks, &address);
 		if (!lock)
 			return 0;
-		/* What kind of lock it is, for whoever looks for its name before the place is
-		 * another's. */
+		/* The kind of lock is set now, for a lookup of the lock's name before the slot is
+		 * written back. */
 		lock->flags |= flags;
 	}
 	place->lock = address;
 	return PLACE_TAKEN | (is_new ? PLACE_IS_NEW : 0);
 }
 
-/* One of a lock without a row. */
+/* Counts a wait for a lock without a row. */
 static __noinline int count_other(struct wire_lock_cpu *row, const struct wait *wait, __u64 took,
 				  int failed)
 {
@@ -176,12 +180,12 @@ static __noinline int count_other(struct wire_lock_cpu *row, const struct wait *
 	return 0;
 }
 
-/* Whether the lock is new, and has a row from now on. */
+/* Counts a wait. Returns whether its lock is new and has got a row. */
 static __always_inline int count_lock(struct wire_lock_cpu *row, __u32 cpu, const struct wait *wait,
 				      __u64 took, int failed)
 {
 	__u32 bucket = hist_index(took);
-	/* Neighbours in length have places side by side. */
+	/* Neighbouring buckets use neighbouring slots. */
 	__u32 at = ((wait->lock * 0x9e3779b97f4a7c15ull >> 32) + bucket) % LOCK_PLACES;
 	struct wire_lock_recent *place;
 	int taken = PLACE_TAKEN;

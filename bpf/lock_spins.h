@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/*
- * Waits that are spun: their begins wait on the CPU, several deep, until their ends come.
- */
+/* Keeps a small stack per CPU of spinning waits: their begins are kept there until they end. */
 #ifndef BIOPSY_LOCK_SPINS_H
 #define BIOPSY_LOCK_SPINS_H
 
@@ -11,50 +9,58 @@
 
 struct wait {
 	__u64 lock;
-	/* 0: of somebody who was not asked for. */
+	/* 0: the waiting task was filtered out. */
 	__u64 began;
 	__u32 flags;
-	/* Of who spins. */
+	/* Identifies the spinning context. */
 	__u32 context;
 };
 
-/* Task, softirq, interrupt and NMI, each a rwlock and the spinlock in it. */
+/* Task, softirq, interrupt and NMI, each with a rwlock and the spinlock inside it. */
 #define SPINS_DEEP 8
 
 struct spins {
-	/* Written last as one is added, so that what comes in between sees whole ones. */
+	/* Written last when a wait is added, so that an interrupt sees only complete entries. */
 	__u32 depth;
 	__u32 pad;
 	struct wait at[SPINS_DEEP];
-	/* No CPU writes to a line of another's. */
+	/* Padding: no CPU writes to another's cache line. */
 	__u64 rest[7];
 };
 _Static_assert(sizeof(struct spins) == 256, "spins");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	/* Begins with a page, and so with a line. */
+	/* Begins at a page, and so at a cache line. */
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, struct spins);
 } spins SEC(".maps");
 
-/* Bounded where every verifier sees it: 5.10's has forgotten a comparison by then. */
+/*
+ * Bounds the index where every verifier sees it: 5.10's has forgotten an earlier comparison by
+ * then.
+ */
 static __always_inline struct wait *wait_at(struct spins *waits, __u64 depth)
 {
 	asm volatile("" : "+r"(depth));
 	return &waits->at[depth & (SPINS_DEEP - 1)];
 }
 
-/* A thread between two of its switches: who spins does not leave the CPU. Two are the same by
- * chance once in 2^32. */
+/*
+ * Identifies a thread between two of its context switches: a spinning task is not switched out. Two
+ * are equal by chance once in 2^32.
+ */
 static __always_inline __u32 context_of(__u32 tid, __u64 switches)
 {
 	return tid * 0x9e3779b1u ^ (__u32)switches;
 }
 
-/* Of the current task, for programs that may follow its pointer, and for the others. */
+/*
+ * The context of the current task: first for programs that may dereference its pointer, then for
+ * the others.
+ */
 static __always_inline __u32 current_context(void)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -71,9 +77,9 @@ static __always_inline __u32 read_current_context(void)
 }
 
 /*
- * Begins of another context cannot go on any more: their ends were missed, as the kernel does not
- * run a program for what interrupts that program. Kept, each would be taken for the begin of a wait
- * much later.
+ * Drops waits of another context, which cannot be going on any more. Their ends were missed, as the
+ * kernel does not run a program for code that interrupts that program. Otherwise each would be
+ * taken for the begin of a much later wait.
  */
 static __always_inline __u32 drop_ended(struct wire_lock_cpu *row, struct spins *waits, __u32 depth,
 					__u32 context)
@@ -97,12 +103,12 @@ static __always_inline void begin_spin(struct wire_lock_cpu *row, __u32 cpu, __u
 	if (!waits)
 		return;
 	depth = drop_ended(row, waits, waits->depth, context);
-	/* Never so deep: ends were missed. */
+	/* Waits never nest so deeply: ends were missed. */
 	if (unlikely(depth >= SPINS_DEEP)) {
 		row->abandoned += SPINS_DEEP;
 		depth = 0;
 	}
-	/* Nor does a CPU wait for a lock that it waits for. */
+	/* Nor does a CPU wait for a lock that it is waiting for already. */
 	wait = wait_at(waits, depth - 1);
 	if (depth && unlikely(wait->lock == lock)) {
 		row->abandoned++;
@@ -117,8 +123,7 @@ static __always_inline void begin_spin(struct wire_lock_cpu *row, __u32 cpu, __u
 	*(volatile __u32 *)&waits->depth = depth + 1;
 }
 
-/* The wait for this lock that is on top, which is taken away; what came on top of it has lost its
- * end. */
+/* Removes the topmost wait for this lock. Waits on top of it have missed their ends. */
 static __always_inline int end_spin(struct wire_lock_cpu *row, __u32 cpu, __u64 lock, int any,
 				    __u32 context, struct wait *out)
 {
@@ -135,7 +140,7 @@ static __always_inline int end_spin(struct wire_lock_cpu *row, __u32 cpu, __u64 
 		if (i >= depth)
 			break;
 		wait = wait_at(waits, at);
-		/* Of another context: the next begin takes it away, or this one's end does. */
+		/* Of another context: the next begin removes it, or this context's end does. */
 		if (wait->context != context || (!any && wait->lock != lock))
 			continue;
 		*out = *wait;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Stacks of waits that end, as a budget allows, by lock; and who waits, where that is asked for.
- * For the lock programs, whose `config` must stand before it.
+ * Takes stacks of completed waits by lock, within a budget, and optionally the waiting threads. For
+ * the lock programs, which define `config` before this header.
  */
 #ifndef BIOPSY_LOCK_STACKS_H
 #define BIOPSY_LOCK_STACKS_H
@@ -14,12 +14,12 @@
 
 HASH(lock_stacks, struct wire_lock_stack_key, struct wire_lock_stack, 4096);
 
-/* A table of its own: one way to the kernel leads to many waits. User space sets the size. */
+/* A separate table, since one user stack leads to many waits. User space sets the size. */
 HASH(lock_whos, struct wire_lock_who_key, struct wire_lock_who, 1);
 
 /*
- * Where a stack is taken to; one per CPU. Only the programs that end a wait use it, of which one is
- * loaded, and which the kernel does not run inside itself.
+ * Scratch space for a stack; one per CPU. Used only by the programs that end a wait, of which one
+ * is loaded, and which the kernel does not run recursively.
  */
 struct scratch {
 	struct wire_lock_stack_key key;
@@ -29,7 +29,7 @@ struct scratch {
 
 ARRAY(lock_scratch, struct scratch, 1);
 
-/* Who waits now, and by which way it came to the kernel: the key has it from here on. */
+/* Records the waiting thread and its user stack, and puts their hash into the key. */
 static __always_inline void take_waiter(void *ctx, struct wire_lock_cpu *row, struct scratch *s)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
@@ -64,7 +64,7 @@ static __always_inline void take_waiter(void *ctx, struct wire_lock_cpu *row, st
 	s->key.who.hash = hash | 1;
 	if (bpf_map_lookup_elem(&lock_whos, &s->key.who))
 		return;
-	/* Another CPU may have been first. */
+	/* Another CPU may have added it first. */
 	if (bpf_map_update_elem(&lock_whos, &s->key.who, &s->who, BPF_NOEXIST) &&
 	    !bpf_map_lookup_elem(&lock_whos, &s->key.who)) {
 		row->other_waiters++;
@@ -72,7 +72,7 @@ static __always_inline void take_waiter(void *ctx, struct wire_lock_cpu *row, st
 	}
 }
 
-/* Takes the stack of this wait, or leaves it to chance where it need not have one. */
+/* Takes the stack of this wait: always if requested, otherwise at random. */
 static __always_inline void sample(void *ctx, struct wire_lock_cpu *row, __u32 cpu, __u64 lock,
 				   __u64 took, __u64 now, int always)
 {
@@ -115,7 +115,7 @@ static __always_inline void sample(void *ctx, struct wire_lock_cpu *row, __u32 c
 		s->stack.contentions = 0;
 		s->stack.wait_ns = 0;
 		s->stack.samples = 0;
-		/* Another CPU may have been first. */
+		/* Another CPU may have added it first. */
 		bpf_map_update_elem(&lock_stacks, &s->key, &s->stack, BPF_NOEXIST);
 		stack = bpf_map_lookup_elem(&lock_stacks, &s->key);
 	}

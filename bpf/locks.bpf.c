@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Lock contention: who waited for which lock, and how long.
+ * Measures lock contention: which threads waited for which lock, and how long.
  *
  *   contention_begin   a task, or an interrupt on top of it, found the lock taken (since 5.19)
- *   contention_end     it has the lock, or gave up
- *   contended_release  who had a lock that others sleep for lets it go (since 7.2)
- *   slow path          of spinlocks, by kprobes: instead of the events above where there are none;
+ *   contention_end     it acquired the lock, or gave up
+ *   contended_release  the holder of a lock that other threads sleep on releases it (since 7.2)
+ *   slow path          of spinlocks, by kprobes: replaces the events above where there are none;
  *                      else for the first waiter, which spins on the pending bit without an event
  *
- * Who spins is not preempted, so that its begin waits on its CPU: several deep, as interrupts come
- * on top, and two for each, as the slow path of a rwlock takes a spinlock. Who sleeps has its begin
- * in its task. Nothing here runs where nobody waits.
+ * A spinning task is not preempted, so the begin of its wait is kept on its CPU: several levels, as
+ * interrupts nest, and two per level, as the slow path of a rwlock takes a spinlock. The begin of a
+ * sleeping wait is kept in task storage. No program runs while no lock is contended.
  */
 
 /* One object serves every kernel: 5.10 has no compare-and-swap. */
@@ -33,15 +33,15 @@ const volatile struct wire_locks_config config = {};
 
 #include "lock_stacks.h"
 
-/* Opens and closes the window for all programs at once. */
+/* Starts and stops recording for all programs at once. */
 volatile __u32 running = 0;
 
 MAPPED_ARRAY(lock_cpus, struct wire_lock_cpu, 1);
 
-/* Who sleeps waits for one lock at a time. Goes away with its task. */
+/* A sleeping task waits for one lock at a time. Freed with its task. */
 struct sleep {
 	struct wait wait;
-	/* It is in the lock's queue, and does not merely spin in front of it. */
+	/* It is in the lock's queue, and not merely spinning in front of it. */
 	__u64 queued;
 };
 
@@ -55,7 +55,7 @@ struct {
 /* By lock. User space sets the size. */
 HASH(lock_holders, __u64, struct wire_lock_holder, 1);
 
-/* By thread: who waits at the end, written when user space asks. */
+/* Tasks still waiting at the end, by thread; filled when user space runs the iterator. */
 HASH(lock_waiters, __u32, struct wire_lock_waiter, 4096);
 
 static __always_inline __u64 cgroup_of_current(void)
@@ -66,7 +66,7 @@ static __always_inline __u64 cgroup_of_current(void)
 	return group_of((struct task_struct *)bpf_get_current_task(), io_cgrp_id);
 }
 
-/* Whether the current task is among those that were named. */
+/* Whether the current task passes the filter. */
 static __always_inline int passes_filter(void)
 {
 	if (config.filter_enabled & FILTER_PID) {
@@ -91,8 +91,10 @@ static __always_inline int passes_filter(void)
 	return 1;
 }
 
-/* Spins until it has the lock, so that the begin waits on the CPU. A mutex that spins may go to
- * sleep. */
+/*
+ * Whether the task spins until it has the lock, so that its begin is kept on the CPU. A task that
+ * spins on a mutex may go to sleep.
+ */
 static __always_inline int is_spin(__u32 flags)
 {
 	return (flags & (LOCK_SPIN | LOCK_MUTEX)) == LOCK_SPIN;
@@ -124,7 +126,7 @@ static __always_inline struct wire_lock_holder *holder_of(__u64 lock)
 	if (unlikely(!holder)) {
 		struct wire_lock_holder one = {};
 
-		/* Another CPU may have been first. */
+		/* Another CPU may have added it first. */
 		bpf_map_update_elem(&lock_holders, &lock, &one, BPF_NOEXIST);
 		holder = bpf_map_lookup_elem(&lock_holders, &lock);
 	}
@@ -132,8 +134,8 @@ static __always_inline struct wire_lock_holder *holder_of(__u64 lock)
 }
 
 /*
- * Somebody is in the lock's queue from now on: the kernel says so behind the queue's lock, so that
- * whoever releases it later finds somebody there, and has an event.
+ * A waiter joins the lock's queue. The kernel reports this under the queue's lock, so every later
+ * release finds a waiter there, and has an event.
  */
 static __always_inline void enqueue(__u64 lock, __u32 flags, __u64 now)
 {
@@ -150,7 +152,10 @@ static __always_inline void enqueue(__u64 lock, __u32 flags, __u64 now)
 	}
 }
 
-/* Nobody in the queue sleeps for it any more, or got it: others may still be there. */
+/*
+ * A waiter leaves the lock's queue: it acquired the lock, or gave up. Other waiters may still be
+ * there.
+ */
 static __always_inline void dequeue(__u64 lock, int was_queued, int got, __u64 now)
 {
 	struct wire_lock_holder *holder = bpf_map_lookup_elem(&lock_holders, &lock);
@@ -188,7 +193,8 @@ int BPF_PROG(lock_release, void *lock)
 	since = holder->got;
 	holder->last_hold_ns = 0;
 	__sync_fetch_and_add(&holder->releases, 1);
-	/* Several may share the others at a time: which of them began when, nobody can tell. */
+	/* Other kinds of locks may have several holders at once: which of them began when is
+	 * unknown. */
 	if (holder->flags & (LOCK_MUTEX | LOCK_RT) && holder->queued_since) {
 		if (!since && !holder->released) {
 			since = holder->queued_since;
@@ -280,7 +286,7 @@ int BPF_PROG(lock_end, void *lock, int ret)
 	}
 	sleep = bpf_task_storage_get(&sleeps, bpf_get_current_task_btf(), 0, 0);
 	if (!sleep || sleep->wait.lock != (__u64)lock) {
-		/* Or of somebody who was not asked for. */
+		/* Or the end of a task that was filtered out. */
 		if (!config.filter_enabled)
 			row->unmatched++;
 		return 0;
@@ -294,7 +300,7 @@ int BPF_PROG(lock_end, void *lock, int ret)
 	return 0;
 }
 
-/* Whoever still waits, when user space asks: each thread once. */
+/* Lists the tasks that are still waiting, when user space asks: each thread once. */
 SEC("?iter/task")
 int waiting(struct bpf_iter__task *ctx)
 {
@@ -302,7 +308,7 @@ int waiting(struct bpf_iter__task *ctx)
 	struct task_struct *task = ctx->task;
 	struct sleep *sleep;
 
-	/* NULL behind the last one. */
+	/* NULL after the last task. */
 	if (!task)
 		return 0;
 	sleep = bpf_task_storage_get(&sleeps, task, 0, 0);
@@ -318,7 +324,7 @@ int waiting(struct bpf_iter__task *ctx)
 	return 0;
 }
 
-/* Beside the events: who entered the slow path, with an event or without. */
+/* In addition to the events: counts entries into the slow path, with an event or without. */
 SEC("?kprobe")
 int slow_call(struct pt_regs *ctx)
 {
@@ -333,7 +339,7 @@ int slow_call(struct pt_regs *ctx)
 	return 0;
 }
 
-/* In place of the events: spinlocks alone, and all who wait for them. */
+/* Instead of the events: spinlocks only, and all tasks that wait for them. */
 SEC("?kprobe")
 int slow_begin(struct pt_regs *ctx)
 {
@@ -355,7 +361,7 @@ int slow_begin(struct pt_regs *ctx)
 	return 0;
 }
 
-/* The return names no lock: it is the one that was entered last on this CPU. */
+/* The return does not name the lock: it is the one that was entered last on this CPU. */
 SEC("?kretprobe")
 int slow_end(struct pt_regs *ctx)
 {
@@ -375,13 +381,13 @@ int slow_end(struct pt_regs *ctx)
 	return 0;
 }
 
-/* What `peek` read. */
+/* The bytes that `peek` read. */
 __u8 peeked[PEEK_BYTES] = {};
 
 /*
- * Called by user space, never attached: reads the kernel's memory at the first argument, as many
- * bytes as the second says, and answers whether there is any. Without an address: where the current
- * task is.
+ * Called by user space, never attached: reads kernel memory at the first argument, with the length
+ * in the second, and returns whether it could be read. Without an address: returns the address of
+ * the current task.
  */
 SEC("raw_tp")
 int peek(struct bpf_raw_tracepoint_args *ctx)
@@ -400,7 +406,7 @@ int peek(struct bpf_raw_tracepoint_args *ctx)
 
 struct wire_nvme_places nvme_places = {};
 
-/* Called once by user space: CO-RE looks into the BTF of the module, which libbpf finds. */
+/* Called once by user space: CO-RE uses the module's BTF, which libbpf finds. */
 SEC("?raw_tp")
 int nvme_layout(void *ctx)
 {
@@ -420,8 +426,7 @@ int nvme_layout(void *ctx)
 /* Since a992d7a39774 (6.13). */
 extern struct kmem_cache *bpf_get_kmem_cache(__u64 addr) __ksym __weak;
 
-/* Called by user space: which cache of the slab allocator the first argument lies in, as its name.
- */
+/* Called by user space: returns the name of the slab cache that the first argument lies in. */
 SEC("?raw_tp")
 int slab(struct bpf_raw_tracepoint_args *ctx)
 {

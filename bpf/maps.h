@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Declares maps. User space sets the size of those that have one entry here. */
+/*
+ * Defines macros that declare maps. User space sets the size of maps that are declared with one
+ * entry.
+ */
 #ifndef BIOPSY_MAPS_H
 #define BIOPSY_MAPS_H
 
@@ -14,9 +17,9 @@
 	} name SEC(".maps")
 
 /*
- * The maps of the hot path are mmapable: only then does the kernel begin their values at a page,
- * and elements of 64 bytes are cache lines. (Else they follow a header, which is 312 bytes
- * on 6.18.)
+ * Maps of the hot path are mmapable: only then does the kernel begin their values at a page
+ * boundary, so that elements of 64 bytes are cache lines. (Otherwise values follow a header, which
+ * is 312 bytes on 6.18.)
  */
 #define MAPPED_ARRAY(name, of, entries)                                                            \
 	struct {                                                                                   \

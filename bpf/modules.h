@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Types of drivers that are modules mostly: CO-RE finds them in the BTF of the module (5.11), or in
- * the kernel's own where the driver is built in. A module may not be loaded: ask before what lies
- * here is read. Else as kernel.h.
+ * Declares types of drivers that are mostly modules, in the manner of kernel.h. CO-RE finds them in
+ * the BTF of the module (5.11), or in the kernel's own if the driver is built in. A module may not
+ * be loaded: check before reading any of these.
  */
 #ifndef BIOPSY_MODULES_H
 #define BIOPSY_MODULES_H
 
 #include "kernel.h"
 
-/* Of what it consists nobody asks. */
+/* Its members are not used. */
 struct spinlock {
 } CORE;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Counts an operation that has ended: its stages by device and by group, its parts, its event. For
- * the latency programs, whose `config` must stand before it.
+ * Counts a completed operation: its stages by device and by group, its parts, and its event. For
+ * the latency programs, which define `config` before this header.
  *
  *   entered ... queued ... issued ... reaped ... ended ... (return of the system call)
  *       submit     queue      device    complete     reap
@@ -17,7 +17,7 @@
 #include "parts.h"
 #include "wire.h"
 
-/* Sized by user space: Σ over devices of covers × (shards × OPS_SHARDED + rare operations). */
+/* User space sets the size: Σ over devices of covers × (shards × OPS_SHARDED + rare operations). */
 MAPPED_ARRAY(operation_rows, struct wire_operation_row, 1);
 
 static __always_inline struct wire_operation_row *operation_row(__u32 device, __u32 op, __u32 cover,
@@ -55,11 +55,11 @@ static __always_inline void count_stage(struct wire_operation_row *row, __u32 st
 /* The times of an operation, by stage. */
 struct op_times {
 	__u64 ns[OPERATION_STAGES];
-	/* No bio entered the block layer: submission goes on until the issue. */
+	/* No bio entered the block layer: submission lasts until the issue. */
 	__u64 no_queue;
 };
 
-/* Reads stamps once: another part may write over them at this moment. */
+/* Reads the stamps once: another part may overwrite them concurrently. */
 static __always_inline void read_stamps(const struct wire_stamps *of, struct wire_stamps *once)
 {
 	once->queued = *(const volatile __u64 *)&of->queued;
@@ -68,11 +68,11 @@ static __always_inline void read_stamps(const struct wire_stamps *of, struct wir
 	once->ended = *(const volatile __u64 *)&of->ended;
 }
 
-/* Finds the stages of an operation; 0: its stamps contradict each other. */
+/* Computes the stages of an operation; 0: its stamps contradict each other. */
 static __always_inline int times_of(const struct wire_stamps *of, __u64 entered, __u64 last,
 				    struct op_times *times)
 {
-	/* Without a branch, both ways of which the verifier would follow to the end. */
+	/* Without a branch, both sides of which the verifier would follow to the end. */
 	__u64 none = ((of->queued - 1) & ~of->queued) >> 63, begun;
 
 	asm volatile("" : "+r"(none));
@@ -90,7 +90,7 @@ static __always_inline int times_of(const struct wire_stamps *of, __u64 entered,
 	return 1;
 }
 
-/* Adds to the sums of the class that an operation's total time is of. */
+/* Adds to the sums for the power of two of an operation's total time. */
 static __always_inline void add_to_class(struct wire_operation_row *row,
 					 const struct op_times *times, int shared)
 {
@@ -98,7 +98,7 @@ static __always_inline void add_to_class(struct wire_operation_row *row,
 	__u64 i = unlikely(total >> HIST_MAX_BITS) ? HIST_MAX_BITS : msb64(total | 1);
 	struct wire_total *class;
 
-	/* 6.1's verifier follows no 32-bit bound into a 64-bit register. */
+	/* 6.1's verifier does not carry a 32-bit bound into a 64-bit register. */
 	asm volatile("%0 &= 63" : "+r"(i));
 	if (i > HIST_MAX_BITS)
 		return;
@@ -109,8 +109,8 @@ static __always_inline void add_to_class(struct wire_operation_row *row,
 }
 
 /*
- * The stages of one operation. `seen` is when its application saw the result; 0: that is not known.
- * `in_group`: in the row of its group and not in that of the device.
+ * Adds the stages of one operation. `seen` is when its application saw the result; 0: unknown.
+ * `in_group`: add to the row of its group instead of the row of the device.
  */
 static __always_inline int add_operation(const struct wire_stamps *of, __u64 entered, __u64 seen,
 					 int in_group)
@@ -131,17 +131,17 @@ static __always_inline int add_operation(const struct wire_stamps *of, __u64 ent
 		row = operation_row(of->device, of->op, cover, &shared);
 	if (!row)
 		return 0;
-	/* Neither is known: no other operations have just these stages. */
+	/* Neither is known: such operations have no comparable set of stages. */
 	if (unlikely(!seen && of->fused)) {
 		__sync_fetch_and_add(&row->bare, 1);
 		return 0;
 	}
-	/* Two parts that finish on two CPUs at once may leave a mixture. */
+	/* Two parts that finish on two CPUs at once may leave a mixture of stamps. */
 	if (unlikely(!times_of(&once, entered, seen ? seen : once.ended, &times))) {
 		__sync_fetch_and_add(&row->torn, 1);
 		return 0;
 	}
-	/* 0: blk-throttle held it, and when it was submitted is not known. */
+	/* 0: blk-throttle throttled it, and the time of its submission is unknown. */
 	if (times.ns[OPERATION_SUBMIT])
 		count_stage(row, OPERATION_SUBMIT, times.ns[OPERATION_SUBMIT], shared);
 	if (likely(!times.no_queue))
@@ -163,12 +163,14 @@ VERIFIED_ONCE int count_operation(const struct wire_stamps *of, __u64 entered, _
 
 VERIFIED_ONCE int count_in_group(const struct wire_stamps *of, __u64 entered, __u64 seen)
 {
-	/* Before 2afae08c9dcb (6.8) it is verified where it is not called as well. */
+	/* Before 2afae08c9dcb (6.8) it is verified even if never called. */
 	return config.most_groups ? add_operation(of, entered, seen, 1) : 0;
 }
 
-/* Sends an operation that is counted, where an I/O with an event belongs to it. Its `parts` are
- * the I/Os that finished for it. */
+/*
+ * Sends the event of a counted operation if one of its I/Os has an event. Its `parts` are the I/Os
+ * that finished for it.
+ */
 VERIFIED_ONCE int emit_operation(struct wire_operation *operation, const struct wire_stamps *of,
 				 __u32 place)
 {
@@ -196,13 +198,15 @@ VERIFIED_ONCE int emit_operation(struct wire_operation *operation, const struct 
 	return 0;
 }
 
-/* Counts an operation that ended, and its parts. `place`: in `operation_parts` and
- * `operation_facts`; `waiter`: likewise, of the call that brought its result. */
+/*
+ * Counts a completed operation and its parts. `place` and `waiter` are indexes in `operation_parts`
+ * and `operation_facts`: of the operation, and of the call that fetched its result.
+ */
 static __always_inline void count_ended(const struct wire_stamps *of, const __u16 *parts,
 					__u64 entered, __u64 seen, __u32 place, __u32 waiter)
 {
 	if (config.most_groups) {
-		/* Both rows get the same, whatever part writes over it meanwhile. */
+		/* Both rows get the same stamps, even if a part overwrites them meanwhile. */
 		struct wire_stamps once = *of;
 
 		count_operation(&once, entered, seen);

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Operations in flight: what applications submit, which bios belong to it, and its stages. For the
- * latency programs, whose `config` must stand before it.
+ * Tracks operations in flight: what applications submit, the bios that belong to it, and its
+ * stages. For the latency programs, which define `config` before this header.
  *
- * An operation is an io_uring request, an iocb of Linux AIO, or a system call that waits (`struct
- * caller`). The table is entered by the functions `op_*`, of which these make an operation's life:
+ * An operation is an io_uring request, an iocb of Linux AIO, or a blocking system call (`struct
+ * caller`). The functions `op_*` access the table; these make up an operation's life cycle:
  *
  *   op_begin        it is submitted (io_uring.h; an iocb by its first bio; a call by syscalls.h)
- *   op_attach_bio   a bio enters the block layer: by the kiocb behind it, which is the io_uring
- *                   request itself, or by the task, for a system call that waits
+ *   op_attach_bio   a bio enters the block layer: it is matched by its kiocb, which is the io_uring
+ *                   request itself, or by the task, for a blocking system call
  *   op_complete     the request of a bio completes: the last one gives the operation its stages
- *   op_count        its application sees the result
+ *   op_count        the application sees the result
  */
 #ifndef BIOPSY_OP_TABLE_H
 #define BIOPSY_OP_TABLE_H
@@ -33,36 +33,40 @@ _Static_assert((1 << OPERATION_BITS) + (1 << CALLER_BITS) == 1 << FACTS_BITS, "f
 MAPPED_ARRAY(operations, struct wire_place, 1 << OPERATION_BITS);
 
 #define IOCB_BITS 13
-/* Places that an iocb may take. Every io_submit of the machine is noted here: with one place per
- * key, an iocb of another process would soon overwrite one that is held. */
+/*
+ * Associativity of the table of iocbs. Every io_submit on the machine is recorded there: with one
+ * way per key, an iocb of another process would soon overwrite one whose bio is throttled.
+ */
 #define IOCB_WAYS 4
 
-/* An iocb as io_submit got it: blk-throttle's worker brings a bio that it held when the call is
- * long over, and then only the iocb says whose it is. */
+/*
+ * An iocb as passed to io_submit. blk-throttle's worker submits a throttled bio long after the call
+ * has returned, and then only the iocb identifies its operation.
+ */
 struct iocb {
-	/* Of its context, its address and its application's word. */
+	/* Hash of its context, its address and its aio_data. */
 	__u64 key;
-	/* The io_submit that submitted it, and by which process. */
+	/* When its io_submit was entered, and by which process. */
 	__u64 entered;
 	__u32 process;
-	/* Its operation began: what comes with the same key when that is over is a later one, which
-	 * was not noted. */
+	/* Its operation has begun: after that has ended, the same key belongs to a later iocb,
+	 * which was not recorded. */
 	__u32 joined;
 	__u32 pad[2];
 };
 
-/* Filled only where `config.throttle_enabled`. */
+/* Filled only if `config.throttle_enabled`. */
 MAPPED_ARRAY(iocbs, struct iocb, 1);
 
-/* More results than this do not come back with one system call. */
+/* Upper limit on results per system call. */
 #define MOST_RESULTS 32768
 
-/* Operations that could not be followed: their place was taken. */
+/* Operations that could not be followed: the table had no room. */
 __u64 unfollowed = 0;
 
 /*
- * Requests are slab objects of 256 bytes (248 in 6.18): those of one page share a row, and a row
- * that is taken sends them to the next, not to their neighbours' places.
+ * Requests are slab objects of 256 bytes (248 in 6.18). Those of one page share a row, and a full
+ * row overflows into the next row, not into the neighbouring entries.
  */
 static __always_inline __u32 operation_place(__u64 request)
 {
@@ -83,13 +87,13 @@ static __always_inline struct wire_place *op_at(__u32 index)
 	return bpf_map_lookup_elem(&operations, &index);
 }
 
-/* The operation with a number, which is its place + 1; 0: none. */
+/* The operation with a number, which is its index + 1; 0: none. */
 static __always_inline struct wire_place *op_numbered(__u32 number)
 {
 	return number ? op_at(number - 1) : 0;
 }
 
-/* The operation in a place since this time, while it is not over. */
+/* The operation in this entry since this time, if it is in flight. */
 static __always_inline struct wire_place *op_live(__u32 number, __u64 generation)
 {
 	struct wire_place *operation = op_at(number - 1);
@@ -99,13 +103,13 @@ static __always_inline struct wire_place *op_live(__u32 number, __u64 generation
 		   : 0;
 }
 
-/* Behind the calls' places. */
+/* Iocbs come after the calls. */
 static __always_inline __u32 iocb_place(__u32 index)
 {
 	return (1 << FACTS_BITS) + index;
 }
 
-/* The place of the operation or call of a bio, + 1; 0: it is over, or there is none. */
+/* Index of the operation or call of a bio, + 1; 0: it has ended, or there is none. */
 static __always_inline __u32 op_place(__u32 op_ref, __u64 generation)
 {
 	__u32 number = op_ref & REF_NUMBER;
@@ -117,15 +121,17 @@ static __always_inline __u32 op_place(__u32 op_ref, __u64 generation)
 	return op_live(number, generation) ? number : 0;
 }
 
-/* A request that is not in the place where it is looked for first. The verifier takes no pointer of
- * the kernel's for a number where it is an argument, but it does within a struct. */
+/*
+ * A request that is not in its first entry. A struct, since the verifier does not accept a kernel
+ * pointer as a scalar argument, but does as a struct member.
+ */
 struct sought {
 	__u64 request;
 	__u32 place;
 	__u32 pad;
 };
 
-/* The number of the place that a request has or had, + 1; 0: none. */
+/* Index of the entry that a request has or had, + 1; 0: none. */
 VERIFIED_ONCE __u32 find_place(const struct sought *sought)
 {
 	__u32 place = sought ? sought->place : 0;
@@ -139,7 +145,7 @@ VERIFIED_ONCE __u32 find_place(const struct sought *sought)
 	return 0;
 }
 
-/* The number of a request's operation + 1; 0: none. */
+/* Index of a request's operation, + 1; 0: none. */
 static __always_inline __u32 op_find(__u64 request)
 {
 	__u32 place = operation_place(request) & ((1 << OPERATION_BITS) - 1);
@@ -155,7 +161,7 @@ static __always_inline __u32 op_find(__u64 request)
 	return operation && operation->state == OPERATION_LIVE ? number : 0;
 }
 
-/* The stamps of a request, as its slot has them. */
+/* Copies the stamps of a request from its slot. */
 static __always_inline void stamps_in(const struct wire_slot *slot, struct wire_stamps *stamps)
 {
 	stamps->queued = slot->queued;
@@ -168,14 +174,16 @@ static __always_inline void stamps_in(const struct wire_slot *slot, struct wire_
 	stamps->group = slot->group + 1;
 }
 
-/* The greatest number stands for all above it. */
+/* Saturates at the maximum. */
 static __always_inline void count_part(__u16 *parts)
 {
 	*parts += *parts != 0xffff;
 }
 
-/* A request finished for an operation: the last one to do so gives it its stages. True where it is
- * that so far. */
+/*
+ * A request finished for an operation: the last one to do so gives it its stages. Returns whether
+ * this is the last one so far.
+ */
 static __always_inline int add_result(struct wire_place *operation,
 				      const struct wire_stamps *stamps)
 {
@@ -196,7 +204,7 @@ static __always_inline int holds_result(struct wire_slot *slot, __u32 number, __
 	       (op_ref & REF_NUMBER) == number && slot->generation == entered;
 }
 
-/* Takes what its first request left in a slot. */
+/* Fetches the result that the operation's first request left in a slot. */
 VERIFIED_ONCE int op_fetch_result(struct wire_place *operation, __u32 number)
 {
 	struct wire_slot *slot;
@@ -209,8 +217,8 @@ VERIFIED_ONCE int op_fetch_result(struct wire_place *operation, __u32 number)
 		return 0;
 	stamps_in(slot, &stamps);
 	barrier();
-	/* Else another request was issued in between, and that has brought them here; or is about
-	 * to take the slot, and has as well. */
+	/* Otherwise another request was issued in between and has moved the result here, or is
+	 * about to take the slot and has moved it as well. */
 	if (holds_result(slot, number, operation->entered) &&
 	    !(operation->parts && operation->stamps.issued == stamps.issued))
 		add_result(operation, &stamps);
@@ -218,10 +226,10 @@ VERIFIED_ONCE int op_fetch_result(struct wire_place *operation, __u32 number)
 }
 
 /*
- * libaio names an operation by the address of the application's iocb, which may be used again while
- * it is in flight, and by the application's own word. These and the process make a key that no
- * address of the kernel equals, and whose low bits spread: processes that were forked have the same
- * addresses. Two keys are alike once in 2^62.
+ * libaio identifies an operation by the address of the application's iocb, which may be reused
+ * while in flight, and by aio_data. These and the process form a key that never equals a kernel
+ * address, and whose low bits are well distributed: forked processes use the same addresses. Two
+ * keys are equal by chance once in 2^62.
  */
 #define AIO_LONG_AGO 10000000000ll
 
@@ -239,13 +247,16 @@ static __always_inline __u32 current_process(void)
 	return bpf_get_current_pid_tgid() >> 32;
 }
 
-/* Of a process that ended, or that fetches its results without a system call. */
+/*
+ * Whether an operation was abandoned: its process ended, or fetches results without a system call.
+ */
 static __always_inline int abandoned(struct wire_place *operation, __u32 number, __u64 now)
 {
-	/* Negative: of a call that began after the one that asks. */
+	/* Negative if that call began after the current one. */
 	if ((__s64)(now - operation->entered) <= AIO_LONG_AGO)
 		return 0;
-	/* Its caller's place was another's meanwhile; or it took long, and its caller will come. */
+	/* Its caller's entry was used by another thread meanwhile; or it took long, and its caller
+	 * will return. */
 	if (operation->state == OPERATION_ENDED)
 		return (__s64)(now - operation->stamps.ended) > AIO_LONG_AGO;
 	if (operation->request >> 63)
@@ -254,7 +265,7 @@ static __always_inline int abandoned(struct wire_place *operation, __u32 number,
 	return operation->parts;
 }
 
-/* A free place is not taken from its request before this: it may come back. */
+/* A free entry stays with its request for at least this long: the request may be reused. */
 #define OPERATION_REST 10000000ll
 
 static __always_inline int is_over(const struct wire_place *operation, __s64 rest, __u64 now)
@@ -263,12 +274,12 @@ static __always_inline int is_over(const struct wire_place *operation, __s64 res
 	       (!rest || (__s64)(now - operation->entered) >= rest);
 }
 
-/* Takes a place for a request that has none; its number + 1; 0: there is none to be had. */
+/* Claims an entry for a request without one; returns its index + 1; 0: none is available. */
 VERIFIED_ONCE __u32 take_place(const struct sought *sought, __u64 now)
 {
 	if (!sought)
 		return 0;
-	/* First those that are not in use for long, then any. */
+	/* First entries that have been free for long, then any. */
 	for (__u32 i = 0; i < 2 * OPERATION_PROBES; i++) {
 		__u32 number = operation_index(sought->place, i % OPERATION_PROBES) + 1;
 		struct wire_place *operation = op_at(number - 1);
@@ -290,7 +301,7 @@ VERIFIED_ONCE __u32 take_place(const struct sought *sought, __u64 now)
 /* The address of no request. */
 #define OPERATION_LEFT 1
 
-/* A place for a request that does not find its own at once; its number + 1; 0: none. */
+/* Finds an entry for a request that is not in its first entry; returns its index + 1; 0: none. */
 VERIFIED_ONCE __u32 new_place(const struct sought *sought, __u64 now)
 {
 	__u32 number = sought ? find_place(sought) : 0;
@@ -300,15 +311,17 @@ VERIFIED_ONCE __u32 new_place(const struct sought *sought, __u64 now)
 		return 0;
 	if (operation && operation->state != OPERATION_ENDED)
 		return number;
-	/* Its last life still waits for the return of the thread that reaped it, while another
-	 * thread uses the ring: the place is left to that. */
+	/* The previous operation of this request still waits for the return of the thread that
+	 * reaped it, while another thread uses the ring: that operation keeps the entry. */
 	if (operation)
 		operation->request = OPERATION_LEFT;
 	return take_place(sought, now);
 }
 
-/* Counts an operation whose result was seen at this time, by the call in place `waiter`; 0: when it
- * was seen is not known. Frees its place: another CPU may take it at once. */
+/*
+ * Counts an operation whose result was seen at this time; `waiter` is the index of the call that
+ * fetched it. `seen` 0: unknown. Frees the entry: another CPU may claim it at once.
+ */
 static __always_inline void op_count(struct wire_place *operation, __u64 seen, __u32 number,
 				     __u32 waiter)
 {
@@ -317,7 +330,7 @@ static __always_inline void op_count(struct wire_place *operation, __u64 seen, _
 	operation->state = OPERATION_FREE;
 }
 
-/* The same of a system call that waited. */
+/* The same for a blocking system call. */
 static __always_inline void op_count_call(struct caller *caller, __u64 entered, __u64 seen)
 {
 	__u32 place = call_place(caller->tid);
@@ -325,10 +338,7 @@ static __always_inline void op_count_call(struct caller *caller, __u64 entered, 
 	count_ended(&caller->stamps, &caller->parts, entered, seen, place, place);
 }
 
-/*
- * An operation is over, without an event of its result: it was to have none
- * (IOSQE_CQE_SKIP_SUCCESS).
- */
+/* Ends an operation whose result has no event: it has no CQE (IOSQE_CQE_SKIP_SUCCESS). */
 VERIFIED_ONCE int op_end_unseen(struct wire_place *operation, __u32 number)
 {
 	if (!follows_operations() || !operation)
@@ -337,13 +347,15 @@ VERIFIED_ONCE int op_end_unseen(struct wire_place *operation, __u32 number)
 	if (!operation->parts || !running)
 		return 0;
 	operation->stamps.fused = 1;
-	/* Its place is not free: its request goes on in it. */
+	/* Its entry is not freed: its request goes on using it. */
 	count_ended(&operation->stamps, &operation->parts, operation->entered, 0, number - 1, 0);
 	return 0;
 }
 
-/* A request begins, in the place of its last life if it had one, which may not be over for all that
- * is known. */
+/*
+ * Starts an operation for a request, in the entry of the request's previous operation if it had
+ * one. `may_live`: the previous one may still be in flight as far as is known.
+ */
 static __always_inline __u32 op_begin(__u64 request, __u64 entered, int may_live)
 {
 	__u32 place = operation_place(request) & ((1 << OPERATION_BITS) - 1);
@@ -371,7 +383,7 @@ static __always_inline __u32 op_begin(__u64 request, __u64 entered, int may_live
 	return number;
 }
 
-/* The first of the places that a key may have. */
+/* The first entry of a key's set. */
 static __always_inline __u32 iocb_index(__u64 key)
 {
 	return key >> 20 & ((1 << IOCB_BITS) - IOCB_WAYS);
@@ -382,8 +394,10 @@ static __always_inline struct iocb *iocb_at(__u32 index)
 	return bpf_map_lookup_elem(&iocbs, &index);
 }
 
-/* The place for a key: its own, or that of the oldest iocb. What is held while four others are
- * submitted for the same places belongs to no operation, and is counted as that. */
+/*
+ * The entry for a key: its own, or the oldest in the set. A throttled iocb that four others
+ * displace from its set belongs to no operation, and is counted as that.
+ */
 static __always_inline __u32 place_for_iocb(__u64 key)
 {
 	__u32 first = iocb_index(key), place = first;
@@ -404,7 +418,7 @@ static __always_inline __u32 place_for_iocb(__u64 key)
 	return place;
 }
 
-/* An io_submit submits an iocb that has this key with its context. */
+/* Records an iocb that io_submit submits, under its key with its context. */
 static __always_inline int op_note_iocb(__u64 key, __u64 entered)
 {
 	__u32 place = place_for_iocb(key);
@@ -423,7 +437,7 @@ static __always_inline int op_note_iocb(__u64 key, __u64 entered)
 	return 0;
 }
 
-/* The iocb of a kiocb, if it was noted: its number + 1; 0: it was not. */
+/* Index of the recorded iocb of a kiocb, + 1; 0: not recorded. */
 static __always_inline __u32 noted_iocb(__u64 kiocb)
 {
 	struct aio_kiocb *aio = (struct aio_kiocb *)kiocb;
@@ -444,14 +458,14 @@ static __always_inline __u32 noted_iocb(__u64 kiocb)
 	return 0;
 }
 
-/* An iocb with what tells it from others. */
+/* An iocb, with what distinguishes it from others. */
 struct aio {
 	__u64 key;
 	__u64 data;
 	__u64 entered;
 };
 
-/* The operation of an iocb of libaio, + 1, which may begin here; 0: it has no place. */
+/* Finds or begins the operation of a libaio iocb; returns its index + 1; 0: no room. */
 static __always_inline __u32 join_aio(const struct aio *aio)
 {
 	__u32 number = op_find(aio->key);
@@ -463,14 +477,14 @@ static __always_inline __u32 join_aio(const struct aio *aio)
 		/* One of several bios. */
 		if (operation->entered == aio->entered)
 			return number;
-		/* The iocb is in use again, and the last result was fetched without an event; or it
-		 * is out twice, with the same word, and the two are alike. */
+		/* The iocb was reused after its last result was fetched without an event. Or it is
+		 * in flight twice with the same aio_data, and the two are indistinguishable. */
 		op_fetch_result(operation, number);
 		if (operation->parts && running)
 			op_count(operation, 0, number, 0);
 		else
 			__sync_fetch_and_add(&unfollowed, 1);
-		/* Where no more begin, op_begin leaves it as it is. */
+		/* If no new operations are followed, op_begin leaves the entry unchanged. */
 		operation->state = OPERATION_FREE;
 	}
 	number = op_begin(aio->key, aio->entered, 0);
@@ -485,8 +499,10 @@ static __always_inline __u32 join_aio(const struct aio *aio)
 	return number;
 }
 
-/* The operation of a kiocb that io_submit submits, or has submitted at this time, + 1; 0: it is
- * not one of libaio's. */
+/*
+ * The operation of a kiocb that io_submit submits, or submitted at this time; its index + 1; 0: it
+ * is not a libaio kiocb.
+ */
 VERIFIED_ONCE __u32 op_find_aio(__u64 kiocb, __u64 entered)
 {
 	struct aio_kiocb *of = (struct aio_kiocb *)kiocb;
@@ -501,7 +517,7 @@ VERIFIED_ONCE __u32 op_find_aio(__u64 kiocb, __u64 entered)
 	held = config.throttle_enabled ? noted_iocb(kiocb) : 0;
 	noted = held ? iocb_at(held - 1) : 0;
 	if (!entered) {
-		/* The throttling worker brings it: no memory of the application's is there. */
+		/* The throttling worker submits it: the application's memory is not mapped. */
 		if (!noted)
 			return 0;
 		aio.data = BPF_CORE_READ(of, ki_res.data);
@@ -512,8 +528,8 @@ VERIFIED_ONCE __u32 op_find_aio(__u64 kiocb, __u64 entered)
 		aio.entered = noted->entered;
 		return join_aio(&aio);
 	}
-	/* Whatever else a bio may carry there has no such iocb: both hold the application's word.
-	 */
+	/* If the bio carries something else there, it has no such iocb: a real one has the same
+	 * aio_data in both places. */
 	if (bpf_probe_read_user(&aio.data, sizeof(aio.data), (const void *)iocb) ||
 	    aio.data != BPF_CORE_READ(of, ki_res.data))
 		return 0;
@@ -524,9 +540,9 @@ VERIFIED_ONCE __u32 op_find_aio(__u64 kiocb, __u64 entered)
 }
 
 /*
- * The kiocb of a bio; 0: there is none to be found. A direct I/O of the block device keeps it
- * around its only bio, others (and those of file systems on iomap) point to what begins with it. A
- * kiocb of io_uring is its request.
+ * The kiocb of a bio; 0: none was found. A direct I/O of a block device has the kiocb in the struct
+ * that embeds its only bio. Others (and those of file systems on iomap) point to a struct that
+ * begins with it. A kiocb of io_uring is its request.
  */
 static __always_inline __u64 kiocb_of(const void *private, __u64 bio)
 {
@@ -535,14 +551,16 @@ static __always_inline __u64 kiocb_of(const void *private, __u64 bio)
 	return has_blkdev_dio() ? word_at(blkdev_dio_of(bio)) : 0;
 }
 
-/* A bio that a kernel thread brings: its address, and its own word. */
+/* A bio that a kernel thread submits: its address, and its bi_private. */
 struct late_bio {
 	__u64 bio;
 	__u64 private;
 };
 
-/* The place of the operation, of the call, or of the iocb of a bio that the throttling worker
- * brings, + 1; 0: none is known. */
+/*
+ * Index of the operation, call or iocb of a bio that the throttling worker submits, + 1; 0:
+ * unknown.
+ */
 VERIFIED_ONCE __u32 op_find_throttled(const struct late_bio *late)
 {
 	struct caller *caller;
@@ -565,10 +583,10 @@ VERIFIED_ONCE __u32 op_find_throttled(const struct late_bio *late)
 }
 
 /*
- * Of a bio of an operation: REF_THROTTLED, if blk-throttle held it, or an earlier one. Where a
- * request of io_uring has to be split, its first bio, which may not wait, ends with EAGAIN when it
- * was held already, and a worker submits another one: the time since the submission was spent in
- * the throttle all the same.
+ * Adds REF_THROTTLED if blk-throttle throttled this bio of an operation, or an earlier one. If an
+ * io_uring request has to be split, its first bio, which may not wait, ends with EAGAIN after it
+ * was throttled, and a worker submits another bio. The time since the submission was spent in the
+ * throttle all the same.
  */
 static __always_inline __u32 throttled_flag(__u32 number, __u32 flags)
 {
@@ -582,8 +600,8 @@ static __always_inline __u32 throttled_flag(__u32 number, __u32 flags)
 }
 
 /*
- * The time until its last bio came from the throttling worker is no submission. Where a system call
- * that waits submitted it is not known: its queue begins at its entry.
+ * The time until the throttling worker submitted the last bio is not submission. For a blocking
+ * system call the time of submission is unknown: its queue stage begins at its entry.
  */
 static __always_inline void add_throttle(struct wire_stamps *stamps, __u64 submitted, __u32 place)
 {
@@ -595,7 +613,7 @@ static __always_inline void add_throttle(struct wire_stamps *stamps, __u64 submi
 	stamps->queued = submitted;
 }
 
-/* When a request of io_uring was submitted. */
+/* When an io_uring request was submitted. */
 static __always_inline __u64 submission(const struct wire_place *operation, __u32 place)
 {
 	struct operation_parts *parts = operation_parts_at(place);
@@ -604,7 +622,7 @@ static __always_inline __u64 submission(const struct wire_place *operation, __u3
 							      : operation->entered;
 }
 
-/* When an operation was submitted whose bio blk-throttle held; 0: it is over. */
+/* When the operation of a throttled bio was submitted; 0: it has ended. */
 static __always_inline __u64 op_submission(__u32 op_ref, __u64 generation)
 {
 	__u32 number = op_ref & REF_NUMBER;
@@ -617,9 +635,9 @@ static __always_inline __u64 op_submission(__u32 op_ref, __u64 generation)
 }
 
 /*
- * An operation belongs to the device that it was submitted to. Where that is bio-based and traced,
- * the bios below are its layer's: only those that name their kiocb themselves are the
- * application's.
+ * Whether a bio below a traced bio-based device belongs to that device's layer. An operation
+ * belongs to the device that it was submitted to, so of the bios below only those that name their
+ * kiocb themselves are the application's.
  */
 static __always_inline int is_of_layer(struct caller *caller, __u32 layer)
 {
@@ -632,8 +650,7 @@ static __always_inline int is_of_layer(struct caller *caller, __u32 layer)
 	return 0;
 }
 
-/* The operation of the request that the current task works on as a worker of io_uring, + 1; 0:
- * none. */
+/* Index of the operation that the current task, an io_uring worker, is executing, + 1; 0: none. */
 VERIFIED_ONCE __u32 worker_operation(void)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
@@ -673,8 +690,8 @@ static __always_inline void op_attach_bio(const void *private, __u64 address, __
 		return;
 	}
 	/*
-	 * Kernel threads write back and serve layers: no operation waits for them. Only
-	 * blk-throttle's brings what an application submitted, some time after it did.
+	 * Kernel threads write back and serve stacked devices: no operation waits for them. Only
+	 * blk-throttle's worker submits bios of applications, some time after the applications did.
 	 */
 	if (!caller && current_is_kernel_thread()) {
 		if (!config.throttle_enabled)
@@ -698,8 +715,8 @@ static __always_inline void op_attach_bio(const void *private, __u64 address, __
 		number = op_find_aio(iocb, 0);
 	if (number)
 		flags |= REF_DIRECT;
-	/* A buffered read, and a bio of a stacked device, know no kiocb: the request that this call
-	 * is submitting, or that this worker has in hand. */
+	/* A buffered read, and a bio of a stacked device, have no kiocb: they belong to the request
+	 * that this call is submitting, or that this worker is executing. */
 	if (!number && caller && caller->kind == CALL_RING && !of_layer)
 		number = caller->current;
 	if (!number && !caller && !(config.bios_enabled && layer & BELOW))
@@ -714,10 +731,10 @@ static __always_inline void op_attach_bio(const void *private, __u64 address, __
 }
 
 /*
- * The operation of a request that no bio brought: a command of the driver's own. What waits for it
- * is the request of io_uring, whose command is its first member, or lies on the stack of the task
- * that is in a system call, which issues it itself unless the queue is busy. True where it is the
- * current task that submitted it.
+ * Finds the operation of a request without a bio: a driver command. The command's waiter is the
+ * io_uring request, whose command is its first member. Or it is on the stack of the task in a
+ * system call, which issues the request itself unless the queue is busy. Returns 1 if the current
+ * task submitted it.
  */
 VERIFIED_ONCE int op_attach_command(struct wire_slot *slot, __u64 waiter)
 {
@@ -748,23 +765,23 @@ VERIFIED_ONCE int op_attach_command(struct wire_slot *slot, __u64 waiter)
 	return caller && caller->kind == CALL_RING && caller->entered == operation->entered;
 }
 
-/* Of an I/O that is a bio. */
+/* For an I/O that is a bio. */
 #define NO_SLOT (~0u)
 
-/* What the operations of a request's bios learn when it completes. */
+/* What the operations of a request's bios record when it completes. */
 struct part {
 	__u64 bio;
 	struct wire_stamps stamps;
-	/* The request's, or NO_SLOT. */
+	/* The request's slot, or NO_SLOT. */
 	__u32 slot;
-	/* Of a request of which only a part completes: how many bytes do. */
+	/* If only a part of the request completes: its bytes. */
 	__u32 bytes;
-	/* One of the bios belongs to an operation that is followed. A flag: the verifier would go
+	/* One of the bios belongs to a followed operation. A flag, since the verifier would go
 	 * through every value of a count. */
 	__u32 owned;
-	/* Of one of them that is not known. */
+	/* Whether the operation of one of the bios is unknown. */
 	__u32 unclassified;
-	/* Bios of which the entry was known, and their time from there on. */
+	/* Bios with a known entry time, and their total time since their entry. */
 	__u64 bios;
 	__u64 bio_ns;
 };
@@ -777,8 +794,9 @@ static __always_inline void join_parts(__u32 place, const struct part *part, __u
 		parts_joined(place, part->slot, &part->stamps, allocated);
 }
 
-/* True where the operation is still there. `allocated`: when the bio got its request; 0: it joined
- * one.
+/*
+ * Returns 1 if the operation is still in flight. `allocated`: when the bio got its request; 0: it
+ * was merged into one.
  */
 static __always_inline int op_complete_bio(__u32 op_ref, __u64 generation, const struct part *part,
 					   __u64 allocated)
@@ -789,7 +807,7 @@ static __always_inline int op_complete_bio(__u32 op_ref, __u64 generation, const
 	if (op_ref & REF_CALLER) {
 		struct caller *caller = call_entered_at(number, generation);
 
-		/* It has returned: a read-ahead that it did not wait for. */
+		/* The call has returned: this is read-ahead that it did not wait for. */
 		if (!caller)
 			return 0;
 		caller->stamps = part->stamps;
@@ -803,7 +821,7 @@ static __always_inline int op_complete_bio(__u32 op_ref, __u64 generation, const
 	operation = op_live(number, generation);
 	if (!operation)
 		return 0;
-	/* Of the part that finished last are the stages, and all that they are made of. */
+	/* The stages, and all their parts, are those of the part that finished last. */
 	if (!add_result(operation, &part->stamps))
 		return 1;
 	if (config.parts_enabled)
@@ -837,7 +855,7 @@ static __always_inline void finish_bio(struct part *part)
 
 static long finish_next(__u32 i, struct part *part)
 {
-	/* Its bios were taken away: NVMe hands them to another path. */
+	/* Its bios were removed: NVMe resubmits them on another path. */
 	if (!part->bio)
 		return 1;
 	finish_bio(part);
@@ -846,8 +864,8 @@ static long finish_next(__u32 i, struct part *part)
 }
 
 /*
- * True where one of the bios belongs to an operation that is followed. Not static: the verifier
- * looks at it once, and not for each way that leads here.
+ * Returns 1 if one of the bios belongs to a followed operation. Not static: the verifier checks it
+ * once, not once per call path.
  */
 VERIFIED_ONCE int finish_bios(struct part *part)
 {
@@ -878,8 +896,7 @@ static long finish_ended(__u32 i, struct part *part)
 	return finish_next(i, part);
 }
 
-/* A part of a request completes: the bios that lie in it have ended, and their operations may go
- * on. */
+/* A part of a request completes: the bios in it have ended, and their operations may go on. */
 VERIFIED_ONCE int op_complete_part(const struct part *part)
 {
 	struct part walk;
@@ -892,9 +909,10 @@ VERIFIED_ONCE int op_complete_part(const struct part *part)
 }
 
 /*
- * A request is issued whose only bio is the first part of an operation of io_uring or libaio. That
- * finds its result in the slot, and the completing CPU need not touch the operation: on
- * another CPU each cache line that goes there and back costs more than all else in a program.
+ * Lets an io_uring or libaio operation find the result in the slot, if the issued request has only
+ * one bio, which is the operation's first part. Then the completing CPU need not touch the
+ * operation: on another CPU, each cache line that goes there and back costs more than all else in a
+ * program.
  */
 static __always_inline void op_await_result(struct wire_slot *slot, __u32 index)
 {
@@ -910,7 +928,9 @@ static __always_inline void op_await_result(struct wire_slot *slot, __u32 index)
 	slot->op_ref |= REF_WAITS;
 }
 
-/* Another request is about to take the slot before the operation of the last one has looked. */
+/*
+ * Another request is about to take the slot before the previous operation has fetched its result.
+ */
 static __always_inline void op_fetch_late(struct wire_slot *slot, __u32 index)
 {
 	struct wire_place *operation;
@@ -923,12 +943,12 @@ static __always_inline void op_fetch_late(struct wire_slot *slot, __u32 index)
 		return;
 	stamps_in(slot, &stamps);
 	add_result(operation, &stamps);
-	/* A reader of the slot at this moment has to find them with the operation. */
+	/* A concurrent reader of the slot must find the result in the operation. */
 	barrier();
 	*(volatile __u32 *)&slot->op_ref = 0;
 }
 
-/* The driver gives a request back, which may then be merged with others. */
+/* The driver requeues a request, which may then be merged with others. */
 static __always_inline void op_requeue(struct wire_slot *slot, __u32 number, __u64 bio)
 {
 	struct bio_set *set;
@@ -947,7 +967,7 @@ static __always_inline void op_requeue(struct wire_slot *slot, __u32 number, __u
 	slot->op_ref = REF_IN_TABLE;
 }
 
-/* A request completes. True where it was a part of an operation that is followed. */
+/* A request completes. Returns 1 if it was part of a followed operation. */
 static __always_inline int op_complete(struct wire_slot *slot, struct part *part)
 {
 	__u32 op_ref = slot->op_ref;
@@ -970,7 +990,7 @@ static __always_inline int op_complete(struct wire_slot *slot, struct part *part
 		slot->device = part->stamps.device;
 		slot->op = part->stamps.op;
 		slot->fused = part->stamps.fused;
-		/* All else is there when this is. */
+		/* Publishes the fields above: they must be visible first. */
 		barrier();
 		*(volatile __u8 *)&slot->state = SLOT_DONE;
 		return 1;
@@ -981,8 +1001,8 @@ static __always_inline int op_complete(struct wire_slot *slot, struct part *part
 }
 
 /*
- * The operation of a write that a flush follows stays what it is, and only its stages become the
- * flush's: the class of its part with data.
+ * The operation of a write that is followed by a flush keeps the class of its part with data; only
+ * its stages become those of the flush.
  */
 static __always_inline void keep_class(__u64 bio, struct wire_stamps *stamps)
 {
@@ -1010,7 +1030,7 @@ static __always_inline void keep_class(__u64 bio, struct wire_stamps *stamps)
 			return;
 		parts = operation->parts;
 		op_fetch_result(operation, op_ref & REF_NUMBER);
-		/* It must not be taken a second time, when the operation ends. */
+		/* The result must not be fetched a second time when the operation ends. */
 		if (operation->parts != parts)
 			operation->slot = 0;
 		parts = operation->parts;
@@ -1023,10 +1043,10 @@ static __always_inline void keep_class(__u64 bio, struct wire_stamps *stamps)
 }
 
 /*
- * A bio without data was submitted to learn of a flush, which has just completed on this hardware
- * queue: its stages are those of the bio's operation, as it was issued after the bio came. Where
- * the next flush has been issued meanwhile its stamps are lost: then they contradict each other,
- * and the operation is counted as torn. True where there is an operation.
+ * Completes a bio without data that was submitted to wait for a flush, which has just completed on
+ * this hardware queue. The flush was issued after the bio came, so its stages are those of the
+ * bio's operation. If the next flush has been issued meanwhile, the stamps are lost: they
+ * contradict each other, and the operation is counted as torn. Returns 1 if there is an operation.
  */
 VERIFIED_ONCE int op_complete_flush(struct part *part, __u32 flush_slot)
 {
@@ -1044,7 +1064,7 @@ VERIFIED_ONCE int op_complete_flush(struct part *part, __u32 flush_slot)
 	walk.stamps.reaped = flush->reaped ? flush->reaped : walk.stamps.ended;
 	walk.stamps.fused = !flush->reaped;
 	keep_class(walk.bio, &walk.stamps);
-	/* Not by finish_bios, whose frame would be one more on the stack. */
+	/* Not through finish_bios, whose frame would be one more on the stack. */
 	bpf_loop(MOST_BIOS, finish_next, &walk, 0);
 	part->unclassified = walk.unclassified;
 	return walk.owned != 0;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Whose request or bio it is: from the address of its hardware queue or block device to the numbers
- * of the traced device. For programs whose `config`, with the number of devices, stands before it.
+ * Finds the traced device of a request or bio, from the address of its hardware queue or block
+ * device. For programs that define `config`, with the number of devices, before this header.
  *
- * A partition is a device of its own, in the place of its disk: I/O of the rest of the disk has no
- * owner. The kernel counts a request for the partition of its first bio (0b6e522cdc4a, 5.12; before
- * for the one that its first sector lies in), and so do these programs.
+ * A partition is traced as a device in place of its disk: I/O of the rest of the disk has no owner.
+ * The kernel counts a request for the partition of its first bio (0b6e522cdc4a, 5.12; before, for
+ * the one that contains its first sector), and so do these programs.
  */
 #ifndef BIOPSY_OWNER_H
 #define BIOPSY_OWNER_H
@@ -19,14 +19,14 @@
 ARRAY(devices, struct wire_device, MAX_DEVICES);
 
 /*
- * What an address of the kernel belongs to: a block device of bios or a hardware queue of requests.
- * Filled at first sight, since user space knows numbers and not addresses. Found by hashing the
- * address that the event's own struct holds, so that no pointer is followed on the hot path.
+ * The owner of a kernel address: a block device of bios, or a hardware queue of requests. Filled
+ * when an address is first seen, since user space knows numbers and not addresses. Found by hashing
+ * the address in the event's own struct, so that no pointer is followed on the hot path.
  */
 struct owner {
 	/* The address; 0: free, 1: being filled. */
 	__u64 key;
-	/* 0: not traced, and remembered as that. */
+	/* 0: not traced; cached as well. */
 	__u32 traced;
 	__u32 device;
 	/* Of this hardware queue (not of a block device): */
@@ -36,7 +36,7 @@ struct owner {
 	__u32 rare_row_base;
 	__u32 shards;
 	__u32 shared;
-	/* Without compare-and-swap: how many CPUs wanted this place. */
+	/* Without compare-and-swap: how many CPUs tried to claim this entry. */
 	__u64 claims;
 	/* BIO_BASED, BELOW, FLUSHES_APART, PARTITION. */
 	__u32 layer;
@@ -44,7 +44,7 @@ struct owner {
 };
 _Static_assert(sizeof(struct owner) == 64, "owner");
 
-/* An address may stand in any of these places from its hash on. */
+/* Number of consecutive entries that are probed from an address's hash on. */
 #define OWNER_PROBES 8
 
 MAPPED_ARRAY(owners, struct owner, 1 << OWNER_BITS);
@@ -52,33 +52,33 @@ MAPPED_ARRAY(owners, struct owner, 1 << OWNER_BITS);
 /* 1: a traced device is a partition. Set before the programs are loaded. */
 const volatile __u32 partitions = 0;
 
-/* Addresses that found no place in `owners`: their events are lost. */
+/* Addresses that had no room in `owners`: their events are lost. */
 __u64 unlearned = 0;
 
 /*
- * Set when all programs are attached, cleared before the first is detached: the window begins and
- * ends for all of them at one moment, and no request is seen by half of them. Bios are stamped
- * before that too, so that the first requests have their queue stage.
+ * Set when all programs are attached, and cleared before the first is detached: recording begins
+ * and ends for all of them at once, so that no request is seen by only some of them. Bios are
+ * stamped before that too, so that the first requests have their queue stage.
  */
 volatile __u32 running = 0;
 
-/* The window has ended: what is known of operations stays as it is, for user space to look at. */
+/* The interval has ended: the state of operations stays unchanged, for user space to read. */
 volatile __u32 over = 0;
 
-/* Which operations are followed: FOLLOW_*. Beside `running`, in its cache line. */
+/* Which operations are followed: FOLLOW_*. Next to `running`, in the same cache line. */
 volatile __u32 following = 0;
 
-/* The address of a block device or hardware queue as a place in `owners`. */
+/* Hashes the address of a block device or hardware queue to an index of `owners`. */
 static __always_inline __u32 owner_place(__u32 low)
 {
 	return ((low >> 6) * 0x9e3779b1u) >> (32 - OWNER_BITS);
 }
 
-/* Whether the place is the caller's now, to fill. */
+/* Whether the caller has claimed the entry, to fill it. */
 static __always_inline int claim(struct owner *owner)
 {
 #ifdef NO_SWAP
-	/* Two CPUs at once: then it is nobody's, for good. There are many. */
+	/* If two CPUs tried at once, the entry stays unused for good. There are many. */
 	if (owner->claims || !try_lock(&owner->claims))
 		return 0;
 	owner->key = 1;
@@ -99,9 +99,9 @@ static __always_inline __u32 disk_number(struct gendisk *disk)
 }
 
 /*
- * First sight of an address: find its device by number. Several CPUs may do this at once; each
- * claims a place of its own, they all write the same, and `key` last. `disk` and `block_device` are
- * numbers as the kernel has them; 0 for a queue, which serves all partitions of its disk.
+ * Fills an entry for a new address: finds its device by number. Several CPUs may do this at once:
+ * each claims its own entry, all write the same, and `key` last. `disk` and `block_device` are the
+ * kernel's device numbers; the latter is 0 for a queue, which serves all partitions of its disk.
  */
 static __noinline int learn(__u64 key, __u32 place, __u32 disk, __u32 block_device, __u32 queue)
 {
@@ -118,8 +118,8 @@ static __noinline int learn(__u64 key, __u32 place, __u32 disk, __u32 block_devi
 	if (!owner)
 		return -1;
 	for (__u32 i = 0; i < MAX_DEVICES && i < config.devices; i++) {
-		/* A counter whose address is taken is no bounded loop's for verifiers like 6.12's.
-		 */
+		/* For verifiers like 6.12's, a loop whose counter has its address taken is not
+		 * bounded. */
 		__u32 at = i;
 		struct wire_device *device = bpf_map_lookup_elem(&devices, &at);
 
@@ -160,7 +160,8 @@ static __noinline struct owner *find_owner(__u64 key, __u32 place)
 		if (owner->key == key)
 			return owner;
 #ifndef NO_SWAP
-		/* There a place can stay empty with others in use behind it. */
+		/* Without compare-and-swap, an entry can stay empty while entries behind it are in
+		 * use. */
 		if (!owner->key)
 			return 0;
 #endif
@@ -168,7 +169,7 @@ static __noinline struct owner *find_owner(__u64 key, __u32 place)
 	return 0;
 }
 
-/* An owner that is not where its address says. */
+/* Finds an owner that is not in its first entry. */
 static __noinline struct owner *other_owner_of_request(struct request *rq, __u32 place)
 {
 	struct blk_mq_hw_ctx *hctx = BPF_CORE_READ(rq, mq_hctx);
@@ -186,7 +187,7 @@ static __noinline struct owner *other_owner_of_request(struct request *rq, __u32
 	return find_owner((__u64)hctx, place);
 }
 
-/* The owner of a request's hardware queue where the device is traced, else NULL. */
+/* The owner of a request's hardware queue if the device is traced, else NULL. */
 static __always_inline struct owner *owner_of_queue(struct request *rq)
 {
 	struct blk_mq_hw_ctx *hctx = FIELD(rq, mq_hctx);
@@ -216,7 +217,7 @@ static __noinline struct owner *other_owner_of_bio(struct bio *bio, __u64 home, 
 }
 
 #ifdef NO_SWAP
-/* Whether a sector of the disk is one of the traced partition. */
+/* Whether a sector of the disk lies in the traced partition. */
 static __noinline int has_sector(__u32 device, __u64 sector)
 {
 	struct wire_device *of = bpf_map_lookup_elem(&devices, &device);
@@ -225,7 +226,7 @@ static __noinline int has_sector(__u32 device, __u64 sector)
 }
 #endif
 
-/* The owner of a bio's block device (each partition is one), likewise. */
+/* The owner of a bio's block device (each partition is one) if it is traced, else NULL. */
 static __always_inline struct owner *owner_of_bio(struct bio *bio)
 {
 	const void *home = bio_home(bio);
@@ -237,7 +238,7 @@ static __always_inline struct owner *owner_of_bio(struct bio *bio)
 	if (!owner || !owner->traced)
 		return 0;
 #ifdef NO_SWAP
-	/* Kernels with compare-and-swap have the block device too. */
+	/* Kernels with compare-and-swap always have the block device. */
 	if (partitions && owner->layer & PARTITION && !bio_has_bdev() &&
 	    !has_sector(owner->device, FIELD(bio, bi_iter.bi_sector)))
 		return 0;
@@ -246,8 +247,8 @@ static __always_inline struct owner *owner_of_bio(struct bio *bio)
 }
 
 /*
- * Whether a request of the disk is one of the traced partition. A flush of the drive passes, since
- * requests of the partition wait for it.
+ * Whether a request of the disk belongs to the traced partition. A flush of the whole drive passes,
+ * since requests of the partition wait for it.
  */
 static __noinline int is_in_partition(struct request *rq, __u32 device)
 {
@@ -263,7 +264,7 @@ static __noinline int is_in_partition(struct request *rq, __u32 device)
 		return has_sector(device, BPF_CORE_READ(rq, __sector));
 #endif
 	home = bio ? (__u64)BPF_CORE_READ(bio, bi_bdev) : 0;
-	/* A command of the driver's own: the disk's. */
+	/* A driver command: it belongs to the disk. */
 	if (!home)
 		return 0;
 	place = owner_place((__u32)home);
@@ -273,7 +274,10 @@ static __noinline int is_in_partition(struct request *rq, __u32 device)
 	return owner && owner->traced;
 }
 
-/* The owner of a request: that of its queue, unless a partition is traced and this is not its. */
+/*
+ * The owner of a request: that of its queue, unless only a partition is traced and the request does
+ * not belong to it.
+ */
 static __always_inline struct owner *owner_of_request(struct request *rq)
 {
 	struct owner *owner = owner_of_queue(rq);

@@ -1,25 +1,26 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Reclaim of memory and read-ahead: who does it, how often, for how long, and what comes of it.
+ * Measures memory reclaim and read-ahead: which tasks do it, how often, for how long, and with what
+ * result.
  *
- *   mm_vmscan_direct_reclaim_begin/end             a task wants memory and there is none
+ *   mm_vmscan_direct_reclaim_begin/end             a task allocates memory and none is free
  *   mm_vmscan_memcg_reclaim_begin/end              the same within the limit of its cgroup
  *   mm_vmscan_memcg_softlimit_reclaim_begin/end    of a cgroup above its soft limit, inside another
  *   mm_vmscan_node_reclaim_begin/end               of one node (vm.zone_reclaim_mode)
- *   mm_vmscan_kswapd_wake/sleep                    the kernel's thread of a node
- *   mm_vmscan_balance_pgdat_begin/end              what it does between them (7.x)
- *   mm_vmscan_lru_isolate                          a batch of pages is taken from a list
- *   mm_vmscan_lru_shrink_inactive                  what became of the batch
+ *   mm_vmscan_kswapd_wake/sleep                    kswapd, the kernel thread of a node
+ *   mm_vmscan_balance_pgdat_begin/end              its runs between these (7.x)
+ *   mm_vmscan_lru_isolate                          a batch of pages is isolated from a list
+ *   mm_vmscan_lru_shrink_inactive                  the result for the batch
  *   mm_vmscan_throttled                            reclaim sleeps (5.16)
  *   page_cache_ra_unbounded/order                  pages are read ahead (6.16)
- *   mm_filemap_get_pages/fault/map_pages           pages of files are wanted (6.12)
+ *   mm_filemap_get_pages/fault/map_pages           pages of files are accessed (6.12)
  *
- * None of the arguments that moved between versions are read: 7.x turned the order and the flags of
- * the begins around and added the cgroup. A reclaim takes microseconds at least, and a batch is 32
- * pages: hash maps and atomic additions are a small part of either.
+ * Arguments that moved between versions are not read: 7.x swapped the order and the flags of the
+ * begin events and added the cgroup. A reclaim takes at least microseconds, and a batch is 32
+ * pages, so hash maps and atomic additions are a small part of either.
  */
 
-/* No compare-and-swap is needed here, so that one object serves every kernel. */
+/* Compare-and-swap is not needed here, so one object serves every kernel. */
 #define NO_SWAP
 
 #include "kernel.h"
@@ -38,7 +39,7 @@ volatile __u32 running = 0;
 
 struct wire_pagecache_lost lost = {};
 
-/* By kind × nodes + node. */
+/* Index kind × nodes + node. */
 ARRAY(reclaims, struct wire_reclaim, 1);
 
 struct {
@@ -57,17 +58,17 @@ struct {
 	__type(value, struct wire_readahead);
 } readaheads SEC(".maps");
 
-/* What a thread is in the middle of. */
+/* The reclaim that a thread is currently in. */
 struct within {
-	/* By kind; 0: not within one. */
+	/* By kind; 0: not in it. */
 	__u64 began[RECLAIM_KINDS];
-	/* When it was done with its last batch of pages. */
+	/* When it finished its last batch of pages. */
 	__u64 last;
-	/* Of kswapd: its node. */
+	/* kswapd: its node. */
 	__u64 node;
 };
 
-/* By thread. One that reclaims does not end meanwhile, so that none stays here. */
+/* By thread. A thread does not exit while it reclaims, so no entry is left behind. */
 HASH(withins, __u32, struct within, 16384);
 
 static __always_inline struct wire_reclaim *reclaim_of(__u32 kind, __u32 node)
@@ -121,7 +122,7 @@ static __always_inline void note_reclaimer(__u32 kind, __u64 took, __u64 pages)
 	bpf_get_current_comm(key.comm, sizeof(key.comm));
 	row = bpf_map_lookup_elem(&reclaimers, &key);
 	if (!row) {
-		/* Another thread of it may have been first. */
+		/* Another thread of the process may have added it first. */
 		bpf_map_update_elem(&reclaimers, &key, &new, BPF_NOEXIST);
 		row = bpf_map_lookup_elem(&reclaimers, &key);
 	}
@@ -132,7 +133,7 @@ static __always_inline void note_reclaimer(__u32 kind, __u64 took, __u64 pages)
 	__sync_fetch_and_add(&row->count, 1);
 	__sync_fetch_and_add(&row->ns, took);
 	__sync_fetch_and_add(&row->pages, pages);
-	/* Two threads at once may leave the lower one of the two: the histograms have it. */
+	/* Two threads at once may leave the lower value; the histograms have the higher one. */
 	if (row->max_ns < took)
 		row->max_ns = took;
 }
@@ -192,8 +193,8 @@ RECLAIM(memcg_softlimit_reclaim, RECLAIM_SOFTLIMIT)
 RECLAIM(node_reclaim, RECLAIM_NODE)
 
 /*
- * Between two runs the thread naps for a tenth of a second, and only when nobody wakes it then goes
- * to sleep: so a run's end is that of its last batch of pages, where the kernel does not say it.
+ * Between two runs kswapd naps for a tenth of a second, and goes to sleep only if nothing wakes it
+ * during that time. So, if the kernel has no event for it, a run ends with its last batch of pages.
  */
 static __always_inline void end_kswapd(void)
 {
@@ -236,7 +237,7 @@ int BPF_PROG(balance_end)
 	return end(RECLAIM_KSWAPD, 0);
 }
 
-/* For whom the thread reclaims at this moment. */
+/* The innermost kind of reclaim that the thread is currently in. */
 static __always_inline __u32 innermost(struct within *within)
 {
 	if (!within)
@@ -282,7 +283,7 @@ int BPF_PROG(lru_shrink_inactive, int node, unsigned long scanned, unsigned long
 	return 0;
 }
 
-/* Before 6.8 a mode stood in front of the list's number (3dfbb555c98a). */
+/* Before 6.8 an isolate mode preceded the index of the list (3dfbb555c98a). */
 SEC("tp_btf/mm_vmscan_lru_isolate")
 int lru_isolate(unsigned long long *ctx)
 {
@@ -298,7 +299,7 @@ int lru_isolate(unsigned long long *ctx)
 		asm volatile("%0 = *(u64 *)(%1 + 56)" : "=r"(lru) : "r"(ctx));
 	scanned = ctx[3];
 	taken = ctx[5];
-	/* The active lists have odd numbers: what is taken from there goes to the inactive ones. */
+	/* Active lists have odd numbers: pages taken from those move to the inactive lists. */
 	if ((__u32)lru & 1)
 		return 0;
 	kind = innermost(within_of(bpf_get_current_pid_tgid()));
@@ -338,7 +339,9 @@ static __always_inline struct wire_readahead *readahead(void)
 	return running ? bpf_map_lookup_elem(&readaheads, &zero) : 0;
 }
 
-/* Atomic, for a task can be preempted in between on 7.x, by one that counts on this CPU too. */
+/*
+ * Atomic, since on 7.x a task can be preempted in between by another that counts on this CPU too.
+ */
 static __always_inline int ask(__u64 pages)
 {
 	struct wire_readahead *row = readahead();
@@ -350,13 +353,15 @@ static __always_inline int ask(__u64 pages)
 	return 0;
 }
 
-/* The highest order of a mapping's folios stands behind the lowest one, in five bits each. */
+/*
+ * The flags contain the lowest and then the highest order of a mapping's folios, in five bits each.
+ */
 #define FOLIO_ORDER_BITS 5
 #define PAGE_SHIFT	 12
 
 /*
- * Pages that read-ahead asks for in folios of several pages. Where the mapping takes none, it calls
- * page_cache_ra_unbounded, which is counted by itself.
+ * Pages that read-ahead requests in folios of several pages. If the mapping does not support such
+ * folios, it calls page_cache_ra_unbounded, which is counted separately.
  */
 static __always_inline __u64 large_pages(struct inode *inode, __u64 index, struct file_ra_state *ra)
 {
@@ -391,7 +396,7 @@ int BPF_PROG(ra_order, struct inode *inode, unsigned long index, struct file_ra_
 	return pages ? ask(pages) : 0;
 }
 
-/* The same without the events, before 6.16: where functions can be attached to. */
+/* The same by function entry instead of events, before 6.16, if functions can be probed. */
 SEC("?fentry/page_cache_ra_unbounded")
 int BPF_PROG(ra_unbounded_call, struct readahead_control *control, unsigned long pages)
 {
@@ -411,9 +416,9 @@ int BPF_PROG(ra_order_call, struct readahead_control *control, struct file_ra_st
 }
 
 /*
- * The last read of a thread: a long one is told of once per batch of folios, each time up to its
- * end. Threads that share a place make each other's reads count again, of which no more than that
- * comes.
+ * The last read of a thread: a long read has one event per batch of folios, each with the same end.
+ * Threads with the same index make each other's continued reads count again, which is the only
+ * effect.
  */
 struct last_read {
 	__u64 mapping;

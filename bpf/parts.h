@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Parts of stages: what a request waited for in its queue, what an operation's submission and
- * completion were spent on. Kept in tables beside those of bios, slots and operations, which only
- * `config.parts_enabled` (or throttle_enabled) fills: the default view neither loads nor writes
- * them. For the latency programs, whose `config` must stand before it.
+ * Breaks stages down into parts: what a request waited for in its queue, and what an operation's
+ * submission and completion were spent on. The parts are in tables parallel to those of bios, slots
+ * and operations, filled only with `config.parts_enabled` (or throttle_enabled): the default view
+ * neither loads nor writes them. For the latency programs, which define `config` before this
+ * header.
  */
 #ifndef BIOPSY_PARTS_H
 #define BIOPSY_PARTS_H
@@ -14,26 +15,26 @@
 #include "owner.h"
 #include "wire.h"
 
-/* A part that a request did not have: not inserted, never refused, not tried again. */
+/* A part that a request did not have: not inserted, never refused, not retried. */
 #define NO_PART (~0ull)
 
-/* When each bio of the set with the same number got its request. */
+/* When each bio of the set with the same index got its request. */
 struct bio_parts {
 	__u64 allocated[BIO_WAYS];
 };
 
 MAPPED_ARRAY(bio_parts, struct bio_parts, 1);
 
-/* Of the request in the slot with the same number. */
+/* Of the request in the slot with the same index. */
 struct slot_parts {
 	__u64 request;
 	__u64 allocated;
-	/* 0: it went past the scheduler's and the software queues. */
+	/* 0: it bypassed the scheduler's and the software queues. */
 	__u64 inserted;
 	__u64 first_issued;
 	__u64 reissued;
-	/* The operation that its end finished: a number of `operation_parts` + 1, and its
-	 * generation. */
+	/* The operation that ended with this request: its index in `operation_parts` + 1, and when
+	 * it finished. */
 	__u64 place;
 	__u64 finished;
 	__u64 spans[PART_RETRY - PART_ALLOC + 1];
@@ -43,22 +44,23 @@ _Static_assert(sizeof(struct slot_parts) == 128, "slot_parts");
 
 MAPPED_ARRAY(slot_parts, struct slot_parts, 1);
 
-/* Of the operation with the same number, or, behind these, of the call of a task. */
+/* Of the operation with the same index, or, after these, of the call of a task. */
 struct operation_parts {
 	__u64 submitted;
 	__u64 punted;
-	/* Its last part: blk-throttle held it from its submission for this long; 0: not. */
+	/* Of its last part: how long blk-throttle held it back after its submission; 0: not
+	 * throttled. */
 	__u64 throttled;
-	/* And block_rq_complete, and the end of the bios' own callbacks. */
+	/* Time of block_rq_complete, and of the end of the bios' own callbacks. */
 	__u64 finished;
 	__u64 done;
-	/* Of a call: when its task was last woken, and when it then ran. */
+	/* Of a call: when its task was last woken, and when it ran after that. */
 	__u64 woken;
 	__u64 ran;
 	/* Of a call: an address on its task's kernel stack. */
 	__u64 stack;
 	__u64 spans[PART_RETRY - PART_ALLOC + 1];
-	/* blk-throttle held a bio of it. */
+	/* blk-throttle throttled one of its bios. */
 	__u64 held;
 	__u64 pad2[2];
 };
@@ -66,7 +68,7 @@ _Static_assert(sizeof(struct operation_parts) == 128, "operation_parts");
 
 MAPPED_ARRAY(operation_parts, struct operation_parts, 1);
 
-/* Sized by user space: Σ over devices of units × operations. */
+/* User space sets the size: Σ over devices of units × operations. */
 MAPPED_ARRAY(part_rows, struct wire_part_row, 1);
 
 static __always_inline struct wire_part_row *part_row(__u32 device, __u32 unit, __u32 op)
@@ -81,7 +83,7 @@ static __always_inline struct operation_parts *operation_parts_at(__u32 index)
 	return bpf_map_lookup_elem(&operation_parts, &index);
 }
 
-/* Another operation begins in this place. */
+/* Another operation begins in this entry. */
 static __always_inline void parts_begun(__u32 place)
 {
 	struct operation_parts *parts = operation_parts_at(place);
@@ -116,8 +118,10 @@ static __always_inline void bio_allocated(__u64 bio)
 		parts->allocated[way] = bpf_ktime_get_ns();
 }
 
-/* When a bio got its request, and is the reason that there is one; 0: it joined one, or nobody saw
- * it. What an earlier bio in this place left lies before this one's entry. */
+/*
+ * When a request was allocated for this bio; 0: it was merged into an existing request, or the
+ * allocation was missed. A value left by an earlier bio in this way is older than this one's entry.
+ */
 static __always_inline __u64 allocation_of(const struct bio_set *set, __u32 index, __u32 way)
 {
 	struct bio_parts *parts = bio_parts_at(index);
@@ -126,7 +130,10 @@ static __always_inline __u64 allocation_of(const struct bio_set *set, __u32 inde
 	return allocated >= set->queued[way & (BIO_WAYS - 1)] ? allocated : 0;
 }
 
-/* A bio comes into the table whose entry lies back: the stamp of another may lie behind that. */
+/*
+ * Sets the value of a bio that is put into the table after its entry: the stamp of an earlier bio
+ * may be later than that entry.
+ */
 static __always_inline void set_allocation(__u32 index, __u32 way, __u64 allocated)
 {
 	struct bio_parts *parts = bio_parts_at(index);
@@ -158,8 +165,8 @@ static long earlier_allocation(__u32 i, struct first_allocated *first)
 }
 
 /*
- * The request begins a new life at its first issue. Its first bio need not be the one that it was
- * allocated for: a front merge puts a later one before that.
+ * Starts a request at its first issue. Its first bio need not be the one that it was allocated for:
+ * a front merge puts a later one first.
  */
 static __noinline int parts_issued(__u32 index, __u64 request, __u64 bio, __u64 now)
 {
@@ -176,7 +183,7 @@ static __noinline int parts_issued(__u32 index, __u64 request, __u64 bio, __u64 
 	if (parts->request != request || parts->inserted < first.allocated)
 		parts->inserted = 0;
 	parts->allocated = first.allocated;
-	/* The next life of the slot has to be inserted anew. */
+	/* The next request in this slot must be inserted anew. */
 	parts->request = 0;
 	parts->first_issued = now;
 	parts->reissued = 0;
@@ -184,7 +191,7 @@ static __noinline int parts_issued(__u32 index, __u64 request, __u64 bio, __u64 
 	return 0;
 }
 
-/* The request has become part of another one. */
+/* The request was merged into another one. */
 static __always_inline void parts_vanished(__u32 index, __u64 request)
 {
 	struct slot_parts *parts = slot_parts_at(index);
@@ -218,9 +225,9 @@ static __always_inline void add_part(struct wire_part_row *row, __u32 part, __u6
 }
 
 /*
- * What the queue and device stages of a request are made of, or of one of its bios: from `queued`
- * to `issued` each moment is in one part, and what lies before its own entry is in none.
- * `allocated` is 0 for a bio that joined a request which was there.
+ * Breaks down the queue and device stages of a request, or of one of its bios. From `queued` to
+ * `issued`, each point in time is in one part; time before the bio's own entry is in none.
+ * `allocated` is 0 for a bio that was merged into an existing request.
  */
 static __always_inline void take_apart(__u64 *spans, const struct slot_parts *of, __u64 queued,
 				       __u64 allocated, __u64 issued)
@@ -250,7 +257,7 @@ static __always_inline void take_apart(__u64 *spans, const struct slot_parts *of
 		spans[PART_REQUEUE - PART_ALLOC] = issued - at;
 }
 
-/* Counts what `take_apart` found. `queue` is the stage; NO_PART: there is none. */
+/* Counts the spans that `take_apart` found. `queue` is the stage; NO_PART: there is none. */
 static __always_inline void count_spans(struct wire_part_row *row, const __u64 *spans, __u64 queue)
 {
 	__u64 sum = 0;
@@ -261,7 +268,8 @@ static __always_inline void count_spans(struct wire_part_row *row, const __u64 *
 		add_part(row, PART_RETRY, spans[PART_RETRY - PART_ALLOC]);
 	if (queue == NO_PART)
 		return;
-	/* No stamp of an allocation; or two parts of an operation were written at once. */
+	/* The stamp of the allocation is missing; or two parts of an operation were written at
+	 * once. */
 	if (sum != queue) {
 		__sync_fetch_and_add(&row->unknown, 1);
 		return;
@@ -286,7 +294,7 @@ VERIFIED_ONCE int parts_completed(const struct wire_slot *slot, __u32 index, __u
 	return 0;
 }
 
-/* A request's end is that of a part of an operation, whose bio is of these stamps. */
+/* A request completes that is part of an operation; the stamps are those of the operation's bio. */
 VERIFIED_ONCE int parts_joined(__u32 place, __u32 index, const struct wire_stamps *of,
 			       __u64 allocated)
 {
@@ -304,7 +312,7 @@ VERIFIED_ONCE int parts_joined(__u32 place, __u32 index, const struct wire_stamp
 	return 0;
 }
 
-/* When the only bio of the request in a slot got it. */
+/* When the request in a slot was allocated for its only bio. */
 static __always_inline __u64 allocated_at(__u32 index)
 {
 	struct slot_parts *parts = slot_parts_at(index);
@@ -312,7 +320,7 @@ static __always_inline __u64 allocated_at(__u32 index)
 	return parts ? parts->allocated : 0;
 }
 
-/* A part of an operation ended that was no request, and has none of a request's parts. */
+/* A part of an operation ended that was no request, and has no parts of one. */
 static __always_inline void parts_of_none(__u32 place, __u64 finished)
 {
 	struct operation_parts *to = operation_parts_at(place);
@@ -340,12 +348,12 @@ static __always_inline void parts_done(__u32 index)
 	from->place = 0;
 }
 
-/* What an operation is made of, for `count_parts`. */
+/* Data of an operation for `count_parts`. */
 struct whole {
 	struct wire_stamps stamps;
 	__u64 entered;
 	__u64 seen;
-	/* Its place in `operation_parts`, and that of the call that brought its result. */
+	/* Its index in `operation_parts`, and the index of the call that fetched its result. */
 	__u32 place;
 	__u32 waiter;
 };
@@ -372,7 +380,7 @@ VERIFIED_ONCE int count_parts(const struct whole *of)
 	if (!parts || !row)
 		return 0;
 	from = of->stamps.queued ? of->stamps.queued : of->stamps.issued;
-	/* Counted, and without stages. */
+	/* Such an operation is counted without stages. */
 	if ((!of->seen && of->stamps.fused) || from < of->entered || of->stamps.issued < from)
 		return 0;
 	if (parts->submitted >= of->entered)
@@ -387,8 +395,8 @@ VERIFIED_ONCE int count_parts(const struct whole *of)
 	if (of->stamps.reaped <= from && from <= of->stamps.ended) {
 		if (of->stamps.reaped < from)
 			add_part(row, PART_COMPLETE_BATCH, from - of->stamps.reaped);
-		/* The result may be visible before the callbacks' end: then there is no such part.
-		 */
+		/* The result may be visible before the callbacks end: then there is no such
+		 * part. */
 		if (from < parts->done && parts->done <= of->stamps.ended) {
 			add_part(row, PART_ENDIO, parts->done - from);
 			from = parts->done;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * A function of the kernel's, from its entry to its return: how often it is called, how long it
- * takes, and how much of that is waiting for spinlocks. User space loads this object once per
- * function, by fentry or else by kprobes, each with its place among PATHS, and all with the maps of
- * the first: what one kernel does not have, or lets nobody attach to, leaves the others alone.
+ * Measures a kernel function from entry to return: calls, time, and how much of the time is spent
+ * waiting for spinlocks. User space loads this object once per function, with fentry or else with
+ * kprobes, each with its index among PATHS, and all with the maps of the first. A function that a
+ * kernel lacks, or does not allow to be probed, so does not affect the others.
  */
 #define NO_SWAP
 
@@ -13,16 +13,16 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-/* Which function it is; written between open and load. */
+/* Index of the function; written between open and load. */
 const volatile __u32 path = 0;
 
 /*
- * Read anew wherever it is used: what a helper was given the address of is no bounded number any
- * more, for verifiers like 6.12's.
+ * Reread at each use: for verifiers like 6.12's, a variable whose address was passed to a helper
+ * has no known bounds any more.
  */
 #define AT (path & (PATHS - 1))
 
-/* Of the first object only: in a map, for all share it. */
+/* State of the first object, in a map because all objects share it. */
 struct shared {
 	__u32 running;
 	__u32 pad;
@@ -38,19 +38,19 @@ struct {
 	__type(value, struct wire_path);
 } paths SEC(".maps");
 
-/* The functions that a thread is in. */
+/* The functions that a thread is currently in. */
 struct calling {
-	/* When each was entered; 0: it is not in it. */
+	/* When each was entered; 0: not in it. */
 	__u64 entered[PATHS];
-	/* Waits for spinlocks since. */
+	/* Spinlock waits since then. */
 	__u64 spins[PATHS];
 	__u64 spin_ns[PATHS];
 };
 
-/* By thread, and by CPU (negative) for the idle tasks. */
+/* By thread, and by negative CPU number for the idle tasks. */
 HASH(callings, __u32, struct calling, 8192);
 
-/* What a new entry begins as: too large for the stack of a program, with what else is there. */
+/* Initial value of a new entry: too large for the BPF stack, together with what else is there. */
 ARRAY(nothing, struct calling, 1);
 
 static __always_inline __u32 caller(void)
@@ -76,7 +76,7 @@ static __always_inline int enter(void)
 	if (!all || !all->running)
 		return 0;
 	calling = bpf_map_lookup_elem(&callings, &key);
-	/* No entry is made by who waits for a lock: to make one takes a lock too. */
+	/* The program of spinlock waits adds no entry: that takes a lock itself. */
 	if (!calling && path == PATH_SPIN)
 		return 0;
 	if (!calling) {
@@ -119,7 +119,7 @@ static __always_inline int leave(void)
 	calling->entered[AT] = 0;
 	row = bpf_map_lookup_elem(&paths, &at);
 	if (row) {
-		/* Of a set per CPU: but the programs of 7.x can be preempted in between. */
+		/* There is a row per CPU, but the programs of 7.x can be preempted in between. */
 		__sync_fetch_and_add(&row->calls, 1);
 		__sync_fetch_and_add(&row->ns, took);
 		if (calling->spins[AT]) {
@@ -127,7 +127,8 @@ static __always_inline int leave(void)
 			__sync_fetch_and_add(&row->spin_ns, calling->spin_ns[AT]);
 		}
 	}
-	/* A counter that an address is made of is no bounded loop's for verifiers like 6.12's. */
+	/* For verifiers like 6.12's, a loop whose counter is used to compute an address is not
+	 * bounded. */
 #pragma unroll
 	for (int i = 0; i < PATHS; i++) {
 		if (!calling->entered[i])
@@ -143,7 +144,7 @@ static __always_inline int leave(void)
 	return 0;
 }
 
-/* Without a target of their own: user space names the function. */
+/* The targets are placeholders: user space sets the function. */
 SEC("?fentry/lru_add_drain")
 int path_entry(void *ctx)
 {

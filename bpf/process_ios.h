@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Counts the bios of each process on each device, and notes how each process relates to biopsy.
- * For the latency programs, whose `config` must stand before it.
+ * Counts the bios of each process on each device, and records how each process relates to biopsy.
+ * For the latency programs, which define `config` before this header.
  */
 #ifndef BIOPSY_PROCESS_IOS_H
 #define BIOPSY_PROCESS_IOS_H
@@ -28,7 +28,10 @@ static __always_inline __u32 relation_of_current(void)
 	return is_of_command(pid) ? RELATION_COMMAND : RELATION_OTHER;
 }
 
-/* Of a new row, never written: on the stack, which bio_queue has nearly used up, it has no room. */
+/*
+ * Initial value of a row, never written: it does not fit on the BPF stack, which bio_queue has
+ * nearly used up.
+ */
 struct wire_process_ios new_row = {};
 
 static __noinline int name_process(struct wire_process_ios *row)
@@ -62,8 +65,10 @@ static __noinline struct wire_process_ios *add_process(struct wire_process_key *
 	return row;
 }
 
-/* A process submits a bio: the current one, or the one that `origin` names. Returns how many it has
- * submitted to the device before. */
+/*
+ * Counts a bio that a process submits: the current one, or the one that `origin` names. Returns how
+ * many bios the process has submitted to the device before.
+ */
 static __always_inline __u64 count_process_io(struct bio *bio, __u32 device,
 					      const struct origin *origin, __u32 selected)
 {
@@ -82,7 +87,8 @@ static __always_inline __u64 count_process_io(struct bio *bio, __u32 device,
 		return 0;
 	before = row->bios;
 	__sync_fetch_and_add(&row->bios, 1);
-	/* It may have called exec since: another look at the 2nd, 4th, 8th, ... */
+	/* The process may have called exec since: its name is read again at the 2nd, 4th, 8th, ...
+	 * bio. */
 	if (!origin && !(before & (before - 1)))
 		name_process(row);
 	op = classify(FIELD(bio, bi_opf));

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Time in reclaim of memory, by the stack of who reclaims.
+ * Measures the time of memory reclaim, by stack of the reclaiming task.
  *
- *   mm_vmscan_direct_reclaim_begin/end    a task wants memory and there is none
+ *   mm_vmscan_direct_reclaim_begin/end    a task allocates memory and none is free
  *   mm_vmscan_memcg_reclaim_begin/end     the same within the limit of its cgroup
  *   mm_vmscan_node_reclaim_begin/end      of one node (vm.zone_reclaim_mode)
- *   mm_vmscan_kswapd_wake/sleep           the kernel's thread of a node
- *   mm_vmscan_balance_pgdat_begin/end     what it does between them (7.x)
- *   mm_vmscan_lru_shrink_inactive         before there is the latter: when it was done with a batch
+ *   mm_vmscan_kswapd_wake/sleep           kswapd, the kernel thread of a node
+ *   mm_vmscan_balance_pgdat_begin/end     its runs between these (7.x)
+ *   mm_vmscan_lru_shrink_inactive         without the latter: when kswapd finished a batch
  *
- * Both events of a pair are in one function, so that the stack is the same at either: it is taken
- * at the end, when it is known how long it took, by the same rule as that of a lock's waiters.
- * Reclaim above a soft limit is inside one of these, and not counted again. Arguments are not
- * read: 7.x moved them.
+ * Both events of a pair are in the same function, so the stack is the same at either. It is taken
+ * at the end, when the duration is known, and is sampled by the same rule as stacks of lock waits.
+ * Reclaim above a soft limit happens inside one of these, and is not counted again. Arguments are
+ * not read: 7.x moved them.
  */
 
 /* One object serves every kernel: 5.10 has no compare-and-swap. */
@@ -22,20 +22,20 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-/* Begins for which there was no room. */
+/* Begins that had no room. */
 __u64 no_room = 0;
 
 struct reclaiming {
-	/* 0: it does not. */
+	/* 0: the thread is not reclaiming. */
 	__u64 began;
-	/* Of kswapd: when it was done with its last batch. */
+	/* kswapd: when it finished its last batch. */
 	__u64 last;
-	/* Its kind, + 1. */
+	/* Kind + 1. */
 	__u32 kind;
 	__u32 pad;
 };
 
-/* By thread. One that reclaims does not end meanwhile, so that none stays here. */
+/* By thread. A thread does not exit while it reclaims, so no entry is left behind. */
 HASH(reclaiming, __u32, struct reclaiming, 16384);
 
 static __always_inline int begin(__u32 kind)
@@ -56,7 +56,7 @@ static __always_inline int begin(__u32 kind)
 	return 0;
 }
 
-/* A row and a place of its own for each program of a CPU; see waits.h. */
+/* Index of the row and the scratch space, which each program has per CPU; see waits.h. */
 static __always_inline __u32 place_of(__u32 program)
 {
 	return program * config.cpus + bpf_get_smp_processor_id();
@@ -106,7 +106,7 @@ static __always_inline int end(void *ctx, __u32 program, __u32 kind, int is_know
 	row->events++;
 	one = bpf_map_lookup_elem(&reclaiming, &tid);
 	if (!one || one->kind != kind + 1) {
-		/* Or of somebody who was not asked for. */
+		/* Or the end of a task that was filtered out. */
 		row->unmatched++;
 		return 0;
 	}
@@ -138,8 +138,8 @@ RECLAIM(node_reclaim, 2, RECLAIM_NODE)
 RECLAIM(balance_pgdat, 3, RECLAIM_KSWAPD)
 
 /*
- * Between two runs the thread naps for a tenth of a second, and only when nobody wakes it then goes
- * to sleep: so a run's end is that of its last batch of pages, where the kernel does not say it.
+ * Between two runs kswapd naps for a tenth of a second, and goes to sleep only if nothing wakes it
+ * during that time. So, if the kernel has no event for it, a run ends with its last batch of pages.
  */
 SEC("?tp_btf/mm_vmscan_kswapd_wake")
 int BPF_PROG(kswapd_wake)

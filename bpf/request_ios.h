@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * I/Os that are requests: from their issue to the driver, which begins the device stage, to their
- * completion, where each is counted. For the latency programs, whose `config` must stand before it.
+ * Measures I/Os that are requests: from their issue to the driver, which begins the device stage,
+ * to their completion, where each is counted. For the latency programs, which define `config`
+ * before this header.
  *
  * An I/O is counted where the kernel counts it: at the completion that covers the rest of the
  * request.
@@ -24,9 +25,9 @@
 #include "wire.h"
 
 /*
- * A command of the driver's own (passthrough): no bio brings it through block_bio_queue, so what
- * that does for others is done at its issue, as far as its submitter is the current task. True
- * where it passed the filter.
+ * Begins a driver command (passthrough). It has no bio that passes block_bio_queue, so its issue
+ * does what that event does for other requests, as far as the current task is its submitter.
+ * Returns 1 if it passed the filter.
  */
 static __always_inline int begin_command(struct wire_slot *slot, struct request *rq)
 {
@@ -50,7 +51,7 @@ static __always_inline int begin_command(struct wire_slot *slot, struct request 
 	set = place_bio((__u64)bio, &way, &index);
 	if (!set)
 		return 0;
-	/* No stage of it begins here. */
+	/* No stage begins here. */
 	set->queued[way] = 0;
 	set->op_ref[way] = slot->op_ref;
 	set->generation[way] = slot->generation;
@@ -62,7 +63,7 @@ static __always_inline int begin_command(struct wire_slot *slot, struct request 
 	return 1;
 }
 
-/* From its first issue on a command that the driver refused waits in a queue. */
+/* A command that the driver refused waits in a queue from its first issue on. */
 static __always_inline void refused_command(struct wire_slot *slot, __u64 bio)
 {
 	struct bio_set *set;
@@ -78,7 +79,7 @@ static __always_inline void refused_command(struct wire_slot *slot, __u64 bio)
 
 static __u64 issues;
 
-/* True where the driver gave the request back and takes it now: its stages go on. */
+/* Returns 1 if this is the reissue of a request that the driver had requeued: its stages go on. */
 static __always_inline int is_reissue(struct wire_slot *slot, __u32 index, __u32 op, __u64 bio,
 				      __u64 now)
 {
@@ -97,7 +98,7 @@ static __always_inline int is_reissue(struct wire_slot *slot, __u32 index, __u32
 	return 1;
 }
 
-/* The driver takes a request: queue ends, device begins. */
+/* A request is issued to the driver: queue ends, device begins. */
 static __always_inline int issue_request(struct request *rq)
 {
 	struct owner *owner = owner_of_request(rq);
@@ -109,7 +110,7 @@ static __always_inline int issue_request(struct request *rq)
 
 	if (!owner)
 		return 0;
-	/* Here and not where it is needed: see request_disk. */
+	/* Read here and not where it is needed: see request_disk. */
 	bio = FIELD(rq, bio);
 	now = bpf_ktime_get_ns();
 	if (config.drop_issue && count_up(&issues) % config.drop_issue == 0)
@@ -133,7 +134,8 @@ static __always_inline int issue_request(struct request *rq)
 	}
 	if (unlikely(op >= REQ_OP_FIRST_DRIVER))
 		followed = begin_command(slot, rq);
-	/* No process submits a device flush; what waits for it may be followed. */
+	/* No process submits a device flush, but the operation that waits for it may be
+	 * followed. */
 	if (config.filter_enabled && !followed && !slot->queued && op != REQ_OP_FLUSH) {
 		slot->request = 0;
 		slot->state = 0;
@@ -158,7 +160,7 @@ static __always_inline int issue_request(struct request *rq)
 	return 0;
 }
 
-/* The driver gives a request back: before it touched the device, or to try again. */
+/* The driver requeues a request: before it reached the device, or for a retry. */
 static __always_inline int requeue_request(struct request *rq)
 {
 	struct owner *owner = owner_of_request(rq);
@@ -188,26 +190,26 @@ static __always_inline int requeue_request(struct request *rq)
 	return 0;
 }
 
-/* A request that completes. */
+/* A completing request. */
 struct completion {
 	struct request *rq;
 	struct owner *owner;
-	/* NULL: it has none, or nothing needs it. */
+	/* NULL: it has none, or it is not needed. */
 	struct bio *bio;
 	struct wire_slot *slot;
 	struct wire_row *row;
 	__u64 now;
-	/* The device stage's. */
+	/* End of the device stage. */
 	__u64 end;
 	__u32 bytes;
 	__u32 op;
-	/* The slot's. */
+	/* Index of the slot. */
 	__u32 index;
-	/* Other CPUs add to the row, too. */
+	/* Other CPUs add to the row as well. */
 	int shared;
 };
 
-/* Which device, slot and class a request belongs to that completes. 0: it is not followed. */
+/* Finds the device, slot and class of a completing request. 0: it is not followed. */
 static __always_inline int identify(struct completion *of, struct request *rq, __u32 bytes)
 {
 	struct owner *owner = owner_of_request(rq);
@@ -218,7 +220,7 @@ static __always_inline int identify(struct completion *of, struct request *rq, _
 
 	if (!owner)
 		return 0;
-	/* Here and not where it is needed: see request_disk. */
+	/* Read here and not where it is needed: see request_disk. */
 	if (keep_bios())
 		bio = FIELD(rq, bio);
 	now = bpf_ktime_get_ns();
@@ -229,9 +231,9 @@ static __always_inline int identify(struct completion *of, struct request *rq, _
 	    (bytes || !bio || !is_followed((__u64)bio)))
 		return 0;
 	/*
-	 * A write without data and without an issue only waited for a flush. (Its FUA flag may be
-	 * set or not; data with a flush behind it was issued and completes a second time with 0
-	 * bytes.)
+	 * A write without data and without an issue only waited for a flush. (It may have the FUA
+	 * flag or not. A write with data that is followed by a flush was issued, and completes a
+	 * second time with 0 bytes.)
 	 */
 	if (unlikely(!bytes) && (op == OP_WRITE || op == OP_FUA) && slot &&
 	    slot->request != (__u64)rq)
@@ -249,7 +251,7 @@ static __always_inline int identify(struct completion *of, struct request *rq, _
 	return 1;
 }
 
-/* The group of a request that completes: the one that it was issued with, where it was. */
+/* The group of a completing request: the one that it was issued with, if it was. */
 static __always_inline __u32 group_at_completion(const struct completion *of)
 {
 	__u32 cpu;
@@ -259,11 +261,12 @@ static __always_inline __u32 group_at_completion(const struct completion *of)
 	return group_of_request(of->rq, of->owner->device, of->op, of->bytes, &cpu);
 }
 
-/* What the event of an I/O says of its request; nothing of when it began. */
+/* Fields of an I/O's event that come from its request; its begin is not among them. */
 static __always_inline struct counted counted_io(const struct completion *of, __u32 marks)
 {
 	struct request *rq = of->rq;
-	/* As an argument of FIELD, `of->bio` would be looked for in the kernel's BTF, too. */
+	/* A local copy: as an argument of FIELD, `of->bio` would be looked up in the kernel's BTF
+	 * as well. */
 	struct bio *bio = of->bio;
 	struct counted counted = {
 	    .bio = (__u64)bio,
@@ -284,7 +287,7 @@ static __always_inline struct counted counted_io(const struct completion *of, __
 	return counted;
 }
 
-/* What the operations of the request's bios learn. */
+/* What the operations of the request's bios record. */
 static __always_inline struct part part_of(const struct completion *of, __u64 issued, __u64 end,
 					   int fused, __u32 group)
 {
@@ -320,7 +323,7 @@ static __always_inline void complete_partly(const struct completion *of)
 	}
 }
 
-/* A write that waited for a flush, which has completed on its queue. */
+/* A write completes that waited for a flush, which has completed on its queue. */
 static __always_inline void complete_empty_flush(const struct completion *of, __u32 group)
 {
 	struct part part = part_of(of, 0, 0, 0, group);
@@ -335,7 +338,7 @@ static __always_inline void complete_empty_flush(const struct completion *of, __
 		COUNT_GROUP(group, unowned, unowned);
 }
 
-/* Counts a request of which no issue was seen: it has no stages. */
+/* Counts a request whose issue was missed: it has no stages. */
 static __always_inline void account_unissued(const struct completion *of)
 {
 	struct wire_slot *slot = of->slot;
@@ -365,18 +368,18 @@ static __always_inline void account_unissued(const struct completion *of)
 		complete_empty_flush(of, group);
 }
 
-/* Counts the request and its bytes. 0: it is not over, or has no stages. */
+/* Counts the request and its bytes. 0: it is not complete yet, or has no stages. */
 static __always_inline int account(struct completion *of)
 {
 	struct request *rq = of->rq;
 	struct wire_slot *slot = of->slot;
 
-	/* Not in identify: there the verifier goes through a third more. */
+	/* Not in identify: there the verifier would process a third more. */
 	of->shared = of->op >= OPS_SHARDED || of->owner->shared;
 	of->row = row_of(of->owner, of->op);
 	if (!of->row)
 		return 0;
-	/* No process submits a device flush, and it is of the whole disk. */
+	/* No process submits a device flush, and it concerns the whole disk. */
 	if ((hides_flushes() || (partitions && of->owner->layer & PARTITION)) &&
 	    of->op == OP_FLUSH) {
 		if (slot)
@@ -393,9 +396,8 @@ static __always_inline int account(struct completion *of)
 	}
 	if (unlikely(of->op != OP_FLUSH && FIELD(rq, rq_flags) & config.rqf_flush_seq)) {
 		/*
-		 * The data is written, a flush follows: the device stage of this write ends here.
-		 * What it waits for the flush is in no stage; the flush itself has a row of its
-		 * own.
+		 * The data is written, and a flush follows: the device stage of this write ends
+		 * here. Its wait for the flush is in no stage; the flush itself has its own row.
 		 */
 		if (slot && slot->request == (__u64)rq) {
 			if (!slot->reaped)
@@ -430,8 +432,9 @@ static __always_inline __u64 complete_of(const struct completion *of)
 	return has_complete(of->slot) ? of->now - of->slot->reaped : NO_TIME;
 }
 
-/* Adds the stages to the row of the device, and the parts of them. 0: the stamps contradict each
- * other. */
+/*
+ * Adds the stages to the row of the device, and their parts. 0: the stamps contradict each other.
+ */
 static __always_inline int time_stages(struct completion *of)
 {
 	struct wire_slot *slot = of->slot;
@@ -492,7 +495,9 @@ static __always_inline void emit_completion(const struct completion *of)
 	}
 }
 
-/* Gives the operations of the request's bios their stages. After its event, which needs the bios.
+/*
+ * Gives the operations of the request's bios their stages. Must follow the event, which needs the
+ * bios.
  */
 static __always_inline void complete_operation(const struct completion *of)
 {
@@ -502,7 +507,7 @@ static __always_inline void complete_operation(const struct completion *of)
 	if (!keep_bios() || (!of->bio && !(slot->op_ref & REF_COMMAND)))
 		return;
 	if (op_complete(slot, &part)) {
-		/* Its operation counts it. */
+		/* The operation counts it. */
 	} else if (unlikely(part.unclassified)) {
 		add(&of->row->unclassified, 1, of->shared);
 	} else {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Events of no I/O, for the benchmark of the event stream: as many as it asks for at once, on the
- * way that those of I/Os take.
+ * Emits events without an I/O for the benchmark of the event stream: as many at once as it
+ * requests, on the same path as events of I/Os.
  */
 #include "kernel.h"
 #include "emit.h"
@@ -28,7 +28,7 @@ static long emit_one(__u32 i, void *none)
 	return 0;
 }
 
-/* Attached to nothing: user space runs it. */
+/* Not attached: user space runs it. */
 SEC("raw_tp")
 int BPF_PROG(emit_events, __u64 count)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What completed, by device, shard and class. For the latency programs, whose `config` must stand
- * before it.
+ * Counts completed I/Os, by device, shard and class. For the latency programs, which define
+ * `config` before this header.
  */
 #ifndef BIOPSY_ROWS_H
 #define BIOPSY_ROWS_H
@@ -11,7 +11,10 @@
 #include "hist.h"
 #include "owner.h"
 
-/* Sized by user space: Σ shards × operations, of all I/Os and then of those of no operation. */
+/*
+ * User space sets the size: Σ shards × operations, first for all I/Os and then for those of no
+ * operation.
+ */
 MAPPED_ARRAY(rows, struct wire_row, 1);
 
 static __always_inline struct wire_row *row_of(struct owner *owner, __u32 op)
@@ -23,7 +26,7 @@ static __always_inline struct wire_row *row_of(struct owner *owner, __u32 op)
 
 		if (shards > 1) {
 			shard = bpf_get_smp_processor_id();
-			/* A division costs as much as the rest of this function. */
+			/* The division costs as much as the rest of this function. */
 			if (shard >= shards)
 				shard %= shards;
 		}
@@ -41,11 +44,11 @@ static __always_inline void add_stage(struct wire_row *row, __u32 stage, __u64 t
 		add_time(row->extents, row->counts, &row->lock, stage, time, shared);
 }
 
-/* The stages of one I/O, in a row beside that of all I/Os. */
+/* Adds the stages of one I/O to a row other than that of all I/Os. */
 VERIFIED_ONCE int add_stages(struct wire_row *row, __u64 queue, __u64 device, __u64 complete,
 			     int shared)
 {
-	/* Before 2afae08c9dcb (6.8) it is verified where it is not called as well. */
+	/* Before 2afae08c9dcb (6.8) it is verified even if never called. */
 	if (!row || !(config.operations_enabled || config.most_groups))
 		return 0;
 	add_stage(row, STAGE_QUEUE, queue, shared);
@@ -76,9 +79,9 @@ static __always_inline struct wire_row *unowned_row(__u32 device, __u32 op, int 
 }
 
 /*
- * The stages of an I/O of no operation, which stand in the row of all I/Os already. A second set of
- * rows by hardware queue, so that each I/O is added to one of two, would take more memory than
- * there is for many drives; and this way an I/O of an operation does not pay for those of none.
+ * Adds the stages of an I/O that belongs to no operation, which the row of all I/Os has already.
+ * Splitting I/Os between two sets of rows per hardware queue would take more memory than there is
+ * for many drives. And this way I/Os of operations do not pay for the others.
  */
 static __always_inline void time_unowned(__u32 device, __u32 op, __u64 queue, __u64 served,
 					 __u64 complete)

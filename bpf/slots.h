@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Requests in flight, and what came of those whose operation has not asked yet. For the latency
- * programs, whose `config` must stand before it.
+ * Tracks requests in flight, and keeps the results that operations have not fetched yet. For the
+ * latency programs, which define `config` before this header.
  */
 #ifndef BIOPSY_SLOTS_H
 #define BIOPSY_SLOTS_H
@@ -10,21 +10,22 @@
 #include "owner.h"
 #include "wire.h"
 
-/* Sized by user space: Σ hardware queues × slots per queue. */
+/* User space sets the size: Σ hardware queues × slots per queue. */
 MAPPED_ARRAY(slots, struct wire_slot, 1);
 
 enum slot_state {
 	SLOT_ISSUED = 1,
-	/* The driver gave it back untouched: the next issue begins the device stage. */
+	/* The driver returned it untouched: the next issue begins the device stage. */
 	SLOT_REFUSED = 2,
-	/* The driver gave it back after the device had answered, or had not in time: device goes
-	 * on, from here to the end. */
+	/* The driver returned it after the device had answered, or had timed out: the device stage
+	 * goes on from here to the end. */
 	SLOT_RETRIED = 3,
-	/* And issued it again; a refusal of that is a wait for the next try. */
+	/* It was issued again after that; if the driver refuses it now, it waits for the next
+	 * retry. */
 	SLOT_REISSUED = 5,
-	/* The data is written, and a flush after it is awaited. */
+	/* The data is written, and a flush after it is pending. */
 	SLOT_FLUSHING = 4,
-	/* Completed: the stamps wait here for their operation. */
+	/* Completed: the stamps wait here for the operation. */
 	SLOT_DONE = 6,
 };
 
@@ -47,9 +48,9 @@ static __always_inline struct wire_slot *slot_at(struct owner *owner, int tag, _
 }
 
 /*
- * The slot of a request. With a scheduler internal_tag is fixed for the request's life while the
- * driver's tag comes and goes; without one it is -1 and tag is fixed. The flush machinery's own
- * request borrows a waiter's tag, so each queue has one slot more for it.
+ * The slot of a request. With a scheduler, internal_tag is fixed for the request's lifetime while
+ * the driver's tag changes; without one it is -1 and tag is fixed. The flush machinery's own
+ * request borrows the tag of a waiting request, so each queue has one more slot for it.
  */
 static __always_inline struct wire_slot *slot_of(struct request *rq, struct owner *owner, __u32 op,
 						 __u32 *index)
@@ -67,8 +68,10 @@ static __always_inline __u32 flush_index(const struct owner *owner)
 	return owner->slot_base + owner->slots - 1;
 }
 
-/* Whether a write whose data was there at this time has waited for a flush: one with a flush only
- * ahead of it comes the same way. */
+/*
+ * Whether a write whose data was written at this time has waited for a flush: a write with only
+ * PREFLUSH reaches this state as well.
+ */
 VERIFIED_ONCE int flushed_behind(__u32 flush, __u64 written)
 {
 	struct wire_slot *slot = slot_numbered(flush);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * On-CPU stacks: one record per perf event overflow, with its whole stack.
+ * Samples on-CPU stacks: one record per perf event overflow, with the whole stack.
  *
- * No stack-id map: its ids collide, and a collision loses or mixes up stacks. Equal stacks are
- * counted together in user space.
+ * No stack-id map is used: its ids collide, and a collision loses or mixes up stacks. User space
+ * counts equal stacks together.
  */
 #include "kernel.h"
 #include "compat.h"
@@ -34,7 +34,7 @@ struct {
 	__type(value, struct scratch);
 } stack_scratch SEC(".maps");
 
-/* User space sets the size, by CPUs and frequency. */
+/* User space sets the size, by number of CPUs and frequency. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 256 * 1024);
@@ -66,13 +66,15 @@ int stack_sample(struct bpf_perf_event_data *ctx)
 	s->head.period = ctx->sample_period;
 	bpf_get_current_comm(s->head.comm, sizeof(s->head.comm));
 
-	/* Unwinds from the interrupted registers: the sampler's own interrupt is not in it. */
+	/* Unwinds from the interrupted registers, so the sampler's own interrupt is not in the
+	 * stack. */
 	kernel = bpf_get_stack(ctx, s->ips, STACK_BYTES, 0);
 	if (kernel < 0) {
 		s->head.flags |= STACK_KERNEL_FAILED;
 		kernel = 0;
 	}
-	/* Packed behind the kernel's frames, so that the ring carries only what there is. */
+	/* Placed right after the kernel frames, so that the ring buffer carries only actual
+	 * frames. */
 	if (s->head.flags & STACK_KTHREAD) {
 		user = name_work(task, (void *)s->ips + kernel) * sizeof(__u64);
 		if (user)
@@ -87,7 +89,7 @@ int stack_sample(struct bpf_perf_event_data *ctx)
 	s->head.kernel_frames = kernel / sizeof(__u64);
 	s->head.user_frames = user / sizeof(__u64);
 
-	/* User space looks by the clock: a wake-up would cost more than the sample. */
+	/* User space polls by the clock: a wakeup would cost more than the sample. */
 	if (bpf_ringbuf_output(&stack_ring, s, sizeof(s->head) + kernel + user, BPF_RB_NO_WAKEUP))
 		__sync_fetch_and_add(&counters.ring_full, 1);
 	return 0;

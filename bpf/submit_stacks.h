@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * By which way an I/O was handed in: the stacks of some of the bios that enter the block layer, one
- * in so many as their budget allows. For the latency programs, whose `config` must stand before it;
- * nothing of it is left in the kernel without `config.stacks_enabled`.
+ * Samples submit stacks: the stacks of some of the bios that enter the block layer, at a rate that
+ * the budget allows. For the latency programs, which define `config` before this header. Without
+ * `config.stacks_enabled` the verifier removes all of it.
  */
 #ifndef BIOPSY_SUBMIT_STACKS_H
 #define BIOPSY_SUBMIT_STACKS_H
@@ -11,10 +11,10 @@
 #include "task_stack.h"
 #include "wire.h"
 
-/* User space sets the sizes. Made in advance: bios enter where nobody may wait for memory. */
+/* User space sets the sizes. Preallocated: bios enter where memory cannot be allocated. */
 HASH(submit_stacks, struct wire_stack_key, struct wire_submit_stack, 1);
 
-/* One per CPU, as `submit_scratch`. */
+/* One per CPU, like `submit_scratch`. */
 MAPPED_ARRAY(submit_rows, struct wire_submit_row, 1);
 
 /* Too large for the BPF stack. */
@@ -25,17 +25,20 @@ struct submit_scratch {
 
 ARRAY(submit_scratch, struct submit_scratch, 1);
 
-/* A number is that of a CPU and what that has counted up to. */
+/* A stack's number consists of a CPU and that CPU's count. */
 #define SUBMIT_NUMBER_BITS 16
-/* Far beyond what any budget asks for. */
+/* Far above what any budget needs. */
 #define MOST_ONE_IN 20
-/* Of a period's budget, when the load is suddenly another: then the rest of the period has no
- * stacks. */
+/*
+ * Limit on a period's spending, in budgets, when the load changes suddenly: the rest of the period
+ * has no stacks.
+ */
 #define MOST_SUBMIT_BUDGETS 4
 
 /*
- * The number of the stack in a CPU's scratch, which gets one where it is new; 0: there is no room.
- * Not static: see VERIFIED_ONCE. What is a function's argument is no key of a map for 6.1.
+ * The number of the stack in a CPU's scratch space, which is assigned if the stack is new; 0: no
+ * room. Not static: see VERIFIED_ONCE. For 6.1, a function's argument cannot be a map key, so the
+ * scratch space is looked up here.
  */
 VERIFIED_ONCE int number_stack(__u32 cpu)
 {
@@ -49,7 +52,7 @@ VERIFIED_ONCE int number_stack(__u32 cpu)
 	known = bpf_map_lookup_elem(&submit_stacks, &s->key);
 	if (!known) {
 		s->taken.number = cpu << SUBMIT_NUMBER_BITS | ((row->numbered + 1) & 0xffff);
-		/* Another CPU may have been first. */
+		/* Another CPU may have added it first. */
 		if (!bpf_map_update_elem(&submit_stacks, &s->key, &s->taken, BPF_NOEXIST)) {
 			row->numbered++;
 			return s->taken.number;
@@ -59,7 +62,7 @@ VERIFIED_ONCE int number_stack(__u32 cpu)
 	return known ? known->number : 0;
 }
 
-/* A new period: more may be taken. */
+/* Begins a new period: the sampling rate may rise. */
 static __always_inline void begin_submit_period(struct wire_submit_row *row, __u64 now)
 {
 	if (now - row->period_began < config.stack_period_ns)
@@ -72,9 +75,9 @@ static __always_inline void begin_submit_period(struct wire_submit_row *row, __u
 }
 
 /*
- * What a stack took. Where the budget is spent within a period half as many are taken, and again
- * each time that another half is: bios of the rest of a period in which none are taken have no
- * weight.
+ * Accounts for the time of a stack. If the budget is spent within a period, the sampling rate is
+ * halved, and again each time that another half is spent. If sampling stopped instead, the bios of
+ * the rest of the period would have no weight.
  */
 static __always_inline void spend_on_submit(struct wire_submit_row *row, __u64 ns)
 {
@@ -87,10 +90,10 @@ static __always_inline void spend_on_submit(struct wire_submit_row *row, __u64 n
 }
 
 /*
- * Takes the stack by which the current task hands in a bio, where it is this one's turn. Which ones
- * are taken is left to chance, or a load with a rhythm would be seen on one foot. Before the bio
- * has its stamp: what it takes is in no stage of the I/O, but in its operation's submit, and in the
- * queue of the requests that wait in the task's plug meanwhile.
+ * Takes the stack of the current task, which submits a bio, if this bio is sampled. The choice is
+ * random, since a periodic choice could align with a periodic load. It precedes the bio's stamp, so
+ * its cost is in no stage of the I/O, but in its operation's submit stage, and in the queue stage
+ * of requests that wait in the task's plug meanwhile.
  */
 static __always_inline int take_route(void *ctx)
 {
@@ -112,14 +115,14 @@ static __always_inline int take_route(void *ctx)
 	s = bpf_map_lookup_elem(&submit_scratch, &cpu);
 	if (!s)
 		return 0;
-	/* An interrupt may hand in a bio, too. */
+	/* An interrupt may submit a bio as well. */
 	if (row->busy) {
 		row->nested++;
 		return 0;
 	}
 	row->busy = 1;
 	began = bpf_ktime_get_ns();
-	/* As likely as the gap before it was drawn. */
+	/* The weight follows from the rate with which the preceding gap was drawn. */
 	row->stands_for = row->one_in;
 	begin_submit_period(row, began);
 	if (row->period_ns >= MOST_SUBMIT_BUDGETS * config.stack_budget_ns) {
@@ -139,13 +142,13 @@ static __always_inline int take_route(void *ctx)
 		row->took = (began + (1 << STACK_TOOK_BITS) / 2) >> STACK_TOOK_BITS;
 		spend_on_submit(row, began);
 	}
-	/* From 0 to twice as many, less 2: in the mean one of 1 << one_in. */
+	/* From 0 to twice the mean gap: on average one bio in 1 << one_in is sampled. */
 	row->skip = bpf_get_prandom_u32() % ((2u << (row->one_in & 31)) - 1);
 	row->busy = 0;
 	return 0;
 }
 
-/* Where the stack of this bio was taken last on this CPU. */
+/* Fills in the stack of this bio if it is the last one taken on this CPU. */
 static __always_inline void note_route(struct wire_submitter *by, __u64 bio)
 {
 	__u32 cpu = bpf_get_smp_processor_id();

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Who handed a bio in. Taken when the bio enters the block layer: later events run in whatever task
- * the interrupt came into. For the latency programs, whose `config` must stand before it.
+ * Records the submitter of a bio, when the bio enters the block layer: later events run in whatever
+ * task the interrupt arrived in. For the latency programs, which define `config` before this
+ * header.
  */
 #ifndef BIOPSY_SUBMITTER_H
 #define BIOPSY_SUBMITTER_H
@@ -11,11 +12,11 @@
 #include "submit_stacks.h"
 #include "wire.h"
 
-/* Whether the current task is in a cgroup of this level, or below it. */
+/* Whether the current task is in a given cgroup at this level, or below it. */
 static __always_inline int is_below(int level, __u64 cgroup)
 {
 #ifdef NO_SWAP
-	/* 5.10 does not tell tracing programs a cgroup's ancestors. */
+	/* On 5.10, tracing programs cannot read a cgroup's ancestors. */
 	return 0;
 #else
 	return bpf_get_current_ancestor_cgroup_id(level) == cgroup;
@@ -24,8 +25,8 @@ static __always_inline int is_below(int level, __u64 cgroup)
 
 /*
  * The cgroup that the block controller charges, which for write-back is not the current task's. In
- * v2 that is the nearest above the task's with the controller switched on, often the root: there
- * the task's own says more.
+ * v2 that is the task's nearest ancestor with the controller enabled, often the root: then the
+ * task's own cgroup is more informative.
  */
 static __always_inline __u64 cgroup_of_bio(struct bio *bio)
 {
@@ -49,16 +50,17 @@ static __always_inline __u64 cgroup_of_bio(struct bio *bio)
 	return charged;
 }
 
-/* Who handed in an operation, by the operation's, the call's or the iocb's place, where that may be
- * held. */
+/* The submitter of an operation, call or iocb whose bio may be throttled. */
 struct origin {
 	struct wire_submitter by;
-	/* Of the thread, always. */
+	/* Name of the thread, in all cases. */
 	char comm[16];
 };
 
-/* As many as `operation_parts`, and behind them as many as `iocbs`, where blk-throttle's worker may
- * bring what somebody handed in. */
+/*
+ * Indexed like `operation_parts`, followed by the entries of `iocbs`. Filled if blk-throttle's
+ * worker may submit bios on behalf of other tasks.
+ */
 MAPPED_ARRAY(origins, struct origin, 1);
 
 static __always_inline int keep_origins(void)
@@ -66,7 +68,7 @@ static __always_inline int keep_origins(void)
 	return config.throttle_enabled && (config.submitter_enabled || config.filter_enabled);
 }
 
-/* The origin in a place, given as its number + 1; NULL: it is the current task. */
+/* The origin in an entry, given as its index + 1; NULL: it is the current task. */
 static __always_inline struct origin *origin_at(__u32 number)
 {
 	__u32 place = number - 1;
@@ -74,7 +76,7 @@ static __always_inline struct origin *origin_at(__u32 number)
 	return keep_origins() && number ? bpf_map_lookup_elem(&origins, &place) : 0;
 }
 
-/* The cgroup of a bio that somebody handed in a while ago. */
+/* The cgroup of a bio that was submitted a while ago. */
 static __always_inline __u64 cgroup_of_held(struct bio *bio, const struct origin *origin)
 {
 	return origin->by.cgroup ? origin->by.cgroup : cgroup_of_bio(bio);
@@ -97,8 +99,10 @@ static __always_inline void note_task(struct wire_submitter *submitter)
 		bpf_get_current_comm(submitter->comm, sizeof(submitter->comm));
 }
 
-/* Whether the bio that enters the block layer comes from blk-throttle's queue itself: the current
- * task is a worker that has its work from there. */
+/*
+ * Whether the bio that enters the block layer comes directly from blk-throttle's queue: the current
+ * task is a worker of its workqueue.
+ */
 static __noinline int is_throttle_worker(void)
 {
 	static const char throttled[] = "kthrotld";
@@ -112,8 +116,8 @@ static __noinline int is_throttle_worker(void)
 	    !bpf_core_field_exists(struct kthread, data) ||
 	    !(BPF_CORE_READ(task, flags) & PF_WQ_WORKER))
 		return 0;
-	/* What a driver makes of a bio that was held (dm's clones) was not held itself: it comes
-	 * from within the submission of that one. */
+	/* A bio that a driver creates from a throttled one (dm's clones) was not throttled itself:
+	 * it is submitted from within the submission of that one. */
 	if (BPF_CORE_READ(task, bio_list))
 		return 0;
 	thread = BPF_CORE_READ(task, worker_private);
@@ -125,7 +129,7 @@ static __noinline int is_throttle_worker(void)
 	return 1;
 }
 
-/* The current task hands in the operation that has this place. */
+/* Records the current task as the submitter of the operation in this entry. */
 static __always_inline void note_origin(__u32 place)
 {
 	struct origin *origin = origin_at(place + 1);
@@ -133,7 +137,7 @@ static __always_inline void note_origin(__u32 place)
 	if (!origin)
 		return;
 	note_task(&origin->by);
-	/* That of v1 is not the task's here, and the bio names it. */
+	/* On v1 it is not the task's cgroup, and the bio has it. */
 	origin->by.cgroup = config.unified_cgroups ? bpf_get_current_cgroup_id() : 0;
 	bpf_get_current_comm(origin->comm, sizeof(origin->comm));
 }
@@ -156,7 +160,7 @@ static __noinline void note_submitter(struct bio *bio, struct wire_submitter *su
 		note_route(submitter, (__u64)bio);
 }
 
-/* A split's front part comes from whom the whole came from. */
+/* The front part of a split bio has the same submitter as the whole. */
 static __always_inline void copy_submitter(struct wire_submitter *to, struct wire_submitter *from)
 {
 	if (to && from) {

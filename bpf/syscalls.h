@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * System calls that can carry I/O: their entry, their return, and when their tasks wake in between.
- * For the latency programs, whose `config` must stand before it.
+ * Follows system calls that can do I/O: their entry, their return, and the wakeups of their tasks
+ * in between. For the latency programs, which define `config` before this header.
  */
 #ifndef BIOPSY_SYSCALLS_H
 #define BIOPSY_SYSCALLS_H
@@ -11,10 +11,10 @@
 #include "io_uring.h"
 #include "op_table.h"
 
-/* Known to belong to a system call whose number the kernel gave; user space fills it. */
+/* enum wire_call, indexed by system call number; user space fills it. */
 const volatile __u8 syscall_kinds[WIRE_SYSCALLS] = {};
 
-/* The registers of a system call lie on the kernel stack of its task. */
+/* Records the kernel stack of the task, which contains the registers of its system call. */
 static __always_inline void call_waits(__u32 tid, __u64 regs)
 {
 	__u32 low = low_half((const void *)regs);
@@ -30,15 +30,15 @@ static __always_inline void call_waits(__u32 tid, __u64 regs)
 }
 
 /*
- * Whether an ioctl is one of block devices (BLKDISCARD), SCSI (SG_IO), file systems (FITRIM) or
- * NVMe, by the letter in its number. Others may run for long and take page faults meanwhile, as
- * KVM_RUN does, whose I/O is no operation of theirs.
+ * Whether an ioctl belongs to block devices (BLKDISCARD), SCSI (SG_IO), file systems (FITRIM) or
+ * NVMe, by the letter in its number. Other ioctls may run for long and take page faults meanwhile,
+ * as KVM_RUN does: that I/O is no operation of theirs.
  */
 static __always_inline int is_io_command(struct pt_regs *regs)
 {
 	__u8 letter = BPF_CORE_READ(regs, si) >> 8;
 
-	/* From 0x80 on these are the waits of ntsync. */
+	/* From 0x80 on these are the wait ioctls of ntsync. */
 	if (letter == 'N')
 		return !(BPF_CORE_READ(regs, si) & 0x80);
 	return letter == 0x12 || letter == 0x22 || letter == 'X';
@@ -62,7 +62,8 @@ static __always_inline void call_entered(__u32 kind, struct pt_regs *regs)
 	if (unlikely(kind == CALL_WAITS && !(following & FOLLOW_STARTS)))
 		return;
 	if (caller->tid != tid) {
-		/* It may have died within its call; after 10 s it has. */
+		/* The other thread may have died within its call; after 10 s it is assumed to
+		 * have. */
 		if (caller->kind && bpf_ktime_get_ns() - caller->entered < 10000000000ull) {
 			__sync_fetch_and_add(&unfollowed, 1);
 			return;
@@ -74,8 +75,8 @@ static __always_inline void call_entered(__u32 kind, struct pt_regs *regs)
 	}
 	if (thread) {
 		kept = count_looked_at(caller, thread);
-		/* libaio's results may be taken without a call: which look took which is not
-		 * known. */
+		/* libaio results may be fetched without a system call: it is unknown which poll
+		 * fetched which result. */
 		if (kind == CALL_RING || kind == CALL_WAITS)
 			submitted = submit_began(thread);
 	}
@@ -109,7 +110,7 @@ static __always_inline void call_returned(long result)
 		return;
 	thread = generator_thread();
 	if (caller->kind == CALL_WAITS) {
-		/* The end of the interval cuts operations off: they are not counted. */
+		/* Operations that are cut off by the end of the interval are not counted. */
 		if (caller->parts && running && thread)
 			keep_call(caller, thread);
 		else if (caller->parts && running)
@@ -122,7 +123,7 @@ static __always_inline void call_returned(long result)
 		ring_returned(caller);
 	}
 	caller->kind = 0;
-	/* A bio that is still out must not find this call in the next one. */
+	/* A bio still in flight must not match this thread's next call. */
 	caller->entered = 0;
 }
 

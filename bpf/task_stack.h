@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The stack of the current task, both sides, and the key by which equal ones are one. No stack-id
- * map: its ids collide, and a collision loses or mixes up stacks.
+ * Takes the kernel and user stack of the current task, and hashes them into the key that identifies
+ * equal stacks. No stack-id map is used: its ids collide, and a collision loses or mixes up stacks.
  */
 #ifndef BIOPSY_TASK_STACK_H
 #define BIOPSY_TASK_STACK_H
@@ -13,7 +13,7 @@
 
 #define STACK_BYTES (STACK_FRAMES * sizeof(__u64))
 
-/* Takes both sides; enum stack_flags. */
+/* Takes both stacks. Returns enum stack_flags. */
 static __always_inline __u32 take_task_stack(void *ctx, struct task_struct *task,
 					     struct wire_task_stack *stack)
 {
@@ -51,8 +51,8 @@ static __always_inline void hash_task_stack(const struct wire_task_stack *stack,
 	__u64 one, two;
 	__u32 frames;
 
-	/* Read anew, so that the verifier knows nothing of it, and takes all ways that lead here
-	 * for one: each would be 254 rounds for it. */
+	/* Reloaded from memory, so that the verifier knows nothing about it and merges all paths
+	 * that lead here: the loop of 254 rounds is otherwise walked for each path. */
 	barrier();
 	frames = stack->kernel_frames + stack->user_frames;
 	one = (name[0] + frames) * 0x9e3779b97f4a7c15ull;

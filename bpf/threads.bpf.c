@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What the threads are doing: state, system call, kernel stack, cgroup.
+ * Samples what all threads are doing: state, system call, kernel stack, cgroup.
  *
  *   sample_threads   all threads in one run (6.7 and newer)
- *   sample_thread    the same as an iterator, one thread per run: ten times the time of the former
- *   block_bio_queue  which disk a thread hands a bio to, only where devices are asked for
+ *   sample_thread    the same as an iterator, one thread per run: takes ten times as long
+ *   block_bio_queue  the disk that a thread submits a bio to, only if devices are enabled
  *
- * Most threads of a machine sleep and are passed over by three loads. The programs run when and
- * where user space asks, so what they cost is CPU time of the tool itself.
+ * Most threads of a machine sleep and are skipped after three loads. The programs run when and
+ * where user space starts them, so their cost is CPU time of the tool itself.
  */
 
-/* No compare-and-swap is needed here, so that one object serves every kernel. */
+/* Compare-and-swap is not needed here, so one object serves every kernel. */
 #define NO_SWAP
 
 #include "kernel.h"
@@ -23,7 +23,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 /* Written once, between open and load. */
 const volatile struct wire_threads_config config = {};
 
-/* Threads that were looked at and passed over, and those for which the ring had no room. */
+/* Threads that were examined and skipped, and those that had no room in the ring buffer. */
 __u64 passed = 0;
 __u64 cut = 0;
 
@@ -37,13 +37,15 @@ struct {
 #define TASK_INTERRUPTIBLE   0x0001
 #define TASK_UNINTERRUPTIBLE 0x0002
 #define TASK_NOLOAD	     0x0400
-/* The bits that `ps` shows a letter for; what is being woken (0x200) has none of them. */
+/* The bits for which `ps` shows a letter; a task that is being woken (0x200) has none of them. */
 #define TASK_REPORTED 0x007f
-/* Since 5f220be21418 (5.16), with PREEMPT_RT; in 5.10 beyond all states. */
+/* Since 5f220be21418 (5.16), with PREEMPT_RT; in 5.10 above all states. */
 #define TASK_RTLOCK_WAIT 0x1000
 
-/* Too large for the BPF stack. One is enough: user space asks for one round at a time, and the
- * event that runs besides does not touch it. */
+/*
+ * Too large for the BPF stack. One is enough: user space starts one sample at a time, and the
+ * program of the event does not use it.
+ */
 struct scratch {
 	struct wire_thread head;
 	__u64 ips[THREAD_FRAMES];
@@ -51,16 +53,16 @@ struct scratch {
 
 ARRAY(thread_scratch, struct scratch, 1);
 
-/* The last bio of a thread: where it went, and how often the thread had slept by then. */
+/* The last bio of a thread: its disk, and how often the thread had slept by then. */
 struct handed {
-	/* With the number it tells a thread from a later one. */
+	/* With the thread id this distinguishes a thread from a later one. */
 	__u64 start_time;
 	__u64 switches;
 	__u32 device;
 	__u32 lower;
 };
 
-/* By thread. The oldest give way: of those the device is not known. */
+/* By thread. The oldest are evicted: their device is unknown. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 16384);
@@ -78,7 +80,7 @@ static __always_inline int is_on_cpu(struct task_struct *task)
 	return bpf_core_field_exists(struct task_struct, on_cpu) && task->on_cpu;
 }
 
-/* Neither on its way nor waiting for what a signal would not end. */
+/* Neither runnable nor in an uninterruptible sleep. */
 static __always_inline int is_asleep(__u32 state)
 {
 	if (!state)
@@ -89,8 +91,10 @@ static __always_inline int is_asleep(__u32 state)
 	return !(state & TASK_RTLOCK_WAIT);
 }
 
-/* The system call that a thread is in. Of one on a CPU the registers are of its last entry, and
- * whether it has left the kernel since nobody can tell. */
+/*
+ * The system call that a thread is in. For a thread on a CPU the registers are those of its last
+ * entry, and whether it has left the kernel since is unknown.
+ */
 static __always_inline void note_syscall(struct task_struct *task, struct wire_thread *to)
 {
 	const struct pt_regs *registers;
@@ -117,8 +121,9 @@ static __always_inline __u64 cgroup_of(struct task_struct *task)
 }
 
 /*
- * The disk that a thread waits for: it handed a bio in, and has gone to sleep once since, which is
- * now. What it waits for may be older I/O of its own or another's, but of none later.
+ * The disk that a thread waits for: the thread has submitted a bio, and has gone to sleep exactly
+ * once since, which is this sleep. It may wait for older I/O, its own or another thread's, but not
+ * for later I/O.
  */
 static __always_inline void note_device(struct task_struct *task, struct wire_thread *to)
 {
@@ -161,8 +166,8 @@ static __always_inline void sample(struct task_struct *task)
 		passed++;
 		return;
 	}
-	/* The idle task that a loop begins with, and the one that looks, are always on their way.
-	 */
+	/* Skips the idle task, which the loop begins with, and the sampling thread itself: both are
+	 * always runnable. */
 	if (!task->pid || (__u32)task->pid == (__u32)bpf_get_current_pid_tgid())
 		return;
 	scratch = bpf_map_lookup_elem(&thread_scratch, &zero);
@@ -171,10 +176,11 @@ static __always_inline void sample(struct task_struct *task)
 	to = &scratch->head;
 	note_thread(task, to, state);
 	on_cpu = is_on_cpu(task);
-	/* What has ended has no stack any more. */
+	/* A thread that has exited has no stack any more. */
 	if (config.stacks_enabled && !on_cpu && !to->exit_state) {
 		bytes = bpf_get_task_stack(task, scratch->ips, sizeof(scratch->ips), 0);
-		/* The kernel follows no stack of one that runs: this one has been woken since. */
+		/* The kernel does not unwind the stack of a running thread: this one was woken
+		 * meanwhile. */
 		if (bytes <= 0 && is_on_cpu(task)) {
 			on_cpu = 1;
 			bytes = 0;
@@ -185,7 +191,7 @@ static __always_inline void sample(struct task_struct *task)
 			bytes = 0;
 		}
 	}
-	/* One that is being woken still has the mark. */
+	/* A thread that is being woken still has in_iowait set. */
 	if (state & TASK_REPORTED && is_in_iowait(task))
 		to->flags |= THREAD_IN_IOWAIT;
 	if (on_cpu) {
@@ -203,7 +209,7 @@ static __always_inline void sample(struct task_struct *task)
 	if (bytes > (long)sizeof(scratch->ips))
 		bytes = sizeof(scratch->ips);
 	to->frames = bytes / sizeof(__u64);
-	/* Its reader looks when the round is over. */
+	/* User space reads the ring buffer when the sample is complete. */
 	if (bpf_ringbuf_output(&thread_ring, scratch, sizeof(*to) + bytes, BPF_RB_NO_WAKEUP))
 		cut++;
 }
@@ -213,7 +219,7 @@ int sample_thread(struct bpf_iter__task *ctx)
 {
 	struct task_struct *task = ctx->task;
 
-	/* NULL behind the last one. */
+	/* NULL after the last task. */
 	if (task)
 		sample(task);
 	return 0;
@@ -231,7 +237,7 @@ extern void bpf_iter_task_destroy(struct bpf_iter_task *it) __ksym __weak;
 /* BPF_TASK_ITER_ALL_THREADS, of an anonymous enum. */
 #define ALL_THREADS 1
 
-/* The same of 6.4 (6018e1f407cc). */
+/* Open-coded iterators over numbers, since 6.4 (6018e1f407cc). */
 struct bpf_iter_num {
 	__u64 opaque[1];
 } __attribute__((aligned(8)));
@@ -243,10 +249,10 @@ extern void bpf_iter_num_destroy(struct bpf_iter_num *it) __ksym __weak;
 #define KNOWN_ROWS 8192
 
 /*
- * Where the threads of the last round are. To go from one to the next is a wait for memory each
- * time, since a hundred milliseconds later none of them is in a cache: those waits are most of the
- * cost. All of them at once take half of the time. The addresses are only for that: one that has
- * ended is read in vain.
+ * Addresses of the threads of the last sample, for prefetching. Following the list of threads is
+ * one cache miss per thread, since 100 ms later none of them is in a cache, and those misses are
+ * most of the cost. Fetching many at once halves the time. The addresses serve only this: reading a
+ * thread that has exited has no effect.
  */
 struct known_tasks {
 	__u64 at[AT_ONCE];
@@ -255,13 +261,15 @@ struct known_tasks {
 ARRAY(known_tasks, struct known_tasks, KNOWN_ROWS);
 
 __u32 known_rows = 0;
-/* Of this round so far. Here and not in a register: a number that the verifier does not know is one
- * for which it need not look at each turn of the loop. */
+/*
+ * Threads in this sample so far. In memory and not in a register: the verifier then knows nothing
+ * about the number and need not distinguish the turns of the loop.
+ */
 __u32 tasks = 0;
-/* So that the compiler leaves the loads in. */
+/* Keeps the compiler from removing the loads. */
 __u32 fetched = 0;
 
-/* What the way from thread to thread and the first look at each need of it. */
+/* Loads what the iteration and the first check of a thread need. */
 static __always_inline __u32 touch(__u64 address)
 {
 	struct task_struct *task =
@@ -292,7 +300,7 @@ static __always_inline void fetch_known(void)
 	fetched = sum;
 }
 
-/* User space runs it once per round. */
+/* User space runs it once per sample. */
 SEC("?raw_tp")
 int sample_threads(void *ctx)
 {
@@ -329,7 +337,7 @@ int BPF_PROG(note_bio)
 	__u64 switches = BPF_CORE_READ(task, nvcsw);
 	struct handed *last;
 
-	/* What a driver hands on meanwhile is below the one that the thread asked. */
+	/* A bio that a stacked driver submits meanwhile is below the thread's own bio. */
 	if (BPF_CORE_READ(task, bio_list)) {
 		last = bpf_map_lookup_elem(&handed_bios, &tid);
 		if (last && last->switches == switches)
@@ -342,7 +350,7 @@ int BPF_PROG(note_bio)
 		};
 
 		now.lower = now.device;
-		/* Never full: the oldest gives way. */
+		/* The map never fills up: the oldest entry is evicted. */
 		bpf_map_update_elem(&handed_bios, &tid, &now, BPF_ANY);
 	}
 	return 0;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Time by stack: a table that keeps every distinct stack with the time that was spent in it, and a
+ * Sums up waiting time by stack: a table of all distinct stacks with the time spent in each, and a
  * budget for taking stacks. For the programs of blocked tasks and of reclaim.
  *
- * A row and a place to take a stack to belong to programs of one CPU of which none runs inside
- * another: one alone, since the kernel does not run a program inside itself, also where programs
- * can be preempted (7.x), or such that run with interrupts off.
+ * A row and its scratch space belong to programs on one CPU that never run nested. Either there is
+ * a single program, which the kernel does not run recursively, even if programs can be preempted
+ * (7.x), or the programs run with interrupts off.
  */
 #ifndef BIOPSY_WAITS_H
 #define BIOPSY_WAITS_H
@@ -22,21 +22,22 @@ const volatile struct wire_waits_config config = {};
 
 #include "budget.h"
 
-/* Opens and closes the window for all programs at once. */
+/* Starts and stops recording for all programs at once. */
 volatile __u32 running = 0;
 
-/* Our own process, as the kernel numbers it. */
+/* biopsy's own process id in the initial PID namespace. */
 __u32 ours = 0;
 
-/* User space sets the sizes. Made in advance: where these programs run nobody may wait for memory.
- */
+/* User space sets the sizes. Preallocated: these programs run where memory cannot be allocated. */
 HASH(wait_stacks, struct wire_stack_key, struct wire_wait_stack, 1024);
 
-/* Who waited; with sums of 0 as soon as there is a stack, for whoever reads the memory maps of
- * processes while they live. */
+/*
+ * Waiting threads, by process and name. A row with sums of 0 is added as soon as there is a stack,
+ * so that user space can read the process's memory maps while it lives.
+ */
 HASH(waiters, struct wire_wait_process, struct wire_waiter, 8192);
 
-/* The same of threads whose process found no room there, by their name alone (pid 0). */
+/* The same for threads whose process had no room there, by name only (pid 0). */
 HASH(waiter_names, struct wire_wait_process, struct wire_waiter, 1024);
 
 ARRAY(wait_rows, struct wire_waits_row, 1);
@@ -48,7 +49,7 @@ struct wait_scratch {
 
 ARRAY(wait_scratch, struct wait_scratch, 1);
 
-/* Whether a task is among those that were named. */
+/* Whether a task passes the filter. */
 static __always_inline int passes_filter(struct task_struct *task)
 {
 	if (config.filter_enabled & FILTER_PID) {
@@ -79,13 +80,13 @@ static __always_inline void sum_up(struct wire_sum *sum, __u64 count, __u64 ns)
 	sum->ns += ns;
 }
 
-/* From where on every wait has its stack. */
+/* From this length on, every wait has a stack. */
 static __always_inline __u64 threshold_of(struct wire_waits_row *row)
 {
 	return row->budget.threshold > config.least_ns ? row->budget.threshold : config.least_ns;
 }
 
-/* A wait that was taken: how long it was, and how likely it was to be. */
+/* A sampled wait: its length, and the probability with which it was sampled. */
 struct taken {
 	__u64 took;
 	__u64 chance;
@@ -107,8 +108,8 @@ static __always_inline void credit(struct wire_waits_sum *sum, struct taken take
 		__sync_fetch_and_add(&sum->sure_ns, ns);
 		return;
 	}
-	/* What is not sure stands for MOST_THRESHOLD at most: its square has 52 bits, and the part
-	 * of it is in 1024ths. */
+	/* A wait below probability 1 is scaled up to at most MOST_THRESHOLD: its square has 52
+	 * bits, and the factor is in 1024ths. */
 	square = ns < SURE ? ns * ns >> 20 : (ns >> 10) * (ns >> 10);
 	__sync_fetch_and_add(&sum->squares, square * ((SURE - taken.chance) >> 22) >> 10);
 }
@@ -121,8 +122,10 @@ static __always_inline struct wire_wait_process process_of(struct task_struct *t
 	return process;
 }
 
-/* Where waits of a process stand, of which `count` are told for the first time. NULL: not even
- * their name has room. */
+/*
+ * The row of a process's waits. `count` waits are recorded for the first time, and are counted as
+ * unnamed if the process has no row. NULL: the name has no row either.
+ */
 static __always_inline struct wire_waiter *
 waiter_of(struct wire_waits_row *row, const struct wire_wait_process *process, __u64 count)
 {
@@ -131,7 +134,7 @@ waiter_of(struct wire_waits_row *row, const struct wire_wait_process *process, _
 
 	if (waiter)
 		return waiter;
-	/* Another CPU may have been first. */
+	/* Another CPU may have added it first. */
 	bpf_map_update_elem(&waiters, process, &none, BPF_NOEXIST);
 	waiter = bpf_map_lookup_elem(&waiters, process);
 	if (waiter)
@@ -143,7 +146,7 @@ waiter_of(struct wire_waits_row *row, const struct wire_wait_process *process, _
 	return bpf_map_lookup_elem(&waiter_names, &name);
 }
 
-/* Adds waits that may have stacks to those of a process. */
+/* Adds waits that may have stacks to the row of their process. */
 static __always_inline void name_waits(struct wire_waits_row *row, struct task_struct *task,
 				       __u64 count, __u64 ns)
 {
@@ -156,15 +159,17 @@ static __always_inline void name_waits(struct wire_waits_row *row, struct task_s
 	__sync_fetch_and_add(&waiter->all.ns, ns);
 }
 
-/* A wait that should have a stack and cannot: it stands with its process without one, so that the
- * stacks of others do not have to stand for it. */
+/*
+ * Records a wait that should have a stack and has none: it is counted for its process without a
+ * stack, so that stacks of other waits are not scaled up to cover it.
+ */
 static __always_inline void go_bare(struct wire_waits_row *row,
 				    const struct wire_wait_process *process, struct taken taken)
 {
 	struct wire_waiter *waiter;
 
 	sum_up(&row->bare, weight_of(taken.chance) >> 8, stands_for(taken));
-	/* Without a budget nobody asks for stacks. */
+	/* Without a budget no stacks are requested. */
 	if (!config.budget_ns)
 		return;
 	waiter = waiter_of(row, process, 0);
@@ -180,16 +185,15 @@ static __always_inline void go_bare_of(struct wire_waits_row *row, struct task_s
 	go_bare(row, &process, taken);
 }
 
-/* A wait goes to the stack that was taken of it, which gets its place in the table; 0: there is no
- * room. */
+/* Adds a wait to its stack, which is added to the table if it is new; 0: the table is full. */
 static __always_inline int keep(struct wire_waits_row *row, struct wait_scratch *s, __u32 pid,
 				__u32 flags, struct taken taken)
 {
 	struct wire_wait_process process = {};
 	struct wire_wait_stack *known;
 
-	/* Before the hash, behind which they are read anew: the verifier would go through it once
-	 * for each combination of flags that it knows. */
+	/* Written before the hash and reloaded after it: the verifier would otherwise walk the hash
+	 * once for each combination of flags. */
 	s->key.pid = pid;
 	s->key.flags = flags;
 	hash_task_stack(&s->wait.stack, &s->key);
@@ -199,7 +203,7 @@ static __always_inline int keep(struct wire_waits_row *row, struct wait_scratch 
 	known = bpf_map_lookup_elem(&wait_stacks, &s->key);
 	if (!known) {
 		__builtin_memset(&s->wait.sum, 0, sizeof(s->wait.sum));
-		/* Another CPU may have been first. */
+		/* Another CPU may have added it first. */
 		bpf_map_update_elem(&wait_stacks, &s->key, &s->wait, BPF_NOEXIST);
 		known = bpf_map_lookup_elem(&wait_stacks, &s->key);
 		if (known && s->wait.stack.user_frames && !(s->key.flags & STACK_WORK))
@@ -215,7 +219,7 @@ static __always_inline int keep(struct wire_waits_row *row, struct wait_scratch 
 	return 1;
 }
 
-/* Takes both stacks of the current task, which `task` is. */
+/* Takes both stacks of the current task; `task` is that task. */
 static __always_inline void take_current(void *ctx, struct wire_waits_row *row,
 					 struct task_struct *task, struct wait_scratch *s,
 					 __u32 flags, struct taken taken)
@@ -224,7 +228,7 @@ static __always_inline void take_current(void *ctx, struct wire_waits_row *row,
 	keep(row, s, bpf_get_current_pid_tgid() >> 32, flags, taken);
 }
 
-/* Called by user space, never attached: who we are. */
+/* Called by user space, never attached: records biopsy's own process id. */
 SEC("raw_tp")
 int who_we_are(void *ctx)
 {

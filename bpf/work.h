@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What a worker of a workqueue works on. Its own name tells nothing: kworker/0:1H serves all that
- * comes to its CPU. The kernel keeps in the worker what it would show in ps behind that; of the
- * block layer's own queue, kblockd, the disk is known by where the work lies.
+ * Names the work of a workqueue worker. The worker's own name says nothing: kworker/0:1H runs all
+ * work of its CPU. The worker struct has the description that ps shows after the name. For the
+ * block layer's own workqueue, kblockd, the disk follows from the address of the work.
  */
 #ifndef BIOPSY_WORK_H
 #define BIOPSY_WORK_H
@@ -11,7 +11,7 @@
 #include "compat.h"
 #include "wire.h"
 
-/* The disk of what may be a request queue; NULL: it is none, or its disk would point back. */
+/* The disk of what may be a request queue; NULL if it is none: its disk would point back. */
 static __always_inline struct gendisk *disk_of_queue(struct request_queue *queue)
 {
 	struct gendisk *disk = BPF_CORE_READ(queue, disk);
@@ -19,7 +19,7 @@ static __always_inline struct gendisk *disk_of_queue(struct request_queue *queue
 	return disk && BPF_CORE_READ(disk, queue) == queue ? disk : 0;
 }
 
-/* The disk that a work of kblockd is for: it is a hardware queue's, or the request queue's. */
+/* The disk of a kblockd work, which is embedded in a hardware context or a request queue. */
 static __always_inline struct gendisk *disk_of_work(__u64 work)
 {
 	struct blk_mq_hw_ctx *hctx;
@@ -52,9 +52,9 @@ static __always_inline int is_kblockd(const char *name)
 }
 
 /*
- * Writes the name of what a worker works on to where the frames of a user's side would stand, of
- * which it has none; empty: it waits for work. Returns how many frames that takes; 0: the task is
- * not such a worker, or nothing can be read of it.
+ * Writes the name of a worker's current work into the place of the user frames, which a worker does
+ * not have; an empty name: the worker is idle. Returns the number of frames used; 0: the task is no
+ * workqueue worker, or it could not be read.
  */
 static __always_inline __u32 name_work(struct task_struct *task, void *frames)
 {
