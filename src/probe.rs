@@ -1,7 +1,7 @@
-//! Kernel probes: load, attach, read, detach. The only room that knows libbpf.
+//! Loads, attaches, reads and detaches the kernel probes. The only module that uses libbpf.
 //!
-//! Everything here ends with the process: links and maps are file descriptors, nothing is pinned,
-//! nothing else is changed.
+//! Everything here ends with the process: links and maps are file descriptors, nothing is pinned, and nothing else is
+//! changed.
 
 pub mod blocked;
 pub mod btf;
@@ -49,20 +49,20 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-/// The longest nap between two ticks.
+/// The longest sleep between two ticks.
 const NAP: Duration = Duration::from_millis(50);
 
-/// A probe that is attached. It counts while its window is open.
+/// An attached probe. It counts while its interval is open.
 pub trait Probe {
     type Reading: Clone;
 
-    /// Opens the window of a probe that was prepared.
+    /// Opens the interval of a prepared probe.
     fn begin(&mut self) -> Result<()>;
 
-    /// The reading at which the window opened.
+    /// The reading at the begin of the interval.
     fn start(&self) -> &Self::Reading;
 
-    /// What is due: slices in which the cost is measured, names of what is new. Called several times a second.
+    /// Does what is due: slices in which the cost is measured, names of new objects. Called several times a second.
     fn tick(&mut self);
 
     /// How long nothing is due.
@@ -70,13 +70,14 @@ pub trait Probe {
         NAP
     }
 
-    /// The state now, with the kernel's own counters around it.
+    /// The current state, with the kernel's own counters read around it.
     fn read(&self) -> Result<Self::Reading>;
 
-    /// Closes the window, reads its end and detaches; the probe stays readable for its cost.
+    /// Closes the interval, reads its end and detaches; the probe's cost can still be read.
     fn detach(&mut self) -> Result<Self::Reading>;
 
-    /// Ticks until `deadline` (true), or until `stop` says so, which is asked at least once in `longest`.
+    /// Ticks until `deadline` (returns true), or until `stop` returns true (returns false); `stop` is called at least
+    /// once per `longest`.
     fn wait(&mut self, deadline: Option<Instant>, longest: Duration, stop: &dyn Fn() -> bool) -> bool {
         loop {
             self.tick();

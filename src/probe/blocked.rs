@@ -1,4 +1,4 @@
-//! The probe of blocked time: attaches `bpf/blocked.bpf.c`, and at the end reads how long tasks slept, by stack.
+//! Measures blocked time: attaches `bpf/blocked.bpf.c`, and at the end reads how long tasks slept, by stack.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -35,20 +35,20 @@ use crate::wire::Record;
 use crate::wire::blocked::{Followed, RawBlocked, WireAsleep, WireSleeper, decode_stack};
 use crate::wire::stacks::{MAX_FRAMES, is_of_ring};
 
-/// Between closing the window and reading the tables: a program that has begun by then has ended.
+/// Time between closing the interval and reading the tables: programs that had begun have ended by then.
 const SETTLE: Duration = Duration::from_millis(2);
 
-/// Threads that may come beside those that are there, with room.
+/// Room for threads in addition to the existing ones.
 const MORE_THREADS: u32 = 16384;
 
-/// What to look at.
+/// What to record.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// Whose waits, what their stacks may cost, and from which length on they have any.
+    /// Whose waits, the budget for their stacks, and the minimum length for a stack.
     pub waits: WaitOptions,
-    /// Only waits for I/O, by the kernel's mark, and those that no signal ends.
+    /// Only sleeps that the kernel marks as waits for I/O, and uninterruptible sleeps.
     pub io_wait: bool,
-    /// Take stacks as where no interrupt can be had to take them in; for tests.
+    /// Take stacks as if no interrupt were available; for tests.
     pub from_outside: bool,
 }
 
@@ -56,9 +56,9 @@ pub struct Options {
 pub struct BlockedProbe {
     skel: BlockedSkel<'static>,
     links: Vec<Link>,
-    /// None: this kernel lets no program go through the threads.
+    /// None: this kernel does not let a program iterate over threads.
     look: Option<Link>,
-    /// None: stacks are taken from outside, without frames of user mode.
+    /// None: stacks are taken from outside the task, without user frames.
     self_interrupts: Option<SelfInterrupts>,
     maps: ProcessMaps,
     options: Options,
@@ -80,10 +80,7 @@ fn gap(part: &str, reason: Reason, why: &str, remedy: Option<&str>) -> Missing {
 }
 
 impl BlockedProbe {
-    /// Loads, attaches and begins the window.
-    ///
-    /// # Errors
-    /// A [`crate::refusal::Refusal`] when rights or BTF are missing, or the kernel refuses the program.
+    /// Loads, attaches and begins the interval.
     pub fn attach(host: &Host, options: Options) -> Result<Self> {
         SPEC.permit(Path::new("/"))?;
         let btf = KernelBtf::read()?;
@@ -130,7 +127,7 @@ impl BlockedProbe {
         let maps = ProcessMaps::follow(MapHandle::try_from(&skel.maps.waiters)?, waits::whose)?;
         let mut probe = Self {
             skel,
-            // First, so that none that is asked for is missed.
+            // Attached first, so that no requested stack is missed.
             links: goes_on.into_iter().collect(),
             look,
             self_interrupts,
@@ -152,19 +149,19 @@ impl BlockedProbe {
         Ok(probe)
     }
 
-    /// What cannot be seen, with the reason.
+    /// What cannot be observed, with the reason.
     pub fn missing(&self) -> &[Missing] {
         &self.missing
     }
 
-    /// Opens or closes the window.
+    /// Opens or closes the interval.
     fn run(&mut self, running: bool) -> Result<()> {
         let data = self.skel.maps.bss_data.as_mut().context("the object has data")?;
         data.running = running.into();
         Ok(())
     }
 
-    /// Goes through all threads once. At the end of the window: gives those that sleep.
+    /// Scans all threads once. At the end of the interval it returns those that sleep.
     fn look(&self) -> Result<Vec<WireAsleep>> {
         let mut asleep = Vec::new();
         let Some(link) = &self.look else { return Ok(asleep) };
@@ -175,7 +172,7 @@ impl BlockedProbe {
             match std::io::Read::read(&mut all, buffer.as_mut_bytes()) {
                 Ok(0) => return Ok(asleep),
                 Ok(bytes) => asleep.extend_from_slice(&buffer[..bytes / size_of::<WireAsleep>()]),
-                // After a million of threads the kernel pauses.
+                // The kernel pauses after a million threads.
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
                 Err(error) => return Err(error.into()),
             }
@@ -188,10 +185,7 @@ impl BlockedProbe {
         waits::stats([progs.blocked_switch.as_fd()].into_iter().chain(goes_on))
     }
 
-    /// Ends the window, and gives all of it.
-    ///
-    /// # Errors
-    /// When the tables cannot be read.
+    /// Ends the interval, and returns all of its data.
     pub fn finish(mut self) -> Result<RawBlocked> {
         let ended_ns = now_ns();
         self.skel.maps.bss_data.as_mut().context("the object has data")?.ended = ended_ns;
@@ -199,7 +193,7 @@ impl BlockedProbe {
         thread::sleep(SETTLE);
         let stats = self.stats();
         self.links.clear();
-        // At once, while they still sleep where they did.
+        // At once, while they still sleep in the same place.
         let asleep = frames(self.look()?);
         let followed = if self.options.io_wait { Followed::IoWait } else { Followed::OffCpu };
         let mut raw = RawBlocked {
@@ -213,7 +207,7 @@ impl BlockedProbe {
                 + self.self_interrupts.as_ref().map_or(0, SelfInterrupts::bytes),
             ..RawBlocked::default()
         };
-        // What the interrupts' program leaves out is counted, and has no stack.
+        // Runs that the interrupt's program missed are counted, and have no stack.
         raw.lost.missed = waits::stats([self.skel.progs.blocked_switch.as_fd()]).recursion_misses;
         let maps = &self.skel.maps;
         let rows = waits::read_rows(&maps.wait_rows, self.cpus + 1)?;
@@ -229,7 +223,7 @@ impl BlockedProbe {
             }
         }
         if self.look.is_none() {
-            // Only threads that ended have told theirs.
+            // Only threads that exited have added their waits.
             raw.processes.clear();
         } else {
             for (_, value) in entries(&maps.sleepers)? {
@@ -252,8 +246,8 @@ impl BlockedProbe {
 /// The event of the interrupt in which stacks are taken.
 const GOES_ON: &str = "irq_work_entry";
 
-/// Frames of user mode of threads that sleep. To read the memory of a process may wait for whatever holds that up, and
-/// its answer is not worth the window: it is waited for so long, by a thread of its own.
+/// User frames of sleeping threads. Reading a process's memory may block for long, and its result is not worth delaying
+/// the run. So a separate thread reads it, and this function waits for a limited time.
 fn frames(threads: Vec<WireAsleep>) -> Vec<(WireAsleep, Vec<u64>)> {
     const PATIENCE: Duration = Duration::from_secs(1);
     let (found, frames) = mpsc::channel();
@@ -262,7 +256,7 @@ fn frames(threads: Vec<WireAsleep>) -> Vec<(WireAsleep, Vec<u64>)> {
             let WireAsleep { ip, sp, bp, switches, tid, .. } = thread;
             let entered = Entered { pid: thread.key.pid, tid, ip, sp, bp, switches };
             let Some(frames) = entered.frames(Path::new("/"), MAX_FRAMES) else { continue };
-            // Nobody waits for it any more.
+            // The receiver has stopped waiting.
             if found.send((thread, frames)).is_err() {
                 return;
             }
@@ -276,7 +270,7 @@ fn frames(threads: Vec<WireAsleep>) -> Vec<(WireAsleep, Vec<u64>)> {
     std::iter::from_fn(next).collect()
 }
 
-/// Whether the kernel says how long a task that was woken waits for a CPU.
+/// Whether the kernel accounts the run-queue delay of a woken task.
 fn splits(btf: &KernelBtf) -> bool {
     let wanted = [
         ("task_struct", "sched_info.run_delay"),
@@ -287,7 +281,7 @@ fn splits(btf: &KernelBtf) -> bool {
     btf.offsets(&wanted).len() == wanted.len()
 }
 
-/// All threads of the machine, as `/proc/loadavg` counts them.
+/// Number of threads on the machine, from `/proc/loadavg`.
 fn threads() -> Option<u32> {
     let text = fs::read_to_string("/proc/loadavg").ok()?;
     text.split_whitespace().nth(3)?.split('/').nth(1)?.parse().ok()
@@ -312,13 +306,14 @@ fn opened(btf: &KernelBtf, cpus: u32, options: &Options) -> Result<OpenBlockedSk
     Ok(open)
 }
 
-/// What a kernel may refuse, attached.
+/// Links of the programs that a kernel may refuse.
 struct Optional {
     look: Option<Link>,
     goes_on: Option<Link>,
 }
 
-/// A kernel may refuse the program that goes through the threads, or that of the interrupt, and take the others.
+/// Loads as many programs as the kernel accepts: it may refuse the one that iterates over threads, or the interrupt's,
+/// and accept the others.
 fn load_what_is_taken(
     btf: &KernelBtf,
     cpus: u32,
@@ -347,7 +342,7 @@ fn load_what_is_taken(
     Err(refused.context("something was tried")?)
 }
 
-/// With PREEMPT_RT a thread does what the interrupt would, for which each stack would cost two switches.
+/// With PREEMPT_RT a thread runs irq_work instead of an interrupt, so that each stack would cost two context switches.
 fn is_realtime() -> bool {
     fs::read_to_string("/sys/kernel/realtime").is_ok_and(|text| text.trim() == "1")
 }
@@ -377,7 +372,7 @@ pub const SPEC: Spec = Spec {
     ..Spec::of(&[skel::BLOCKED])
 };
 
-/// In reclaim `flame` follows events that `locks` follows as well.
+/// For reclaim, `flame` uses events that `locks` uses as well.
 const PROGRAMS: &[Program] = &[
     Program::optional("blocked_switch", "sched_switch", "time off the CPU is not seen"),
     Program::optional("blocked_goes_on", "irq_work_entry", "stacks of time off the CPU have no user side"),

@@ -1,5 +1,4 @@
-//! What this kernel's BTF says: which events exist, and values that the programs need. The Rust side
-//! of `bpf/compat.h`.
+//! Reads from the kernel's BTF which events exist, and values that the programs need. The Rust side of `bpf/compat.h`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,12 +12,12 @@ use super::skel::latency::types::wire_arguments;
 use crate::probe::btf_file;
 use crate::refusal::Refusal;
 
-/// Why nothing can be measured without it.
+/// The message if the kernel has no BTF, without which nothing can be measured.
 pub const NO_BTF: &str = "this kernel has no BTF (/sys/kernel/btf/vmlinux), which says where its fields are: boot one \
      built with CONFIG_DEBUG_INFO_BTF, as the distributions' are, or name a file with --btf, which \
      `pahole --btf_encode_detached FILE vmlinux` makes of the same kernel with its debug information";
 
-/// The kernel's BTF, vmlinux part.
+/// The kernel's BTF, of vmlinux.
 pub struct KernelBtf {
     vmlinux: Btf<'static>,
 }
@@ -29,7 +28,7 @@ pub enum EventHome {
     Vmlinux,
     /// In a loaded module with BTF.
     Module(&'static str),
-    /// The module is loaded and has no BTF (Linux 5.10): the event cannot be typed.
+    /// The module is loaded and has no BTF (Linux 5.10): the event has no types.
     Untyped(&'static str),
     /// The module that defines it is not loaded.
     NotLoaded(&'static str),
@@ -37,7 +36,7 @@ pub enum EventHome {
     Absent,
 }
 
-/// The name of the event that an io_uring request is submitted with.
+/// The event with which an io_uring request is submitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RingSubmit {
     /// `io_uring_submit_req(req)`.
@@ -53,7 +52,7 @@ impl EventHome {
 }
 
 impl KernelBtf {
-    /// Reads `/sys/kernel/btf/vmlinux` (or where libbpf finds it): no rights needed.
+    /// Reads `/sys/kernel/btf/vmlinux` (or where libbpf finds it). Needs no rights.
     pub fn read() -> Result<Self> {
         super::libbpf::listen();
         let found = btf_file::path().map_or_else(Btf::from_vmlinux, Btf::from_path);
@@ -61,14 +60,14 @@ impl KernelBtf {
         Ok(Self { vmlinux })
     }
 
-    /// Where the tracepoint `name` lives; `module` defines it where it is not built in.
+    /// Where the tracepoint `name` is defined; `module` is the module that defines it if it is not built in.
     pub fn event(&self, name: &str, module: Option<&'static str>) -> EventHome {
         if self.vmlinux.type_by_name::<Typedef<'_>>(&format!("btf_trace_{name}")).is_some() {
             return EventHome::Vmlinux;
         }
         let Some(module) = module else { return EventHome::Absent };
-        // A module's own BTF is readable with CAP_SYS_ADMIN only; its file's existence is enough here. Raw events
-        // need none.
+        // A module's own BTF is readable only with CAP_SYS_ADMIN, but here it suffices that the file exists. Raw
+        // tracepoints need no BTF.
         match (
             Path::new("/sys/module").join(module).exists(),
             btf_file::path().is_some() || Path::new("/sys/kernel/btf").join(module).exists(),
@@ -79,8 +78,7 @@ impl KernelBtf {
         }
     }
 
-    /// The event of an io_uring request that is submitted, by the program for it; None where there is
-    /// none that names the request (before 5.19).
+    /// The event of a submitted io_uring request; None if no event names the request (before 5.19).
     pub fn ring_submit(&self) -> Option<RingSubmit> {
         let names_request = |event| {
             self.prototype(event).is_some_and(|all| all.first().is_some_and(|first| first == "io_kiocb"))
@@ -94,8 +92,8 @@ impl KernelBtf {
         }
     }
 
-    /// The bit `RQF_FLUSH_SEQ`: an enumerator in 6.12 (of an anonymous enum) and 6.18, a macro `1 << 4`
-    /// in 5.10 and 6.1, which BTF does not know.
+    /// The bit `RQF_FLUSH_SEQ`: an enumerator in 6.12 (of an anonymous enum) and 6.18; a macro `1 << 4` in 5.10 and
+    /// 6.1, which is not in BTF.
     pub fn rqf_flush_seq(&self) -> u32 {
         1 << self.enumerator("__RQF_FLUSH_SEQ").unwrap_or(4)
     }
@@ -105,8 +103,8 @@ impl KernelBtf {
         1 << self.enumerator("__RQF_TIMED_OUT").unwrap_or(21)
     }
 
-    /// Whether the kernel's counters of I/Os hold passthrough commands, without being told to. Until
-    /// 41fa722239b4 (5.18), which left no trace in BTF; f3fa33acca9f (5.17) took this field away.
+    /// Whether the kernel's I/O counters include passthrough commands by default. They do until 41fa722239b4 (5.18),
+    /// which is not visible in BTF; f3fa33acca9f (5.17) removed the field that is tested here.
     pub fn counts_passthrough(&self) -> bool {
         let request: Option<Struct<'_>> = self.vmlinux.type_by_name("request");
         request.is_some_and(|request| {
@@ -121,8 +119,8 @@ impl KernelBtf {
             .find_map(|kind| kind.iter().find(|m| m.name.is_some_and(|n| n == name)).map(|m| m.value))
     }
 
-    /// The flags of a request by bit, in the kernel's own words (`sync`, `fua`): they move from one version
-    /// to the next. The low 8 bits are the operation.
+    /// Names of request flags by bit, as in the kernel (`sync`, `fua`): the bits move between versions. The low 8 bits
+    /// are the operation.
     pub fn request_flags(&self) -> BTreeMap<u32, String> {
         let Some(flags) = self.vmlinux.type_by_name::<Enum<'_>>("req_flag_bits") else {
             return BTreeMap::new();
@@ -139,32 +137,32 @@ impl KernelBtf {
             .collect()
     }
 
-    /// Whether the kernel skips a program that would run inside itself on one CPU, and counts the skipped
-    /// run; since 05b24ff9b2cf (6.1), of which BTF knows this function. Before, two runs can be in the
-    /// middle of the same addition.
+    /// Whether the kernel skips a program that would run recursively on one CPU, and counts the skipped run. It does
+    /// since 05b24ff9b2cf (6.1), which added this function. Before, a run may interrupt another one within the same
+    /// addition.
     pub fn skips_nested_runs(&self) -> bool {
         self.vmlinux.type_by_name::<Func<'_>>("bpf_prog_inc_misses_counter").is_some()
     }
 
-    /// Whether the kernel has a function of this name, which is not inlined everywhere.
+    /// Whether the kernel has a function with this name that is not inlined everywhere.
     pub fn has_function(&self, name: &str) -> bool {
         self.function(name).is_some()
     }
 
-    /// The number of a function, by which programs are attached to it.
+    /// The BTF id of a function, to which programs are attached.
     pub fn function(&self, name: &str) -> Option<u32> {
         self.vmlinux.type_by_name::<Func<'_>>(name).map(|function| function.type_id().into())
     }
 
-    /// The place of the list's number among the arguments of mm_vmscan_lru_isolate, which is the last one.
+    /// Index of the list among the arguments of mm_vmscan_lru_isolate: the last one.
     pub fn lru_argument(&self) -> u32 {
         self.prototype("mm_vmscan_lru_isolate").map_or(0, |all| all.len().saturating_sub(1) as u32)
     }
 
-    /// The places of bios and requests among the arguments of their events.
+    /// Indexes of bios and requests among the arguments of their events.
     pub fn arguments(&self) -> Result<wire_arguments> {
         let place = |event, wanted| self.place(event, wanted);
-        // All of them moved to the front in 5.11, and looking for one takes a millisecond.
+        // All of them are first since 5.11, and each lookup takes a millisecond.
         if place("block_bio_queue", "bio")? == 0 {
             return Ok(wire_arguments::default());
         }
@@ -180,26 +178,25 @@ impl KernelBtf {
         })
     }
 
-    /// The place of the bio among the arguments of block_bio_complete: behind the request queue, in all
-    /// kernels so far.
+    /// Index of the bio among the arguments of block_bio_complete: after the request queue, in all kernels so far.
     pub fn bio_complete(&self) -> Result<u32> {
         self.place("block_bio_complete", "bio")
     }
 
-    /// Whether the kernel counts an I/O of a bio-based device when it begins, and not when it ends; until
-    /// 5f27571382ca (6.3), of which the function that begins it was told the sectors.
+    /// Whether the kernel counts an I/O of a bio-based device when it begins, and not when it ends. It does until
+    /// 5f27571382ca (6.3), which removed the sectors argument from this function.
     pub fn counts_bios_at_start(&self) -> bool {
         let Some(begin) = self.vmlinux.type_by_name::<Func<'_>>("bdev_start_io_acct") else { return true };
         FuncProto::try_from(begin.referenced_type()).is_ok_and(|arguments| arguments.len() > 3)
     }
 
-    /// Whether a program may go through all tasks by itself (c68a78ffe2cb, 6.7).
+    /// Whether a program can iterate over all tasks in one run (c68a78ffe2cb, 6.7).
     pub fn iterates_tasks(&self) -> bool {
         self.vmlinux.type_by_name::<Func<'_>>("bpf_iter_task_new").is_some()
     }
 
-    /// Whether sched_switch says in which state a task leaves its CPU; since fa2c3254d7cf (5.18), where it came with
-    /// 9c2136be0878 to the end.
+    /// Whether sched_switch has the state in which a task is switched out: since fa2c3254d7cf (5.18); 9c2136be0878
+    /// moved it to the end of the arguments.
     pub fn switch_tells_state(&self) -> bool {
         self.prototype("sched_switch").is_some_and(|all| all.len() > 3)
     }
@@ -214,8 +211,8 @@ impl KernelBtf {
         })?)
     }
 
-    /// Where members lie in their structs, in bytes: by struct and path (`i_pages.xa_lock`), through members without a
-    /// name. What this kernel does not have, or has as bits, is left out. One look at all types.
+    /// Offsets of struct members in bytes, by struct and path (`i_pages.xa_lock`), through unnamed members. Members
+    /// that this kernel does not have, and bit fields, are left out. A single pass over all types.
     pub fn offsets(
         &self,
         wanted: &[(&'static str, &'static str)],
@@ -232,7 +229,7 @@ impl KernelBtf {
         found
     }
 
-    /// Sizes of structs, in bytes.
+    /// Sizes of structs in bytes.
     pub fn sizes(&self, wanted: &[&'static str]) -> BTreeMap<&'static str, u64> {
         let mut found = BTreeMap::new();
         for object in self.vmlinux.type_by_kind::<Struct<'_>>() {
@@ -271,8 +268,7 @@ impl KernelBtf {
         None
     }
 
-    /// What an event hands to its programs, as the structs that the arguments point to; empty for other
-    /// arguments.
+    /// Argument types of an event, as names of the structs that arguments point to; empty for other arguments.
     fn prototype(&self, event: &str) -> Option<Vec<String>> {
         let typedef: Typedef<'_> = self.vmlinux.type_by_name(&format!("btf_trace_{event}"))?;
         let pointer = Ptr::try_from(typedef.referenced_type()).ok()?;
@@ -283,12 +279,12 @@ impl KernelBtf {
             let object = Struct::try_from(pointee.skip_mods_and_typedefs()).ok()?;
             Some(object.name()?.to_string_lossy().into_owned())
         };
-        // The first parameter is the tracepoint's own.
+        // The first parameter is internal to tracepoints.
         Some(function.iter().skip(1).map(|argument| name(argument.ty).unwrap_or_default()).collect())
     }
 }
 
-/// Where the first pointer to `wanted` stands.
+/// Index of the first pointer to `wanted`.
 fn place(arguments: &[String], wanted: &str) -> Option<u32> {
     arguments.iter().position(|argument| argument == wanted).map(|place| place as u32)
 }
@@ -299,10 +295,10 @@ mod tests {
 
     use super::*;
 
-    /// What `bpftool btf dump file vmlinux format c` says of the events that changed, kernel by kernel.
+    /// Output of `bpftool btf dump file vmlinux format c` for the events that changed, by kernel.
     const PROTOTYPES: &str = include_str!("prototypes.txt");
 
-    /// By kernel and event, as [`KernelBtf::prototype`] reads them.
+    /// By kernel and event, in the form that [`KernelBtf::prototype`] returns.
     fn prototypes() -> BTreeMap<(&'static str, &'static str), Vec<String>> {
         let object = |argument: &str| {
             let name = argument.trim().strip_prefix("struct ").and_then(|a| a.strip_suffix(" *"));
@@ -345,7 +341,7 @@ mod tests {
         assert_eq!(place(&["request_queue".into(), String::new()], "bio"), None);
     }
 
-    /// The running kernel's BTF is readable by everyone, so the reading itself is tried where there is one.
+    /// The running kernel's BTF is readable by all users, so reading it is tested if it exists.
     #[test]
     fn the_prototypes_of_this_kernel_can_be_read() {
         if !Path::new("/sys/kernel/btf/vmlinux").exists() {

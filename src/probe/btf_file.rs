@@ -1,4 +1,4 @@
-//! The file that stands in for the BTF of a kernel that has none of its own (`--btf`).
+//! Holds the BTF file that replaces the kernel's own BTF if it has none (`--btf`).
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -11,11 +11,12 @@ use crate::refusal::{Refusal, plain};
 
 const MAKES_BTF: &str = "`pahole --btf_encode_detached FILE vmlinux`";
 
-/// A file of the kernel's BTF, for a kernel that has none of its own.
+/// The BTF file, for a kernel without its own BTF.
 static FILE: OnceLock<PathBuf> = OnceLock::new();
 
-/// From now on BTF is read from this file. The kernel types no arguments then: the programs are those of raw
-/// events (`bpf/latency_raw.bpf.c`), which follow the block layer and no operations. Before anything is read.
+/// Reads BTF from this file from now on. The kernel then has no typed arguments, so the programs are those of raw
+/// tracepoints (`bpf/latency_raw.bpf.c`), which follow the block layer and no operations. Must be called before BTF is
+/// read.
 pub fn set(path: &Path) -> Result<()> {
     libbpf::listen();
     if let Err(error) = std::fs::File::open(path) {
@@ -37,11 +38,11 @@ pub fn set(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What a file does not do.
+/// The limitation of a BTF file.
 pub const BY_FILE: &str =
     "with a BTF file the kernel types no arguments, and only the block layer is followed";
 
-/// The file that stands in for the kernel's own.
+/// The file that replaces the kernel's BTF.
 pub fn path() -> Option<&'static Path> {
     FILE.get().map(PathBuf::as_path)
 }

@@ -1,10 +1,10 @@
-//! What the probes cost, by the kernel's own program statistics.
+//! Measures the cost of the probes with the kernel's own program statistics.
 //!
-//! The statistics take two clock reads per run themselves, so they are on for a tenth of the time
-//! only (half of it until they have seen I/Os enough: a load may be short, or begin late; less where to
-//! count I/Os takes long), and while they are on an empty program runs beside ours on the same events: its run
-//! time is what the statistics alone read as, and is subtracted from every run of ours. Speed on a shared
-//! machine moves by a factor of two within minutes; the ratio within one slice does not.
+//! The statistics themselves take two clock reads per run, so they are enabled only a tenth of the time. They are
+//! enabled half of the time until they have covered enough I/Os, as a load may be short or begin late, and less often
+//! if counting I/Os takes long. While they are enabled, an empty program runs at the same events: its measured run time
+//! is the overhead of the statistics, and is subtracted from every run of the other programs. The speed of a shared
+//! machine varies by a factor of two within minutes; the ratio within one slice does not.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -22,40 +22,41 @@ use crate::probe::btf_file;
 
 pub const SPEC: Spec = Spec::of(&[BASELINE]);
 
-/// How long the statistics are on, once per [`period`].
+/// How long the statistics are enabled, once per [`period`].
 const SLICE: Duration = Duration::from_millis(100);
-/// What a tracepoint adds around a program per run, nanoseconds: measured on 6.18 (tp_btf, empty).
+/// Overhead that a tracepoint adds to a program per run, in nanoseconds: measured on 6.18 (tp_btf, empty).
 const ATTACH_NS_PER_RUN: f64 = 17.0;
 
-/// Of the time at most this part is spent on counting I/Os: their rows are read at both ends of a slice, and a
-/// machine of many CPUs and devices has hundreds of MiB of them.
+/// At most this fraction of the time (1/50) is spent on counting I/Os: their rows are read at both ends of a slice, and
+/// a machine with many CPUs and devices has hundreds of MiB of them.
 const COUNTING_SHARE: u32 = 50;
 
-/// Slices are rarer the longer a run is, down to one in so long: each switches the statistics on and off and attaches the
-/// empty program, which took 1.7 % of a CPU in a recorder of five views with one or more per second.
+/// Slices become rarer the longer a run lasts, down to one per this time. Each enables and disables the statistics and
+/// attaches the empty program, which took 1.7 % of a CPU in a recorder of five views with one or more slices per
+/// second.
 const RAREST: Duration = Duration::from_secs(10);
 const RARER: u32 = 20;
 
-/// From the begin of one slice to that of the next, after so many I/Os in slices, where to count them took so long
-/// in the last one, and the run has lasted so long.
+/// Time between the begins of two slices, given the I/Os in slices so far, the time that counting took in the last one,
+/// and the length of the run.
 fn period(ios: u64, counting: Duration, lasted: Duration) -> Duration {
     let wanted = if ios < Cost::LEAST_IOS { 2 * SLICE } else { 10 * SLICE };
     wanted.max((lasted / RARER).min(RAREST)).max(counting * COUNTING_SHARE)
 }
 
-/// How many I/Os there are, and how long it took to count them.
+/// Counts I/Os, and measures how long that takes.
 fn timed(ios: &dyn Fn() -> u64) -> (u64, Duration) {
     let begin = Instant::now();
     (ios(), begin.elapsed())
 }
 
-/// One program of ours.
+/// One of the probe's programs.
 pub struct Metered<'a> {
     pub name: &'static str,
     pub fd: BorrowedFd<'a>,
 }
 
-/// The events that the empty program runs with: those of ours, or it would be colder than they are.
+/// The events that the empty program is attached to: those of the probe, or its caches would be colder.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Beside {
     #[default]
@@ -67,19 +68,19 @@ pub enum Beside {
 /// The empty program, loaded and not attached.
 pub struct Baseline(BaselineSkel<'static>, Beside);
 
-/// While it lives the statistics are on and the empty program runs.
+/// While this lives, the statistics are enabled and the empty program runs.
 pub struct Counting {
     _stats: OwnedFd,
     _link: Link,
 }
 
 impl Baseline {
-    /// None where the statistics cannot be switched on (no CAP_SYS_ADMIN, before 5.8).
+    /// None if the statistics cannot be enabled (no CAP_SYS_ADMIN, or before 5.8).
     pub fn load() -> Option<Self> {
         Self::beside(Beside::Ios)
     }
 
-    /// The same on other events.
+    /// The same at other events.
     pub fn beside(what: Beside) -> Option<Self> {
         drop(libbpf::enable_stats().ok()?);
         let mut open = BaselineSkelBuilder::default().open(libbpf::object_place()).ok()?;
@@ -97,27 +98,27 @@ impl Baseline {
         }
     }
 
-    /// Switches the statistics on and attaches the empty program.
+    /// Enables the statistics and attaches the empty program.
     pub fn count(&self) -> Option<Counting> {
         let link = self.program().attach().ok()?;
         Some(Counting { _stats: libbpf::enable_stats().ok()?, _link: link })
     }
 
-    /// What the empty program's runs read as so far.
+    /// Statistics of the empty program so far.
     pub fn stats(&self) -> Option<ProgramStats> {
         libbpf::program_stats(self.program()).ok()
     }
 }
 
-/// A clock read on each event that begins or ends a stage, and nothing else: the least that any tool
-/// which stamps these events can cost. Dropping it detaches.
+/// Reads the clock at each event that begins or ends a stage, and does nothing else: the minimum cost of any tool that
+/// takes timestamps at these events. Dropping it detaches.
 pub struct ClockReads {
     _links: Vec<Link>,
     _skel: BaselineSkel<'static>,
 }
 
 impl ClockReads {
-    /// Attaches to `block_bio_queue` (where wanted), `block_rq_issue` and `block_rq_complete`.
+    /// Attaches to `block_bio_queue` (if requested), `block_rq_issue` and `block_rq_complete`.
     pub fn attach(queue: bool) -> libbpf_rs::Result<Self> {
         let mut open = BaselineSkelBuilder::default().open(libbpf::object_place())?;
         open.progs.baseline.set_autoload(false);
@@ -134,7 +135,7 @@ impl ClockReads {
     }
 }
 
-/// Id, name and statistics of every program that is loaded on this machine, ours and others'.
+/// Id, name and statistics of every loaded program on this machine, of this process and others.
 pub fn all_programs() -> Vec<(u32, String, ProgramStats)> {
     ProgInfoIter::default()
         .map(|info| {
@@ -149,10 +150,10 @@ pub fn all_programs() -> Vec<(u32, String, ProgramStats)> {
         .collect()
 }
 
-/// Switches the statistics on and off and adds up what they said.
+/// Enables and disables the statistics, and adds up their results.
 pub struct CostMeter {
     beside: Beside,
-    /// Loaded at the first slice: it costs as much time as a probe, which must not wait for it.
+    /// Loaded at the first slice: loading takes as long as for a probe, which must not wait for it.
     baseline: Option<Baseline>,
     slice: Option<Slice>,
     began: Instant,
@@ -162,23 +163,24 @@ pub struct CostMeter {
     baseline_total: (u64, u64),
     /// I/Os counted within slices.
     ios: Option<u64>,
-    /// What it took to count them, in the last slice.
+    /// How long counting took in the last slice.
     counting: Duration,
     last: Option<Shares>,
 }
 
-/// Run time of one program without what the statistics take, ns. A program at every system call runs with warm caches
-/// and may read as less than the empty one, which runs at I/Os only: that does not make the other programs cheaper.
+/// Run time of one program minus the overhead of the statistics, ns. A program at every system call runs with warm
+/// caches and may measure less than the empty one, which runs only at I/Os; that must not reduce the cost of the other
+/// programs.
 fn net(runs: u64, ns: u64, baseline: f64) -> f64 {
     (ns as f64 - baseline * runs as f64).max(0.0)
 }
 
-/// What the programs took in the last slice.
+/// The cost of the programs in the last slice.
 #[derive(Debug, Clone, Default)]
 pub struct Shares {
-    /// Of this slice, from 1 on.
+    /// Number of the slice, from 1 on.
     pub number: u64,
-    /// Run time and what calling them adds, of one CPU.
+    /// Run time and call overhead, as a fraction of one CPU.
     pub programs: Vec<(&'static str, f64)>,
 }
 
@@ -202,19 +204,19 @@ struct Slice {
     _statistics: Counting,
     started: Instant,
     ios: u64,
-    /// What it took to count them.
+    /// How long counting took.
     counting: Duration,
     programs: Vec<ProgramStats>,
     baseline: ProgramStats,
 }
 
 impl CostMeter {
-    /// None where the statistics cannot be switched on (no CAP_SYS_ADMIN, before 5.8).
+    /// None if the statistics cannot be enabled (no CAP_SYS_ADMIN, or before 5.8).
     pub fn new() -> Option<Self> {
         Self::beside(Beside::Ios)
     }
 
-    /// The same with the empty program on other events.
+    /// The same with the empty program at other events.
     pub fn beside(beside: Beside) -> Option<Self> {
         drop(libbpf::enable_stats().ok()?);
         Some(Self {
@@ -231,7 +233,8 @@ impl CostMeter {
         })
     }
 
-    /// Begins or ends a slice when it is due. `ios` counts I/Os so far; it is called at slice edges only.
+    /// Begins or ends a slice when it is due. `ios` returns the number of I/Os so far; it is called only at the ends of
+    /// slices.
     pub fn tick(&mut self, programs: &[Metered<'_>], ios: &dyn Fn() -> u64) {
         match &self.slice {
             Some(slice) if slice.started.elapsed() >= SLICE => self.end(programs, ios),
@@ -240,17 +243,17 @@ impl CostMeter {
         }
     }
 
-    /// The next slice begins now.
+    /// Makes the next slice begin now.
     pub fn hurry(&mut self) {
         self.next = Instant::now();
     }
 
-    /// Of the last slice; None: there was none.
+    /// The costs in the last slice; None: there was no slice.
     pub fn shares(&self) -> Option<&Shares> {
         self.last.as_ref()
     }
 
-    /// When `tick` wants to be called next.
+    /// When `tick` is due next.
     pub fn due(&self) -> Instant {
         self.slice.as_ref().map_or(self.next, |slice| slice.started + SLICE)
     }
@@ -262,10 +265,10 @@ impl CostMeter {
         }
         let Some(empty) = &self.baseline else { return };
         let Some(statistics) = empty.count() else { return };
-        // At both ends of a slice before the programs' figures: this takes its time where there are many rows.
+        // At both ends of a slice, before reading the programs' statistics: it takes long if there are many rows.
         let (counted, counting) = timed(ios);
-        // The counters stand still while nobody has the statistics on, so the order of these reads does
-        // not matter much; somebody else may have them on, so they are read all the same.
+        // The statistics do not advance while nobody enables them, so the order of these reads matters little. Another
+        // process may have them enabled, so all are read anyway.
         let Some(baseline) = empty.stats() else { return };
         let Ok(programs) = programs.iter().map(|p| libbpf::program_stats(&p.fd)).collect() else { return };
         self.slice = Some(Slice {
@@ -278,7 +281,7 @@ impl CostMeter {
         });
     }
 
-    /// Ends a slice that is open.
+    /// Ends an open slice.
     pub fn end(&mut self, programs: &[Metered<'_>], ios: &dyn Fn() -> u64) {
         let Some(slice) = self.slice.take() else { return };
         let (counted, counting) = timed(ios);
@@ -309,7 +312,7 @@ impl CostMeter {
         self.next = slice.started + period(ios, self.counting, self.began.elapsed());
     }
 
-    /// By name, of those that ran; one that is loaded for several functions is one.
+    /// Costs by name of the programs that ran; instances loaded for several functions count as one.
     fn programs(&self) -> Vec<ProgramCost> {
         let mut all: Vec<ProgramCost> = Vec::new();
         for &(name, runs, ns) in self.totals.iter().filter(|(_, runs, _)| *runs > 0) {
@@ -321,7 +324,7 @@ impl CostMeter {
         all
     }
 
-    /// The figures. `ios_per_second` scales the cost per I/O to a share of one CPU.
+    /// The cost. `ios_per_second` converts the cost per I/O to a percentage of one CPU.
     pub fn cost(&self, map_bytes: u64, ios_per_second: f64) -> Cost {
         let mut cost = Cost { map_bytes, ios: self.ios, programs: self.programs(), ..Cost::default() };
         let (baseline_runs, baseline_ns) = self.baseline_total;
@@ -338,7 +341,7 @@ impl CostMeter {
     }
 }
 
-/// Why nothing is said of the cost.
+/// Why the cost is unknown.
 pub fn missing() -> Missing {
     Missing {
         part: Some("cost".to_string()),
@@ -359,13 +362,13 @@ pub fn metered<'a>(name: &'static str, program: &'a impl AsFd) -> Metered<'a> {
     Metered { name, fd: program.as_fd() }
 }
 
-/// The kernel's program statistics, switched on for as long as this lives.
+/// Keeps the kernel's program statistics enabled while it lives.
 pub struct Statistics {
     _stats: std::os::fd::OwnedFd,
 }
 
 impl Statistics {
-    /// None where the kernel does not let us.
+    /// None if the kernel does not allow it.
     pub fn on() -> Option<Self> {
         Some(Self { _stats: libbpf::enable_stats().ok()? })
     }
@@ -413,7 +416,7 @@ mod tests {
         assert_eq!(period(0, 86_400), Duration::from_secs(10));
     }
 
-    /// Two slices, the second of which is due when the first one's counting is a fiftieth of the time.
+    /// Two slices; the second is due when counting in the first makes up a fiftieth of the time.
     #[test]
     fn where_counting_takes_long_it_is_rare() {
         let slow = Duration::from_millis(300);

@@ -1,4 +1,5 @@
-//! What the CPUs do in a window: the kernel's accounts at its start and end, and a few counters on each CPU.
+//! Measures what the CPUs do in an interval: the kernel's CPU accounts at its start and end, and a few perf counters
+//! per CPU.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,11 +11,11 @@ use crate::clock;
 use crate::host::cpu_counters::{Count, Counters, CpuWindow, Event, Side};
 use crate::host::cpu_time::{CpuReading, Topology, interrupts_timed};
 
-/// An event in one mode; whether it counts at the same times as the one before it.
+/// An event in one mode; true if it is in one group with the previous event and counts at the same times.
 type Wanted = (Event, Side, bool);
 
-/// What a processor with counters is asked for: cycles first, for the rest is of no use without them. User and kernel
-/// mode apart, as the classes of CPU work are. In each mode instructions share the times of the cycles.
+/// Events for a processor with counters. Cycles are first, as the others are useless without them. User and kernel mode
+/// are separate, as the classes of CPU work are. In each mode instructions are grouped with the cycles.
 const PROCESSOR: [&[Wanted]; 3] = [
     &[
         (Event::Cycles, Side::User, false),
@@ -26,11 +27,11 @@ const PROCESSOR: [&[Wanted]; 3] = [
     &[(Event::BackendStalls, Side::Both, false)],
 ];
 
-/// The same of a processor (or of what stands for it in a virtual machine) that has cycles and no instructions.
+/// The same for a processor (or a virtual one) that has cycles and no instructions.
 const CYCLES_ALONE: [&[Wanted]; 3] =
     [&[(Event::Cycles, Side::User, false), (Event::Cycles, Side::Kernel, false)], PROCESSOR[1], PROCESSOR[2]];
 
-/// What every machine has. The kernel's clock counts the same in every mode.
+/// Events that every machine has. The kernel's clock is the same in every mode.
 const SOFTWARE: [&[Wanted]; 1] = [&[(Event::CpuClock, Side::Both, false)]];
 
 /// One open counter.
@@ -42,14 +43,14 @@ struct Open {
     counter: Counter,
 }
 
-/// The accounts of all CPUs at one moment, and what each counter showed, or why it did not.
+/// The accounts of all CPUs at one point in time, and the value of each counter, or why it has none.
 #[derive(Debug, Clone)]
 pub struct Reading {
     accounts: CpuReading,
     counters: Vec<Result<[u64; 3], String>>,
 }
 
-/// Watches all CPUs. It needs no BPF, and nothing of it runs per I/O.
+/// Measures all CPUs. It needs no BPF, and none of it runs per I/O.
 #[derive(Debug)]
 pub struct CpuProbe {
     root: PathBuf,
@@ -57,12 +58,12 @@ pub struct CpuProbe {
     cpus: Vec<u32>,
     counters: Vec<Open>,
     refused: Vec<(Event, String)>,
-    /// See [`interrupts_timed`]: of the kernel, and its configuration is long.
+    /// See [`interrupts_timed`]: a property of the kernel, whose configuration is long to read.
     interrupts_timed: Option<bool>,
 }
 
 impl CpuProbe {
-    /// Opens what this machine has. What it has not is named in the result; it is no failure.
+    /// Opens the counters that this machine has. Those that it lacks are named in the result, and are no failure.
     pub fn attach(root: &Path) -> Self {
         let accounts = CpuReading::read(root, clock::now_ns);
         let mut probe = Self {
@@ -85,7 +86,8 @@ impl CpuProbe {
         probe
     }
 
-    /// Opens the window again. Opening counters takes time on a large machine: what is begun here is the window of both.
+    /// Restarts the interval. Opening counters takes time on a large machine; from here on accounts and counters cover
+    /// the same interval.
     pub fn begin(&mut self) {
         self.start = self.read();
     }
@@ -97,12 +99,12 @@ impl CpuProbe {
     pub fn read(&self) -> Reading {
         let counters =
             self.counters.iter().map(|open| open.counter.read().map_err(|error| error.to_string()));
-        // First the counters, as at the end: the window of both has one length.
+        // Counters first, as at the end: so both intervals have the same length.
         let counters = counters.collect();
         Reading { accounts: CpuReading::read(&self.root, clock::now_ns), counters }
     }
 
-    /// Opens the first of the sets, and of the others what can be had; false where the first cannot be.
+    /// Opens the first of the sets, and those of the others that are available; false if the first is not.
     fn open(&mut self, sets: &[&[Wanted]]) -> bool {
         for (i, set) in sets.iter().enumerate() {
             match open_set(set, &self.cpus, self.counters.len()) {
@@ -120,12 +122,12 @@ impl CpuProbe {
         true
     }
 
-    /// Ends the window. The counters are closed with it.
+    /// Ends the interval and closes the counters.
     pub fn finish(self) -> CpuWindow {
         self.window(&self.start, &self.read())
     }
 
-    /// What happened between two readings.
+    /// The difference between two readings.
     pub fn window(&self, from: &Reading, to: &Reading) -> CpuWindow {
         let mut refused = self.refused.clone();
         let mut unread = BTreeMap::new();
@@ -153,11 +155,11 @@ impl CpuProbe {
     }
 }
 
-/// A set on every CPU, or the event that refused and why: half of the CPUs would be taken for all.
+/// Opens a set on every CPU, or returns the event that failed and why: a subset of the CPUs would be taken for all.
 fn open_set(set: &[Wanted], cpus: &[u32], have: usize) -> Result<Vec<Open>, (Event, String)> {
-    // What is asked for first may still be had alone.
+    // The first events may still be available on their own.
     let last = set.last().map_or(Event::Cycles, |(event, ..)| *event);
-    // Descriptors are for others as well: for the load, the command and the files that are read afterwards.
+    // Descriptors are also needed by the load, the command, and the files that are read later.
     if open_files().is_some_and(|limit| have + cpus.len() * set.len() > limit / 2) {
         return Err((
             last,
@@ -169,7 +171,7 @@ fn open_set(set: &[Wanted], cpus: &[u32], have: usize) -> Result<Vec<Open>, (Eve
         for &(event, side, together) in set {
             let leader = opened.last().filter(|_| together).map(|open| &open.counter);
             let counter = match Counter::open(event, side, cpu, leader) {
-                // Too many for one turn together: alone they still count.
+                // Too many events for one group: ungrouped they can still count.
                 Err(error) if error.raw_os_error() == Some(libc::EINVAL) && together => {
                     Counter::open(event, side, cpu, None)
                 }
@@ -182,7 +184,7 @@ fn open_set(set: &[Wanted], cpus: &[u32], have: usize) -> Result<Vec<Open>, (Eve
     Ok(opened)
 }
 
-/// Why a counter does not answer.
+/// Why a counter is unavailable.
 fn explain(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV | libc::ENXIO) => {
@@ -197,7 +199,7 @@ fn explain(error: &io::Error) -> String {
     }
 }
 
-/// Open files that this process may have; None where that cannot be told.
+/// The limit on this process's open files; None: unknown.
 fn open_files() -> Option<usize> {
     let limits = fs::read_to_string("/proc/self/limits").ok()?;
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
@@ -210,7 +212,7 @@ mod tests {
 
     use super::*;
 
-    /// The kernel's clock through the path that cycles take: it must show the time that passed, on every CPU,
+    /// Counts the kernel's clock through the code path of cycles: it must show the time that passed, on every CPU,
     /// whatever ran there.
     #[test]
     fn a_software_clock_counts_the_time_that_passed() {
@@ -237,7 +239,7 @@ mod tests {
         let least = inside.elapsed();
         let cpus = probe.cpus.len();
         let window = probe.finish();
-        // The window began after `before` and ended before now: bounds that no busy machine can break.
+        // The interval began after `before` and ended before now: bounds that hold on a busy machine too.
         let most = before.elapsed();
         println!("{window:?}");
         assert_eq!(window.counters.counts.len(), cpus);
@@ -245,14 +247,14 @@ mod tests {
             assert_eq!((count.event, count.side), (Event::CpuClock, Side::Both));
             assert!(count.running_ns <= count.enabled_ns);
             for ns in [count.value, count.enabled_ns] {
-                // The clocks of perf and of the process differ by less than a hundredth.
+                // The clocks of perf and of the process differ by less than 1 %.
                 assert!(ns as f64 >= least.as_nanos() as f64 * 0.99, "{ns} ns of at least {least:?}");
                 assert!(ns as f64 <= most.as_nanos() as f64 * 1.01, "{ns} ns of at most {most:?}");
             }
         }
     }
 
-    /// An event that is not there costs the event and not the run.
+    /// A missing event must not fail the run.
     #[test]
     fn whatever_this_machine_has_is_used() {
         let window = CpuProbe::attach(Path::new("/")).finish();

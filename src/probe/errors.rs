@@ -1,4 +1,4 @@
-//! The probe of errors: attaches `bpf/errors.bpf.c`, and reads which requests failed or were given back.
+//! Counts errors: attaches `bpf/errors.bpf.c`, and reads which requests failed or were requeued.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -53,14 +53,14 @@ fn view(here: &Here<'_>) -> ViewState {
     }
 }
 
-/// Between closing the window and reading the table.
+/// Time between closing the interval and reading the table.
 const SETTLE: Duration = Duration::from_millis(2);
 
-/// The attached probe, of all disks. Dropping it detaches everything.
+/// The attached probe, for all disks. Dropping it detaches everything.
 pub struct ErrorProbe {
     skel: ErrorsSkel<'static>,
     links: Vec<Link>,
-    /// Disks whose I/Os the cost is spread over.
+    /// Disks over whose I/Os the cost is spread.
     disks: Vec<String>,
     root: PathBuf,
     meter: Option<CostMeter>,
@@ -69,7 +69,7 @@ pub struct ErrorProbe {
 }
 
 impl ErrorProbe {
-    /// Loads, attaches and opens the window. `root` is where sysfs is read from, `/` on this machine.
+    /// Loads, attaches and opens the interval. `root` is the root of sysfs: `/` for this machine.
     ///
     /// # Errors
     /// A [`crate::refusal::Refusal`] when rights or BTF are missing, or the kernel refuses a program.
@@ -79,7 +79,7 @@ impl ErrorProbe {
         Ok(probe)
     }
 
-    /// As [`Self::attach`], and nothing is counted before [`Self::begin`].
+    /// Like [`Self::attach`], but nothing is counted before [`Self::begin`].
     pub fn prepare(host: &Host, root: &Path, cost: bool) -> Result<Self> {
         SPEC.permit(root)?;
         let btf = KernelBtf::read()?;
@@ -118,12 +118,12 @@ impl ErrorProbe {
         Ok(())
     }
 
-    /// What cannot be seen, with the reason.
+    /// What cannot be observed, with the reason.
     pub fn missing(&self) -> &[Missing] {
         &self.missing
     }
 
-    /// What the probe cost so far, for a window of this many I/Os per second.
+    /// The cost of the probe so far, for an interval with this many I/Os per second.
     pub fn cost(&self, ios_per_second: f64) -> Cost {
         let bytes = libbpf::map_bytes(self.skel.object());
         let unknown = || Cost { map_bytes: bytes, ..Cost::default() };

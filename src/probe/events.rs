@@ -1,4 +1,4 @@
-//! The event stream: a ring buffer per CPU, looked at by the clock, and what the kernel could not put in.
+//! Reads the event stream: a ring buffer per CPU, polled by the clock, and the counts of events that did not fit.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -22,11 +22,11 @@ use crate::wire::events::{Emitted, Event, WireEmitter, WireIo};
 pub struct EventOptions {
     /// A bit per class of requests, in the order of `enum wire_op`.
     pub ops: u32,
-    /// One of so many, by a counter per CPU; 0 and 1: all.
+    /// One in this many, by a counter per CPU; 0 and 1: all.
     pub every: u32,
-    /// Only those that took at least as long in the block layer.
+    /// Only I/Os that took at least this long in the block layer.
     pub slower_ns: u64,
-    /// Bytes of each CPU's ring, made a power of two of pages; None: as this machine needs.
+    /// Bytes of each CPU's ring buffer, rounded to a power of two of pages; None: chosen for this machine.
     pub ring_bytes: Option<u32>,
 }
 
@@ -36,40 +36,40 @@ impl Default for EventOptions {
     }
 }
 
-/// Of one ring: 30,000 I/Os with their operations, which is a seventh of a second of the rate that one CPU
-/// can be asked for.
+/// Limit per ring buffer: 30,000 I/Os with their operations, which is a seventh of a second at the highest rate of one
+/// CPU.
 const MOST_BYTES: u32 = 8 << 20;
-/// Of all together.
+/// Limit for all of them together.
 const ALL_BYTES: u64 = 64 << 20;
 const LEAST_BYTES: u32 = 4096;
 
-/// Between two looks at the rings, which hold many times what comes meanwhile.
+/// Time between two polls of the ring buffers, which hold many times what arrives meanwhile.
 const NAP: Duration = Duration::from_millis(5);
-/// Records that are taken at one look, of all rings together.
+/// Most records that are taken per poll, from all ring buffers together.
 const AT_ONCE: usize = 1 << 14;
-/// After so many at once the next look follows without a nap.
+/// After this many records, the next poll follows without a sleep.
 const MANY: usize = 1 << 12;
-/// A record with its header in a ring; operations take less.
+/// A record with its header in a ring buffer; operations take less.
 const RECORD_BYTES: u64 = size_of::<WireIo>() as u64 + 8;
 
-/// What one look at all rings brought.
+/// The result of polling all ring buffers once.
 #[derive(Debug, Default)]
 pub struct Taken {
     pub events: Vec<Event>,
-    /// Nothing that was there at the look was left.
+    /// No record that existed at the poll was left.
     pub emptied: bool,
 }
 
-/// What a look has brought so far.
+/// Records of the current poll so far.
 #[derive(Default)]
 struct Got {
     events: Vec<Event>,
     damaged: u64,
 }
 
-/// All rings. A thread of its own empties them, so that they stay empty while lines are made and written: for
-/// as long as what waits for that is no more than the rings themselves hold. Then it is the rings that fill
-/// up, and the kernel counts what finds no room. Dropping it ends the thread and gives the rings back.
+/// All ring buffers. A separate thread empties them, so that they stay empty while output is generated and written. It
+/// stops when as many events wait as the ring buffers themselves hold. Then the ring buffers fill up, and the kernel
+/// counts the events that do not fit. Dropping this ends the thread and frees the ring buffers.
 pub struct Rings {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -78,12 +78,12 @@ pub struct Rings {
     bytes: u32,
 }
 
-/// Sizes the maps, and tells the programs what is asked for. Before they are loaded.
+/// Sizes the maps, and configures the programs. Must be called before they are loaded.
 pub fn prepare(open: &mut OpenLatencySkel<'_>, options: &EventOptions, cpus: u32) -> Result<()> {
     let maps = &mut open.maps;
     maps.event_rings.set_max_entries(cpus)?;
     maps.emitters.set_max_entries(cpus)?;
-    // One for each place of these tables.
+    // One per entry of these tables.
     let places = maps.operations.max_entries() + maps.callers.max_entries();
     maps.operation_facts.set_max_entries(places)?;
     let config = &mut maps.rodata_data.as_mut().context("the object has read-only data")?.config;
@@ -95,7 +95,7 @@ pub fn prepare(open: &mut OpenLatencySkel<'_>, options: &EventOptions, cpus: u32
 }
 
 impl Rings {
-    /// Makes a ring for each CPU, hands it to the programs through the maps of `bpf/emit.h`, and begins to look,
+    /// Creates a ring buffer per CPU, passes it to the programs through the maps of `bpf/emit.h`, and begins to poll
     /// before the programs run.
     pub fn new(
         event_rings: &impl MapCore,
@@ -128,23 +128,23 @@ impl Rings {
         Ok(Self { shared, thread: Some(thread), emitters, cpus, bytes })
     }
 
-    /// What the next look brought; None: there was none for so long, or there will be none. Without `patience`
-    /// it waits until [`Self::end`] has its effect.
+    /// The result of the next poll; None: there was none within `patience`, or there will be no more. Without
+    /// `patience` it waits until [`Self::end`] takes effect.
     pub fn take(&self, patience: Option<Duration>) -> Result<Option<Taken>> {
         self.shared.take(patience)
     }
 
-    /// A buffer that has been looked through, to be filled again.
+    /// Returns a processed buffer for reuse.
     pub fn give_back(&self, events: Vec<Event>) {
         self.shared.give_back(events);
     }
 
-    /// The programs send nothing any more: what is in the rings is the rest.
+    /// The programs send nothing any more: what the ring buffers hold is the rest.
     pub fn end(&self) {
         self.shared.tell(|state| state.ending = true);
     }
 
-    /// What the programs counted so far.
+    /// What the programs have counted so far.
     pub fn emitted(&self) -> Result<Emitted> {
         let mut all = Emitted { damaged: self.shared.damaged(), ..Emitted::default() };
         for cpu in 0..self.cpus {
@@ -153,7 +153,7 @@ impl Rings {
         Ok(all)
     }
 
-    /// Bytes of all rings.
+    /// Bytes of all ring buffers.
     pub fn bytes(&self) -> u64 {
         u64::from(self.bytes) * u64::from(self.cpus)
     }
@@ -168,7 +168,7 @@ impl Drop for Rings {
     }
 }
 
-/// Looks at the rings until they are to end.
+/// Polls the ring buffers until they are to end.
 fn empty(maps: &[MapHandle], shared: &Shared) -> Result<()> {
     let got = Rc::new(RefCell::new(Got::default()));
     let mut rings = Vec::new();
@@ -189,7 +189,7 @@ fn empty(maps: &[MapHandle], shared: &Shared) -> Result<()> {
     while let Some((buffer, ending)) = shared.room() {
         got.borrow_mut().events = buffer;
         let emptied = look(&rings, first)?;
-        // The first of them has more to give than the last.
+        // Start with another one each time: the first can deliver more than the last.
         first = (first + 1) % rings.len().max(1);
         let mut got = got.borrow_mut();
         let events = std::mem::take(&mut got.events);
@@ -205,7 +205,7 @@ fn empty(maps: &[MapHandle], shared: &Shared) -> Result<()> {
     Ok(())
 }
 
-/// Takes what came, so many records at most, however fast others come. True: nothing was left.
+/// Takes the available records, up to a limit, however fast others arrive. True: nothing was left.
 fn look(rings: &[RingBuffer<'_>], first: usize) -> Result<bool> {
     let mut left = AT_ONCE;
     for i in 0..rings.len() {
@@ -220,21 +220,21 @@ fn look(rings: &[RingBuffer<'_>], first: usize) -> Result<bool> {
     Ok(true)
 }
 
-/// What the thread that empties the rings and its owner tell each other.
+/// State shared by the thread that empties the ring buffers and its owner.
 struct Shared {
     state: Mutex<State>,
-    /// There is something to take, or it is over.
+    /// Signals that there is something to take, or that it is over.
     came: Condvar,
-    /// There is room, or it is to end.
+    /// Signals that there is room, or that it should end.
     told: Condvar,
-    /// Events that may wait.
+    /// Most events that may wait.
     most: usize,
 }
 
 #[derive(Default)]
 struct State {
     looks: VecDeque<Taken>,
-    /// Events in them.
+    /// Number of events in `looks`.
     waiting: usize,
     spare: Vec<Vec<Event>>,
     damaged: u64,
@@ -248,7 +248,7 @@ impl Shared {
         Self { state: Mutex::default(), came: Condvar::new(), told: Condvar::new(), most }
     }
 
-    /// A thread that panicked left counts and lists that are whole all the same.
+    /// If the thread panicked, its counts and lists are still consistent.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -262,8 +262,8 @@ impl Shared {
         self.state().damaged
     }
 
-    /// A buffer for a look, when there is room for what it brings, and whether the rings are to end; None: nobody
-    /// wants one any more.
+    /// Waits until there is room for the result of a poll; returns a buffer, and whether to end. None: the owner is
+    /// gone.
     fn room(&self) -> Option<(Vec<Event>, bool)> {
         let full = |state: &mut State| state.waiting >= self.most && !state.gone;
         let waited = self.told.wait_while(self.state(), full);
@@ -275,7 +275,7 @@ impl Shared {
     fn bring(&self, taken: Taken, damaged: u64) {
         let mut state = self.state();
         state.damaged = damaged;
-        // One that found nothing says no more than another one.
+        // Consecutive empty polls carry no information: only the first is kept.
         let news = !taken.events.is_empty() || state.looks.back().is_none_or(|last| !last.events.is_empty());
         if news {
             state.waiting += taken.events.len();
@@ -286,7 +286,7 @@ impl Shared {
 
     fn nap(&self) {
         let idle = |state: &mut State| !state.ending && !state.gone;
-        // Time is over, or the end has come: both are looked at anew.
+        // Either the time is over or the end was requested: the caller checks both.
         let _either = self.told.wait_timeout_while(self.state(), NAP, idle);
     }
 
@@ -306,7 +306,7 @@ impl Shared {
             None => self.came.wait_while(state, nothing).unwrap_or_else(PoisonError::into_inner),
         };
         let Some(taken) = state.looks.pop_front() else {
-            // Why it ended is said once.
+            // The error is returned once.
             let result = state.over.as_mut().map_or(Ok(()), |over| std::mem::replace(over, Ok(())));
             return result.map(|()| None);
         };
@@ -319,14 +319,14 @@ impl Shared {
     fn give_back(&self, mut events: Vec<Event>) {
         events.clear();
         let mut state = self.state();
-        // One to fill, one to be looked through, and one between.
+        // One to fill, one being processed, and one in between.
         if events.capacity() > 0 && state.spare.len() < 3 {
             state.spare.push(events);
         }
     }
 }
 
-/// Where a CPU's counter of every Nth begins: anywhere, or all CPUs would take the same ones.
+/// Start value of a CPU's counter for every Nth I/O: random, or all CPUs would select in step.
 fn phase(every: u32) -> Result<u64> {
     if every < 2 {
         return Ok(0);
@@ -341,7 +341,7 @@ fn phase(every: u32) -> Result<u64> {
 fn ring_bytes(wanted: Option<u32>, cpus: u32) -> u32 {
     let share = (ALL_BYTES / u64::from(cpus.max(1))) as u32;
     let bytes = wanted.unwrap_or(share).clamp(LEAST_BYTES, MOST_BYTES);
-    // A power of two, and no more than the share.
+    // A power of two that does not exceed the share.
     1 << bytes.ilog2()
 }
 
@@ -362,7 +362,7 @@ mod tests {
         Taken { events: vec![Event::Io(WireIo::default()); events], emptied: true }
     }
 
-    /// Else a reader that does not read would cost all memory.
+    /// Otherwise an owner that stops reading would cost all memory.
     #[test]
     fn no_look_is_made_while_enough_waits() {
         let shared = Arc::new(Shared::new(4));
@@ -393,7 +393,7 @@ mod tests {
         assert_eq!([take().unwrap(), take().unwrap(), take().unwrap()], [Some(1), Some(0), Some(2)]);
         shared.bring(look(1), 0);
         shared.end_with(Err(anyhow::anyhow!("it broke")));
-        // What came is not lost, and why no more comes is said.
+        // Received events are not lost, and the reason for the end is returned.
         assert_eq!(shared.take(None).unwrap().map(|t| t.events.len()), Some(1));
         assert_eq!(shared.take(None).unwrap_err().to_string(), "it broke");
         assert!(shared.take(None).unwrap().is_none());

@@ -1,4 +1,4 @@
-//! The table of bios by device and file: its size, and how it is read.
+//! Sizes and reads the table of bios by device and file.
 
 use anyhow::{Context, Result};
 use libbpf_rs::{MapCore, MapFlags};
@@ -8,15 +8,15 @@ use super::maps;
 use super::skel::latency::{LatencySkel, OpenLatencySkel};
 use crate::wire::files::{FILE_OTHERS, FileSample, WireFile, WireFileIos, WireFileKey};
 
-/// Files per run with a row of their own: with 56 bytes each, 450 KiB with the kernel's overhead.
+/// Files per run with their own row: at 56 bytes each, 450 KiB including the kernel's overhead.
 const MOST: u32 = 4096;
 
-/// Makes room for the files, and for one row of all others for each device.
+/// Makes room for the files, and for one row of all other files per device.
 pub fn size(open: &mut OpenLatencySkel<'_>, devices: usize) -> libbpf_rs::Result<()> {
     open.maps.file_ios.set_max_entries(MOST + devices as u32)
 }
 
-/// Adds the rows of all others, before anything is attached.
+/// Adds the rows of all other files, before anything is attached.
 pub fn fill(skel: &LatencySkel<'_>, devices: usize) -> Result<()> {
     for device in 0..devices as u32 {
         let file = WireFile { kind: FILE_OTHERS, ..WireFile::default() };
@@ -30,7 +30,7 @@ pub fn fill(skel: &LatencySkel<'_>, devices: usize) -> Result<()> {
     Ok(())
 }
 
-/// All rows now, each with the number of its device; without paths.
+/// All current rows, each with the number of its device; without paths.
 pub fn read(skel: &LatencySkel<'_>) -> Result<Vec<(u32, FileSample)>> {
     let rows = maps::entries(&skel.maps.file_ios)?;
     rows.iter().map(|(key, value)| Ok(FileSample::decode(key, value)?)).collect()

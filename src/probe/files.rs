@@ -1,4 +1,4 @@
-//! Groups by file: what the programs have to know of this kernel, and the names of the files that they found.
+//! Supports groups by file: passes kernel addresses to the programs, and finds the names of the files that they found.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use crate::host::mounts;
 use crate::host::open_files::{self, DELETED, FileId};
 use crate::wire::files::{FILE_REGULAR, WireFile};
 
-/// The functions by which a bio tells what it belongs to.
+/// The functions that identify a bio by its completion callback.
 pub fn callbacks(symbols: &Kallsyms) -> wire_file_callbacks {
     let address = |name: &str| symbols.function(name).unwrap_or(0);
     wire_file_callbacks {
@@ -28,7 +28,7 @@ pub fn callbacks(symbols: &Kallsyms) -> wire_file_callbacks {
     }
 }
 
-/// All of them somewhere, for the verifier.
+/// Arbitrary non-zero addresses, for the verifier.
 pub fn any_callbacks() -> wire_file_callbacks {
     wire_file_callbacks {
         iomap_direct: 1,
@@ -45,7 +45,7 @@ pub fn any_callbacks() -> wire_file_callbacks {
     }
 }
 
-/// Without the addresses of functions.
+/// The gap if kernel symbols have no addresses.
 pub fn missing() -> Missing {
     Missing {
         part: Some("file".to_string()),
@@ -56,22 +56,22 @@ pub fn missing() -> Missing {
     }
 }
 
-/// Names of files by what the programs found. They are looked up as soon as a file has its first I/O: the process may
-/// end or close it.
+/// Names of files that the programs found. They are looked up as soon as a file has its first I/O, since the process
+/// may exit or close it.
 #[derive(Debug, Default)]
 pub struct FileNames {
     root: PathBuf,
     names: BTreeMap<FileId, Name>,
     /// Looked up everywhere, and not found.
     unnamed: BTreeSet<FileId>,
-    /// Files at the last look.
+    /// Number of files at the last lookup.
     files: u64,
 }
 
 #[derive(Debug)]
 struct Name {
     text: String,
-    /// It led to the file from here when it was found: where it does not any more, the file was removed or replaced.
+    /// The name led to the file when it was found: if it does not any more, the file was removed or replaced.
     leads: bool,
 }
 
@@ -80,12 +80,12 @@ impl FileNames {
         Self { root: root.to_path_buf(), ..Self::default() }
     }
 
-    /// Whether there are files that were not there at the last look; the count of both is the caller's.
+    /// Whether there are new files since the last lookup; the caller counts the files.
     pub fn is_behind(&self, files: u64) -> bool {
         files != self.files
     }
 
-    /// Looks for the names of new files in the processes that submitted their first I/Os.
+    /// Looks up the names of new files in the processes that submitted their first I/Os.
     pub fn look(&mut self, files: u64, openers: &[(WireFile, u32)]) {
         self.files = files;
         let mut by_process: BTreeMap<u32, BTreeSet<FileId>> = BTreeMap::new();
@@ -100,7 +100,7 @@ impl FileNames {
         }
     }
 
-    /// Looks everywhere for the names of these files, once for each.
+    /// Looks up the names of these files everywhere, once per file.
     pub fn look_everywhere(&mut self, files: &[WireFile]) {
         let mut wanted: BTreeSet<FileId> = files.iter().filter_map(id).filter(|id| self.is_new(id)).collect();
         if wanted.is_empty() {
@@ -117,8 +117,8 @@ impl FileNames {
         self.unnamed.extend(wanted);
     }
 
-    /// Looks for the names of the files that were not looked for before, with the processes that submitted their I/Os;
-    /// those that were found.
+    /// Looks up the names of files that were not looked up before, given the processes that submitted their I/Os.
+    /// Returns those that were found.
     pub fn learn(&mut self, openers: impl Iterator<Item = (WireFile, u32)>) -> Vec<(WireFile, String)> {
         let is_new = |(file, _): &(WireFile, u32)| id(file).is_some_and(|id| self.is_new(&id));
         let openers: BTreeMap<WireFile, u32> = openers.filter(is_new).collect();
@@ -136,7 +136,7 @@ impl FileNames {
         !self.names.contains_key(id) && !self.unnamed.contains(id)
     }
 
-    /// The name of a file now; None: it is no file, or none was found.
+    /// The current name of a file; None: it is no file, or none was found.
     pub fn name(&self, file: &WireFile) -> Option<String> {
         let id = id(file)?;
         let name = self.names.get(&id)?;

@@ -1,4 +1,4 @@
-//! Whose I/O the latency probe follows.
+//! Selects the submitters whose I/O the latency probe follows.
 
 use anyhow::Result;
 use libbpf_rs::{MapCore, MapFlags};
@@ -7,16 +7,16 @@ use super::skel::latency::OpenLatencySkel;
 use crate::envelope::{Missing, Reason};
 use crate::wire::groups::{FILTER_CGROUP, FILTER_COMM, FILTER_COMMAND, FILTER_PID};
 
-/// A thread's name in the kernel has this many bytes, the last of which is 0.
+/// Length of a thread's name in the kernel, including the final 0.
 pub const COMM_BYTES: usize = 16;
 
-/// Submitters. Who is among those of each kind that is named passes; a kind without names lets all pass.
+/// Selected submitters. A submitter passes if it matches each kind that has names; a kind without names matches all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Filter {
     pub pids: Vec<u32>,
-    /// Names of threads as the kernel has them.
+    /// Names of threads, as the kernel has them.
     pub comms: Vec<String>,
-    /// Ids, with those of all descendants.
+    /// Cgroup ids, including those of all descendants.
     pub cgroups: Vec<u64>,
     /// Only processes of the measured command, and kernel threads.
     pub command: bool,
@@ -47,7 +47,7 @@ impl Filter {
         maps.filter_cgroups.set_max_entries(room(self.cgroups.len()))
     }
 
-    /// Writes the names into the maps of a probe; before anything is attached.
+    /// Writes the names into the maps of a probe, before anything is attached.
     pub fn fill(&self, pids: &impl MapCore, comms: &impl MapCore, cgroups: &impl MapCore) -> Result<()> {
         for pid in &self.pids {
             pids.update(&pid.to_ne_bytes(), &[1], MapFlags::ANY)?;
@@ -64,7 +64,7 @@ impl Filter {
         Ok(())
     }
 
-    /// What a filter leaves unknown of waits for locks.
+    /// What lock waits lack because of the filter.
     pub fn missing_of_locks(&self) -> Vec<Missing> {
         if self.is_empty() {
             return Vec::new();
@@ -77,7 +77,7 @@ impl Filter {
         }]
     }
 
-    /// What a filter leaves unknown.
+    /// What the measurement lacks because of the filter.
     pub fn missing(&self) -> Vec<Missing> {
         if self.is_empty() {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! What `biopsy flame` can draw here: a picture of each kind rests on programs of its own.
+//! Says which flame graphs `biopsy flame` can make here: each kind needs programs of its own.
 
 use super::locks;
 use super::spec::{Here, View};

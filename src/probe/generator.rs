@@ -1,4 +1,4 @@
-//! The memory that the load generator's threads share with the latency programs.
+//! Maps the memory that the load generator's threads share with the latency programs.
 
 use std::io;
 use std::ops::Deref;
@@ -12,20 +12,20 @@ use libbpf_rs::MapCore;
 use crate::envelope::{Missing, Reason};
 use crate::wire::generator::{GENERATOR_PLACES, WireGenerator};
 
-/// The inode of the first namespace of process ids, whose numbers the programs see (PROC_PID_INIT_INO of the
-/// kernel, never changed).
+/// The inode of the initial PID namespace, whose ids the programs see (PROC_PID_INIT_INO of the kernel, which never
+/// changed).
 const FIRST_PIDS: &str = "pid:[4026531836]";
 
-/// The table `generators`, mapped. It stays when the probe is gone.
+/// The mapped table `generators`. It outlives the probe.
 pub struct Generators(NonNull<WireGenerator>);
 
-// SAFETY: all of it is atomics, which may be used from any thread.
+// SAFETY: all of it consists of atomics, which may be used from any thread.
 unsafe impl Send for Generators {}
 // SAFETY: as above.
 unsafe impl Sync for Generators {}
 
 impl Generators {
-    /// Of the map of the same name, made with all its places.
+    /// Maps the map of the same name, which has all its entries.
     pub fn map(map: &impl MapCore) -> Result<Self> {
         // SAFETY: a mapping at an address of the kernel's choice touches no existing memory.
         let base = unsafe {
@@ -49,16 +49,16 @@ impl Deref for Generators {
     type Target = [WireGenerator];
 
     fn deref(&self) -> &[WireGenerator] {
-        // SAFETY: the mapping has so many places, lives as long as this, and is made of atomics for which every
-        // value is valid; who else writes to it does so word by word.
+        // SAFETY: the mapping has this many entries, lives as long as `self`, and consists of atomics for which every
+        // value is valid; other writers write whole words.
         unsafe { std::slice::from_raw_parts(self.0.as_ptr(), GENERATOR_PLACES) }
     }
 }
 
 impl Drop for Generators {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made by `map` with this length, and nothing borrows it any more. Failing, it would
-        // stay until the process ends.
+        // SAFETY: `map` made the mapping with this length, and nothing borrows it any more. If this fails, the mapping
+        // stays until the process ends.
         unsafe { libc::munmap(self.0.as_ptr().cast(), GENERATOR_PLACES * size_of::<WireGenerator>()) };
     }
 }
@@ -68,7 +68,7 @@ pub fn knows_its_threads(root: &Path) -> bool {
     std::fs::read_link(root.join("proc/self/ns/pid")).is_ok_and(|link| link.as_os_str() == FIRST_PIDS)
 }
 
-/// The generator's own stamps are not used.
+/// The gap if the generator's own stamps are not used.
 pub fn missing(why: &str) -> Missing {
     Missing {
         part: Some("generator-stamps".to_string()),

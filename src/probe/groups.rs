@@ -1,4 +1,4 @@
-//! The side of the latency probe that tells I/Os apart: its maps sized, its groups read.
+//! Sizes the maps of the latency probe for groups, and reads the groups.
 
 use anyhow::{Context, Result};
 
@@ -15,22 +15,22 @@ use crate::wire::rows::{OperationRow, Row, WireOperationRow, WireRow};
 
 const LEAST_GROUPS: u64 = 64;
 const MOST_GROUPS: u64 = 512;
-/// The matrix of CPUs has a cell for each pair: 8 MiB.
+/// The matrix of CPUs has a cell per pair: 8 MiB.
 const MOST_CPUS: u32 = 1024;
 
-/// What is told apart, and the room for it.
+/// The dimensions of groups, and the room for them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grouping {
     /// `BY_*`.
     pub by: u32,
-    /// Rows, that of the others included.
+    /// Rows, including the row of the others.
     pub most: u32,
-    /// On either side of the matrix; 0: nobody asked for CPUs.
+    /// CPUs on either side of the matrix; 0: not grouped by CPU.
     pub matrix_cpus: u32,
 }
 
 impl Grouping {
-    /// As few groups as there can be; [`Self::fit`] adds to them.
+    /// The minimum number of groups; [`Self::fit`] raises it.
     pub fn new(by: u32, cpus: u32) -> Result<Self> {
         let matrix_cpus = if by & BY_CPU == 0 { 0 } else { cpus };
         if matrix_cpus > MOST_CPUS {
@@ -43,7 +43,7 @@ impl Grouping {
         Ok(Self { by, most: LEAST_GROUPS as u32, matrix_cpus })
     }
 
-    /// As many groups as fit beside all other maps.
+    /// Raises the number of groups to what fits in addition to all other maps.
     pub fn fit(&mut self, others: u64) {
         let group =
             (size_of::<WireGroup>() + size_of::<WireRow>() + COVERS * size_of::<WireOperationRow>()) as u64;
@@ -67,7 +67,7 @@ impl Grouping {
         config.matrix_cpus = self.matrix_cpus;
     }
 
-    /// The files that have groups, and who handed in the first I/O of each.
+    /// The files that have groups, and the process that submitted the first I/O of each.
     pub fn openers(&self, skel: &LatencySkel<'_>) -> Result<Vec<(WireFile, u32)>> {
         let opener = |(key, value): (Vec<u8>, Vec<u8>)| {
             Ok((WireGroupKey::decode(&key)?.file, WireGroup::decode(&value)?.opener))
@@ -75,10 +75,10 @@ impl Grouping {
         maps::entries(&skel.maps.groups)?.into_iter().map(opener).collect()
     }
 
-    /// The groups now.
+    /// The current groups.
     pub fn read(&self, skel: &LatencySkel<'_>, with_operations: bool) -> Result<GroupsSample> {
         let mut groups = vec![self.group(skel, GroupSample::default(), with_operations)?];
-        // A key whose value another CPU is writing is there in the next reading.
+        // A key whose value another CPU is writing appears in the next reading.
         for (key, value) in maps::entries(&skel.maps.groups)? {
             let (key, value) = (WireGroupKey::decode(&key)?, WireGroup::decode(&value)?);
             let group =
@@ -97,7 +97,7 @@ impl Grouping {
         Ok(GroupsSample { by: self.by, most: self.most, groups, matrix })
     }
 
-    /// The group with what its rows hold.
+    /// Adds the contents of its rows to a group.
     fn group(
         &self,
         skel: &LatencySkel<'_>,
@@ -134,7 +134,7 @@ mod tests {
         let group =
             (size_of::<WireGroup>() + size_of::<WireRow>() + COVERS * size_of::<WireOperationRow>()) as u64;
         assert_eq!(most(MOST_BYTES - 100 * group, BY_PROCESS), 100);
-        // The matrix of 384 CPUs takes its share.
+        // The matrix of 384 CPUs needs its share.
         assert_eq!(most(MOST_BYTES - 100 * group - 8 * 384 * 384, BY_CPU), 100);
     }
 

@@ -1,4 +1,4 @@
-//! The interrupt probe: attaches `bpf/interrupts.bpf.c`, reads what it counted, detaches.
+//! Measures interrupts: attaches `bpf/interrupts.bpf.c`, reads what it counted, detaches.
 
 mod places;
 
@@ -35,23 +35,23 @@ use crate::wire::interrupts::{
     DeviceSample, Place, Reading, WireCompletions, WireQueue, WireSoftirq, WireVector,
 };
 
-/// Between opening or closing the window and reading the kernel's counters: what is within a handler at that moment
-/// has left it then.
+/// Time between opening or closing the interval and reading the kernel's counters: handlers that were running have
+/// returned by then.
 const SETTLE: Duration = Duration::from_millis(2);
 
-/// The programs that run with every interrupt of the machine.
+/// The programs that run at every interrupt of the machine.
 const PER_INTERRUPT: [&str; 2] = ["irq_entry", "irq_exit"];
 
-/// One of so many interrupts is timed where nobody says otherwise: a timed one costs three
-/// reads of the clock, and at 10,000 a second there are 300 of them.
+/// By default, one in this many interrupts is timed. A timed one costs three clock reads, and at 10,000 interrupts a
+/// second there are 300 of them.
 pub const TIME_EVERY: u32 = 32;
 
-/// What to look at.
+/// What to measure.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Names of disks; empty: every one that is in use.
+    /// Names of disks; empty: every disk in use.
     pub devices: Vec<String>,
-    /// One of so many interrupts is timed, on average; at least 1.
+    /// One in this many interrupts is timed, on average; at least 1.
     pub time_every: u32,
     /// Measure the probe's cost with the kernel's program statistics.
     pub cost: bool,
@@ -61,7 +61,7 @@ pub struct Options {
 pub struct InterruptProbe {
     skel: InterruptsSkel<'static>,
     links: Vec<Link>,
-    /// With the raw event in place of the typed one; None: neither.
+    /// Whether the event is typed or raw; None: there is no event.
     nvme: Option<Reap>,
     places: Places,
     names: Vec<String>,
@@ -73,14 +73,14 @@ pub struct InterruptProbe {
     start: Reading,
 }
 
-/// The program on the event by which the NVMe driver reaps an entry.
+/// The kind of program at the event with which the NVMe driver reaps an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reap {
     Typed,
     Raw,
 }
 
-/// Raw events need no types, which a module of 5.10 does not have and which only root may read.
+/// Raw tracepoints need no types, which a module of 5.10 does not have, and which only root may read.
 fn reap(btf: &KernelBtf, rights: &Rights) -> Option<Reap> {
     match btf.event("nvme_sq", Some("nvme_core")) {
         EventHome::Vmlinux => Some(Reap::Typed),
@@ -91,7 +91,7 @@ fn reap(btf: &KernelBtf, rights: &Rights) -> Option<Reap> {
 }
 
 impl InterruptProbe {
-    /// Loads and attaches. `root` is where sysfs and procfs are read from, `/` on this machine.
+    /// Loads and attaches. `root` is the root of sysfs and procfs: `/` for this machine.
     ///
     /// Refused when rights, BTF or a device are missing.
     pub fn attach(host: &Host, root: &Path, options: &Options) -> Result<Self> {
@@ -100,7 +100,7 @@ impl InterruptProbe {
         Ok(probe)
     }
 
-    /// As [`Self::attach`], and nothing is counted before [`Self::begin`].
+    /// Like [`Self::attach`], but nothing is counted before [`Self::begin`].
     pub fn prepare(host: &Host, root: &Path, options: &Options) -> Result<Self> {
         SPEC.permit(root)?;
         let (devices, left_out) = chosen(host, &options.devices)?;
@@ -141,7 +141,7 @@ impl InterruptProbe {
 
     fn attach_programs(&mut self) -> libbpf_rs::Result<()> {
         let programs = &self.skel.progs;
-        // The ends first: a handler that runs now is not seen to begin.
+        // The ends first: the begin of a handler that is running now is not recorded.
         self.links.push(programs.irq_exit.attach()?);
         self.links.push(programs.softirq_end.attach()?);
         self.links.push(programs.rq_complete.attach()?);
@@ -155,24 +155,24 @@ impl InterruptProbe {
         Ok(())
     }
 
-    /// Opens or closes the window for all programs at once.
+    /// Opens or closes the interval for all programs at once.
     fn run(&mut self, running: bool) -> Result<()> {
         let data = self.skel.maps.bss_data.as_mut().context("the object has data")?;
         data.running = running.into();
         Ok(())
     }
 
-    /// What cannot be seen, with the reason.
+    /// What cannot be observed, with the reason.
     pub fn missing(&self) -> &[Missing] {
         &self.missing
     }
 
-    /// Detaches after [`Self::end`], which takes longer than to end.
+    /// Detaches after [`Self::end`]; separate because it takes longer than ending.
     pub fn release(&mut self) {
         self.links.clear();
     }
 
-    /// Closes the window and reads its end; the programs stay attached.
+    /// Closes the interval and reads its end; the programs stay attached.
     pub fn end(&mut self) -> Result<Reading> {
         if let Some(mut meter) = self.meter.take() {
             meter.end(&self.metered(), &|| self.completed());
@@ -189,14 +189,14 @@ impl InterruptProbe {
         Ok(reading)
     }
 
-    /// What the probes cost so far, for a window of this many I/Os per second.
+    /// The cost of the probes so far, for an interval with this many I/Os per second.
     pub fn cost(&self, ios_per_second: f64) -> Cost {
         let bytes = libbpf::map_bytes(self.skel.object());
         let mut cost = self
             .meter
             .as_ref()
             .map_or_else(|| Cost { map_bytes: bytes, ..Cost::default() }, |m| m.cost(bytes, ios_per_second));
-        // Without a vector nothing but the way out is run.
+        // Without a vector the programs return at once.
         let vectors = self.places.numbers().next();
         cost.ns_per_interrupt = vectors.and_then(|_| cost.net_per_run(&PER_INTERRUPT));
         cost
@@ -248,7 +248,8 @@ impl InterruptProbe {
         rows.collect()
     }
 
-    /// Of all vectors by CPU, before they moved away from it: a call per element takes a second on a large machine.
+    /// By vector and CPU: interrupts that arrived there before the vector moved away. Read in batches: one call per
+    /// element takes a second on a large machine.
     fn moved(&self) -> Result<Vec<u64>> {
         let map = &self.skel.maps.vector_cpus;
         let mut all = vec![0; map.max_entries() as usize];
@@ -268,7 +269,7 @@ impl InterruptProbe {
     ) -> Result<Reading> {
         let maps = &self.skel.maps;
         let at_ns = now_ns();
-        // Before the rows: one that moves meanwhile is not counted twice.
+        // Before the rows: so a vector that moves meanwhile is not counted twice.
         let moved = self.moved()?;
         let place = |((at, place), moved): ((u32, &Place), &[u64])| {
             Ok((*place, WireVector::decode(&element(&maps.vectors, at)?, moved.to_vec(), last)?))
@@ -289,12 +290,12 @@ impl InterruptProbe {
                 by_cpu: self.completions_of(number)?,
                 kernel_before,
                 kernel_after: None,
-                // All of them were there when the host was read.
+                // All of them existed when the host was read.
                 vanished: !self.root.join("sys/block").join(name).exists(),
             });
         }
         let mut tasks = BTreeMap::new();
-        // One that another CPU writes to may be gone for a moment.
+        // An entry that another CPU writes to may be missing briefly.
         for (key, count) in entries(&maps.interrupted_tasks)? {
             let count = u64::from_ne_bytes(count.as_slice().try_into().context("a counter has eight bytes")?);
             *tasks.entry(crate::wire::task_name(&key).to_vec()).or_default() += count;
@@ -368,7 +369,7 @@ impl Probe for InterruptProbe {
     }
 }
 
-/// The disks with requests that were named, else all; with how many were left out.
+/// The selected disks that have requests, or all of them; and how many were left out.
 fn chosen<'a>(host: &'a Host, names: &[String]) -> Result<(Vec<&'a BlockDevice>, usize)> {
     let (devices, left_out) = if names.is_empty() {
         plan::in_use(&host.devices)
@@ -384,7 +385,7 @@ fn chosen<'a>(host: &'a Host, names: &[String]) -> Result<(Vec<&'a BlockDevice>,
     Ok((devices, left_out))
 }
 
-/// Devices whose interrupts nothing tells.
+/// Gaps for devices whose interrupts cannot be observed.
 fn missing_vectors(devices: &[&BlockDevice], sees_reaps: bool) -> Vec<Missing> {
     let mut missing = Vec::new();
     for device in devices {
@@ -435,7 +436,7 @@ fn view(here: &Here<'_>) -> ViewState {
     }
 }
 
-/// It counts completions by the events of `latency`.
+/// Completions are counted at events of `latency`.
 pub const PROGRAMS: &[Program] = &[
     Program::optional("irq_entry", "irq_handler_entry", "interrupts are not counted"),
     Program::optional("irq_exit", "irq_handler_exit", "no time of handlers"),

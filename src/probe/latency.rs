@@ -1,4 +1,4 @@
-//! The latency probe: attaches `bpf/latency.bpf.c`, reads its rows, detaches.
+//! Measures latency: attaches `bpf/latency.bpf.c`, reads its rows, detaches.
 
 mod calls;
 mod layers;
@@ -58,13 +58,13 @@ use crate::wire::groups;
 use crate::wire::reading::Reading;
 use crate::wire::submits::Submits;
 
-/// The kernel's counter of an I/O follows its completion event within one interrupt's batch; between
-/// attaching (or detaching) and reading the counter this much time passes, so that no I/O lies between.
+/// The kernel counts an I/O after its completion event, within one interrupt's batch. So this much time passes between
+/// attaching (or detaching) and reading the counter, so that no I/O lies in between.
 const SETTLE: Duration = Duration::from_millis(2);
 
-/// The kernel adds up what is in flight CPU by CPU while I/Os begin on one and end on another, so at a
-/// high rate the sum can be far too low (read as 0 with 128 in flight, on 6.18). Only a request that
-/// has been out for this long is held against it.
+/// The kernel sums up I/Os in flight CPU by CPU while I/Os begin on one CPU and end on another, so at a high rate the
+/// sum can be far too low (read as 0 with 128 in flight, on 6.18). So only a request that has been in flight for this
+/// long counts as a discrepancy.
 const LONG_NS: u64 = 100_000_000;
 
 /// The attached probe. Dropping it detaches everything.
@@ -74,7 +74,7 @@ pub struct LatencyProbe {
     links: BTreeMap<&'static str, Link>,
     /// The programs that were attached; they stay loaded after their links are gone.
     attached: BTreeSet<&'static str>,
-    /// Where system calls are followed at their functions.
+    /// Set if system calls are followed at their functions.
     calls: Option<Calls>,
     plan: Plan,
     /// The kernel counts I/Os of bio-based devices when they begin.
@@ -88,7 +88,7 @@ pub struct LatencyProbe {
     rings: Option<Rings>,
     flags: BTreeMap<u32, String>,
     grouping: Option<Grouping>,
-    /// Where groups are made by file, or bios are counted by file.
+    /// Set if groups are made by file, or bios are counted by file.
     file_names: Option<RefCell<FileNames>>,
     /// Bios are counted by file.
     files: bool,
@@ -96,9 +96,9 @@ pub struct LatencyProbe {
     /// Bios are counted by process.
     processes: bool,
     generator: bool,
-    /// Rows of what belongs to one CPU.
+    /// Rows of per-CPU tables.
     cpus: u32,
-    /// The traced devices, where operations are followed and what a cgroup's limit holds is not, as there was none.
+    /// The traced devices, if operations are followed and throttled bios are not, as no cgroup had a limit.
     unlimited: Vec<BlockDevice>,
     start: Reading,
 }
@@ -109,17 +109,17 @@ impl LatencyProbe {
         layers::sees_bios()
     }
 
-    /// Loads and attaches, and opens the window. `root` is where sysfs is read from, `/` on this machine.
+    /// Loads and attaches, and opens the interval. `root` is the root of sysfs: `/` for this machine.
     ///
-    /// Refused when rights, BTF or a device are missing; a single optional program that the kernel
-    /// refuses removes its stage and is named in [`Self::missing`].
+    /// Refused when rights, BTF or a device are missing. If the kernel refuses a single optional program, its stage is
+    /// omitted and named in [`Self::missing`].
     pub fn attach(host: &Host, root: &Path, options: &Options) -> Result<Self> {
         let mut probe = Self::prepare(host, root, options)?;
         probe.begin()?;
         Ok(probe)
     }
 
-    /// As [`Self::attach`], and nothing is counted before [`Self::begin`].
+    /// Like [`Self::attach`], but nothing is counted before [`Self::begin`].
     pub fn prepare(host: &Host, root: &Path, options: &Options) -> Result<Self> {
         permit::permit(root)?;
         libbpf::listen();
@@ -228,7 +228,7 @@ impl LatencyProbe {
             missing.extend(multipath::missing_queue(host, &plan));
         }
 
-        // What this kernel refuses is left out, the application's side first and then the driver's.
+        // Programs that this kernel refuses are left out, first those of operations, then the driver's.
         let skel = loop {
             let error = match object::load(&mut plan, &btf, &mut wanted) {
                 Ok(skel) => break skel,
@@ -266,10 +266,11 @@ impl LatencyProbe {
         };
         let rings = options.events.as_ref().map(rings).transpose()?;
         let names_files = wanted.files & FILES_COUNTED != 0 || wanted.grouping.is_some() && wanted.files != 0;
-        // Refused, they are followed by their events.
+        // If refused, system calls are followed by their events.
         let calls = if wanted.calls.is_empty() { None } else { Calls::load(&skel, &wanted.calls).ok() };
-        // A bio that blk-throttle's worker brings is known by the system call that was noted for it, also where operations are
-        // not asked for: whose it is must be known of each.
+        // With throttling, operations are followed all the time even if they are not requested: a bio that
+        // blk-throttle's worker submits is matched to its submitter by the recorded system call, and the submitter of
+        // each bio must be known.
         let is_followed = wanted.ring.is_some() && !wanted.throttle;
         let mut probe = Self {
             skel,
@@ -308,55 +309,55 @@ impl LatencyProbe {
         Ok(probe)
     }
 
-    /// Opens or closes the window for all programs at once.
+    /// Opens or closes the interval for all programs at once.
     fn run(&mut self, running: bool) -> Result<()> {
         let data = self.skel.maps.bss_data.as_mut().context("the object has data")?;
-        // What ends between the two is known to have been on its way.
+        // An operation that ends between the two writes is known to have been in flight.
         data.over = (!running).into();
         data.running = running.into();
         Ok(())
     }
 
-    /// Stages that cannot be seen, with the reason.
+    /// Stages that cannot be observed, with the reason.
     pub fn missing(&self) -> &[Missing] {
         &self.missing
     }
 
-    /// Whether [`Self::generators`] is there.
+    /// Whether [`Self::generators`] is available.
     pub fn hears_generator(&self) -> bool {
         self.generator
     }
 
-    /// Where the threads of the load generator tell the programs of themselves; None: nobody listens.
+    /// The memory in which the load generator's threads report to the programs; None: it is not used.
     pub fn generators(&self) -> Result<Option<Generators>> {
         self.generator.then(|| Generators::map(&self.skel.maps.generators)).transpose()
     }
 
-    /// What the next look at the rings brought, where events were asked for; see [`Rings::take`].
+    /// The result of the next poll of the ring buffers, if events were requested; see [`Rings::take`].
     pub fn events(&self, patience: Option<Duration>) -> Result<Option<Taken>> {
         self.rings.as_ref().map_or(Ok(None), |rings| rings.take(patience))
     }
 
-    /// A buffer that has been looked through.
+    /// Returns a processed buffer for reuse.
     pub fn give_back(&self, events: Vec<Event>) {
         if let Some(rings) = &self.rings {
             rings.give_back(events);
         }
     }
 
-    /// After [`Self::detach`]: what is in the rings is the rest.
+    /// After [`Self::detach`]: what the ring buffers hold is the rest.
     pub fn end_events(&self) {
         if let Some(rings) = &self.rings {
             rings.end();
         }
     }
 
-    /// What the event stream's side in the kernel counted.
+    /// What the kernel side counted about the event stream.
     pub fn emitted(&self) -> Result<Emitted> {
         self.rings.as_ref().map_or_else(|| Ok(Emitted::default()), Rings::emitted)
     }
 
-    /// The stacks of who handed in, where [`Options::stacks`] asked for them: what the events' numbers of stacks mean.
+    /// The submit stacks, if [`Options::stacks`] requested them: events refer to them by number.
     ///
     /// # Errors
     /// When the tables cannot be read.
@@ -364,19 +365,19 @@ impl LatencyProbe {
         submits::read(&self.skel, self.cpus)
     }
 
-    /// From now on only I/Os that took at least as long have an event.
+    /// From now on only I/Os that took at least this long have an event.
     pub fn set_floor(&mut self, ns: u64) {
         if let Some(data) = self.skel.maps.bss_data.as_mut() {
             data.event_floor_ns = ns;
         }
     }
 
-    /// The bits of a request's flags with the kernel's names, where events were asked for.
+    /// Names of request flags by bit, if events were requested.
     pub fn request_flags(&self) -> &BTreeMap<u32, String> {
         &self.flags
     }
 
-    /// The traced devices by their numbers in events.
+    /// The traced devices, by their numbers in events.
     pub fn planned(&self) -> impl Iterator<Item = (&str, &WireDevice)> {
         self.plan.devices.iter().map(|d| (d.name.as_str(), &d.wire))
     }
@@ -386,7 +387,8 @@ impl LatencyProbe {
         self.plan.devices.iter().map(|d| d.name.as_str())
     }
 
-    /// Runs what starts the command: what this process forks meanwhile, and all that descends from it, is the command's.
+    /// Runs `start`, which starts the command: processes that this process forks meanwhile, and their descendants,
+    /// belong to the command.
     pub fn start_command<T>(&mut self, start: impl FnOnce() -> T) -> T {
         let starts = |probe: &mut Self, yes: bool| {
             if let Some(data) = probe.skel.maps.bss_data.as_mut() {
@@ -399,7 +401,7 @@ impl LatencyProbe {
         started
     }
 
-    /// What cannot be read now is looked for when the groups are read.
+    /// Names that cannot be looked up now are looked up when the groups are read.
     fn look_for_names(&mut self) {
         let Some(names) = &mut self.file_names else { return };
         let names = names.get_mut();
@@ -415,7 +417,7 @@ impl LatencyProbe {
         }
     }
 
-    /// What the probes cost so far, for a window of this many I/Os per second.
+    /// The cost of the probes so far, for an interval with this many I/Os per second.
     pub fn cost(&self, ios_per_second: f64) -> Cost {
         let bytes = self.map_bytes();
         let Some(meter) = &self.meter else { return Cost { map_bytes: bytes, ..Cost::default() } };
@@ -461,7 +463,7 @@ impl Probe for LatencyProbe {
     fn tick(&mut self) {
         self.look_for_names();
         if let Err(error) = self.turn() {
-            // All else is measured as before.
+            // Everything else is measured as before.
             self.slices.iter_mut().for_each(Slices::give_up);
             self.missing.push(missing::not_followed_again(&plain(&format!("{error:#}"))));
         }
@@ -514,7 +516,7 @@ impl Probe for LatencyProbe {
     }
 }
 
-/// Refused where nothing says who hands in the bios of a device.
+/// Refuses devices whose bios have no known submitter.
 fn knows_submitters(host: &Host, plan: &Plan, filter: &Filter) -> Result<()> {
     if !skel::is_usual() {
         let why = if btf_file::path().is_some() {
@@ -538,7 +540,7 @@ fn knows_submitters(host: &Host, plan: &Plan, filter: &Filter) -> Result<()> {
     Ok(())
 }
 
-/// Refused where the I/O of a command cannot be told from others'.
+/// Refuses if the I/O of a command cannot be distinguished from other I/O.
 fn knows_command(root: &Path, host: &Host, plan: &Plan, filter: &Filter) -> Result<()> {
     knows_submitters(host, plan, filter)?;
     match generator::knows_its_threads(root) {
@@ -550,7 +552,7 @@ fn knows_command(root: &Path, host: &Host, plan: &Plan, filter: &Filter) -> Resu
     }
 }
 
-/// Whether a cgroup's limit on one of the traced devices is set now.
+/// Whether a cgroup has a limit on one of the traced devices now.
 fn throttled(root: &Path, host: &Host, plan: &Plan) -> bool {
     let limits = throttle::throttles(root, &host.devices);
     limits.iter().any(|limit| plan.devices.iter().any(|device| device.disk == limit.device))

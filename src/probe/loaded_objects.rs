@@ -1,4 +1,4 @@
-//! What this process holds in the kernel, and whether it is gone after its end.
+//! Lists the BPF objects that this process holds in the kernel, and checks whether they are gone after detaching.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -6,10 +6,10 @@ use std::{fs, io, thread};
 
 use libbpf_rs::libbpf_sys;
 
-/// The kernel frees programs in a worker, a moment after the last reference.
+/// The kernel frees programs in a worker, some time after the last reference is dropped.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Ids of a kind are never used twice.
+/// Kinds of objects; ids of a kind are never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Program,
@@ -18,11 +18,11 @@ enum Kind {
 }
 
 impl Kind {
-    /// Its line in `/proc/self/fdinfo/N`. That of a link names its program too, so links go first.
+    /// The key in `/proc/self/fdinfo/N`. A link's file also names its program, so links come first.
     const LINES: [(&'static str, Self); 3] =
         [("link_id:", Self::Link), ("prog_id:", Self::Program), ("map_id:", Self::Map)];
 
-    /// The id behind `id` in the kernel's list; None at its end.
+    /// The next id after `id` in the kernel's list; None at its end.
     fn next(self, id: u32) -> io::Result<Option<u32>> {
         let ask = match self {
             Self::Program => libbpf_sys::bpf_prog_get_next_id,
@@ -39,29 +39,29 @@ impl Kind {
     }
 }
 
-/// Programs, links and maps by their ids.
+/// Programs, links and maps, by id.
 #[derive(Debug, Clone, Default)]
 pub struct LoadedObjects(BTreeSet<(Kind, u32)>);
 
 impl LoadedObjects {
-    /// What this process has descriptors of.
+    /// The objects of which this process has descriptors.
     pub fn by_this_process() -> io::Result<Self> {
         let mut held = BTreeSet::new();
         for entry in fs::read_dir("/proc/self/fdinfo")? {
-            // The directory's own descriptor is in it, and closed by then.
+            // The directory's own descriptor is listed, and closed by now.
             let Ok(text) = fs::read_to_string(entry?.path()) else { continue };
             held.extend(id(&text));
         }
         Ok(Self(held))
     }
 
-    /// How many they are.
+    /// Number of objects.
     pub fn count(&self) -> u64 {
         self.0.len() as u64
     }
 
-    /// How many of them the kernel still has once it had the time to free them. Fails where its lists cannot
-    /// be read (CAP_SYS_ADMIN).
+    /// How many of them the kernel still has after the time that it needs to free them. Fails if its lists cannot be
+    /// read (CAP_SYS_ADMIN).
     pub fn left(&self) -> io::Result<u64> {
         let begin = Instant::now();
         loop {
@@ -73,7 +73,7 @@ impl LoadedObjects {
         }
     }
 
-    /// How many of them stand in the kernel's lists now.
+    /// How many of them are in the kernel's lists now.
     pub fn listed(&self) -> io::Result<u64> {
         let mut found = 0;
         for (_, kind) in Kind::LINES {
@@ -87,7 +87,7 @@ impl LoadedObjects {
     }
 }
 
-/// What a descriptor is, by its lines in `/proc`.
+/// The object of a descriptor, from its lines in `/proc`.
 fn id(text: &str) -> Option<(Kind, u32)> {
     Kind::LINES.into_iter().find_map(|(key, kind)| {
         let line = text.lines().find_map(|line| line.strip_prefix(key))?;

@@ -1,5 +1,5 @@
-//! Reads BPF maps: whole, or with an error that names the map. The iterators of libbpf-rs end at the first error as at the
-//! end of the map.
+//! Reads BPF maps completely, or returns an error that names the map. (The iterators of libbpf-rs treat the first error
+//! like the end of the map.)
 
 use std::os::fd::AsRawFd;
 
@@ -8,14 +8,14 @@ use libbpf_rs::{MapCore, MapFlags, libbpf_sys};
 
 use crate::wire::Record;
 
-/// Elements of an array that one system call reads.
+/// Elements of an array that are read per system call.
 const BATCH: u32 = 4096;
 
 fn name(map: &impl MapCore) -> String {
     format!("reading the BPF map {} failed", map.name().to_string_lossy())
 }
 
-/// The value of a key; None: the table has none.
+/// The value of a key; None: the key does not exist.
 ///
 /// # Errors
 /// When the kernel does not read it.
@@ -31,7 +31,7 @@ pub fn element(map: &impl MapCore, index: u32) -> Result<Vec<u8>> {
     lookup(map, &index.to_ne_bytes())?.with_context(|| format!("{}: no element {index}", name(map)))
 }
 
-/// An element of an array with one place for each CPU: what all of them have counted.
+/// Sum over all CPUs of an element of a per-CPU array.
 ///
 /// # Errors
 /// When the kernel does not read it, or the record has another length.
@@ -41,7 +41,8 @@ pub fn per_cpu<T: Record + Default>(map: &impl MapCore, index: u32) -> Result<T>
     each.iter().try_fold(T::default(), |all, cpu| Ok(all.plus(&<T as Record>::decode(cpu)?)))
 }
 
-/// What `each` makes of every element of an array: a system call per element takes a second for the largest ones.
+/// Calls `each` for every element of an array. Reads them in batches: one system call per element takes a second for
+/// the largest arrays.
 ///
 /// # Errors
 /// When the kernel does not read all, or `each` fails.
@@ -59,11 +60,10 @@ pub fn array<T>(map: &impl MapCore, mut each: impl FnMut(u32, &[u8]) -> Result<T
 /// Keys and values of a hash table.
 type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// Entries of a hash table that one system call reads at first: tables hold far fewer than they have room for.
+/// Entries of a hash table that the first system call reads: tables hold far fewer than they have room for.
 const FEW: u32 = 256;
 
-/// All keys and values of a hash table from which nothing is removed meanwhile, many with one system call (since 5.6,
-/// 057996380a42).
+/// All keys and values of a hash table from which nothing is removed meanwhile, in batches (since 5.6, 057996380a42).
 ///
 /// # Errors
 /// When the kernel does not read all.
@@ -72,7 +72,7 @@ pub fn entries(map: &impl MapCore) -> Result<Entries> {
     let mut all = Vec::new();
     let mut most = FEW.min(map.max_entries()).max(1);
     let (mut keys, mut values) = (Vec::new(), Vec::new());
-    // The kernel's place in a hash table has four bytes.
+    // The kernel's position in a hash table has four bytes.
     let mut place: Option<u32> = None;
     let options = libbpf_sys::bpf_map_batch_opts {
         sz: size_of::<libbpf_sys::bpf_map_batch_opts>() as _,
@@ -83,7 +83,7 @@ pub fn entries(map: &impl MapCore) -> Result<Entries> {
         values.resize(most as usize * value_size, 0u8);
         let (mut next, mut count) = (0u32, most);
         let from = place.as_mut().map_or(std::ptr::null_mut(), std::ptr::from_mut);
-        // SAFETY: `keys` and `values` have room for `count` of them, and with the places they live across the call, in
+        // SAFETY: `keys` and `values` have room for `count` entries. They and the positions live across the call, in
         // which the kernel writes no more than that.
         let done = unsafe {
             libbpf_sys::bpf_map_lookup_batch(
@@ -105,7 +105,7 @@ pub fn entries(map: &impl MapCore) -> Result<Entries> {
                 }
                 place = Some(next);
             }
-            // A bucket has more than there is room for: from the same place again.
+            // A bucket has more entries than fit: retry from the same position.
             libc::ENOSPC => {
                 most = most.saturating_mul(2);
                 ensure!(most <= map.max_entries().saturating_mul(2), "{}: a bucket without end", name(map));

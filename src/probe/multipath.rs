@@ -1,11 +1,11 @@
-//! What cannot be seen on the paths of an NVMe multipath drive.
+//! Says what cannot be observed on the paths of an NVMe multipath device.
 
 use super::plan::Plan;
 use crate::envelope::{Missing, Reason};
 use crate::host::{BlockDevice, Host};
 
-/// The kernel tells once that a bio enters the block layer, and names the head: on a path whose head is not
-/// known, the queue stage has no beginning.
+/// The kernel reports a bio's entry into the block layer once, for the head device. On a path whose head is unknown,
+/// the queue stage has no begin.
 pub fn missing_queue(host: &Host, plan: &Plan) -> Vec<Missing> {
     let is_known = |path: &&BlockDevice| plan.heads.iter().any(|head| path.holders.contains(&head.name));
     let paths = plan.devices.iter().filter_map(|d| host.device(&d.name)).filter(|d| d.hidden);

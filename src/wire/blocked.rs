@@ -1,4 +1,4 @@
-//! Time off the CPU and in reclaim, by stack, and all of it of one window.
+//! Decodes blocked time and reclaim time by stack, and holds all of it for one interval.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,23 +11,23 @@ pub use super::records::{
     WireWaitsSum as Waits,
 };
 
-/// In [`Sample::flags`], beside those of samples: the kernel counts the task as one that waits for I/O.
+/// In [`Sample::flags`], in addition to the flags of samples: the kernel counts the task as waiting for I/O.
 pub const IO: u32 = 16;
-/// No signal wakes it (state D), and it is no idle kernel thread.
+/// No signal wakes it (state D), and it is not an idle kernel thread.
 pub const UNINTERRUPTIBLE: u32 = 32;
-/// The user's side of the stack was not taken, although there is one.
+/// The task has a user stack, which was not taken.
 pub const NO_USER: u32 = 64;
-/// Of reclaim: `enum wire_reclaim_kind` + 1, from this bit on.
+/// Reclaim: `enum wire_reclaim_kind` + 1, from this bit on.
 pub const RECLAIM_SHIFT: u32 = 8;
 
-/// Chances are in parts of it.
+/// Probability 1: probabilities are in units of 2^-32.
 const SURE: u64 = 1 << 32;
 
-/// Rows of so many programs in the table of reclaim.
+/// Number of reclaim programs, each with its own rows.
 pub const RECLAIM_PROGRAMS: u32 = 5;
 
 impl Sum {
-    /// Takes in another.
+    /// Adds another sum.
     pub fn add(&mut self, other: Self) {
         self.count = self.count.saturating_add(other.count);
         self.ns = self.ns.saturating_add(other.ns);
@@ -35,7 +35,7 @@ impl Sum {
 }
 
 impl WireWaitsRow {
-    /// Of a stack that was still to get its user's side: what its wait stands for. It is in no row of stacks.
+    /// The scaled-up wait whose stack was still pending: it is in no row of stacks.
     fn half(&self) -> Sum {
         if self.half_tid == 0 {
             return Sum::default();
@@ -47,7 +47,7 @@ impl WireWaitsRow {
 }
 
 impl WireSleeper {
-    /// Waits that nobody has added to those of its process: the thread was about to end with the window.
+    /// Waits that were not added to their process, because the thread exited as the interval ended.
     pub fn left(&self) -> Option<(Process, Sum)> {
         let process = (self.process.pid, task_name(&self.process.comm).to_vec());
         (self.all.count > 0).then_some((process, self.all))
@@ -55,7 +55,7 @@ impl WireSleeper {
 }
 
 impl Waits {
-    /// Takes in another.
+    /// Adds other sums.
     pub fn add(&mut self, other: Self) {
         self.waits = self.waits.saturating_add(other.waits);
         self.ns = self.ns.saturating_add(other.ns);
@@ -65,7 +65,7 @@ impl Waits {
     }
 }
 
-/// A stack of the table; None where no wait has ended in it.
+/// Decodes a stack of the table; None if no wait has ended in it.
 pub fn decode_stack(key: &[u8], value: &[u8]) -> Result<Option<(Sample, Waits)>, Damaged> {
     let key = WireStackKey::decode(key)?;
     let wire = <WireWaitStack as Record>::decode(value)?;
@@ -75,104 +75,105 @@ pub fn decode_stack(key: &[u8], value: &[u8]) -> Result<Option<(Sample, Waits)>,
     Ok(Some((wire.stack.sample(&key), wire.sum)))
 }
 
-/// A process, and what those of its threads are called that are meant.
+/// A process, and the name of the threads in question.
 pub type Process = (u32, Vec<u8>);
 
-/// A row of those that waited. Its sums are 0 where there is only a stack, or none without one.
+/// Decodes a row of waiting threads. Its sums are 0 if there is only a stack, or if every wait has one.
 pub fn decode_waiter(key: &[u8], value: &[u8]) -> Result<(Process, WireWaiter), Damaged> {
     let key = WireWaitProcess::decode(key)?;
     let waiter = <WireWaiter as Record>::decode(value)?;
     Ok(((key.pid, task_name(&key.comm).to_vec()), waiter))
 }
 
-/// What was followed.
+/// Which waits were recorded.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Followed {
-    /// Tasks that sleep, whatever for.
+    /// All sleeps, whatever the task waits for.
     #[default]
     OffCpu,
-    /// Those that wait for I/O by the kernel's mark, and those that no signal wakes.
+    /// Sleeps that the kernel marks as waits for I/O, and uninterruptible sleeps.
     IoWait,
-    /// Tasks that reclaim memory.
+    /// Memory reclaim.
     Reclaim,
 }
 
-/// All that was counted, exactly, with stacks or without.
+/// Everything that was counted, exactly, with or without stacks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Waits that lie in the window, with the part of it that does.
+    /// Waits in the interval, each with the part that lies in it.
     pub all: Sum,
-    /// Of those: for I/O, by the kernel's mark (`in_iowait`).
+    /// Of `all`: waits for I/O as the kernel marks them (`in_iowait`).
     pub io: Sum,
-    /// Of the others: those that no signal ends (state D).
+    /// Of the others: uninterruptible waits (state D).
     pub uninterruptible: Sum,
-    /// Of all: shorter than what may have a stack.
+    /// Of `all`: shorter than the minimum length for a stack.
     pub brief: Sum,
-    /// Of all: that should have had a stack, or those for which such ones stand.
+    /// Of `all`: waits that should have a stack, or that such waits are scaled up to.
     pub bare: Sum,
-    /// Of all: that went on already when the window began.
+    /// Of `all`: already in progress when the interval began.
     pub before: Sum,
-    /// Of all: that still went on when it ended.
+    /// Of `all`: still in progress when the interval ended.
     pub open: Sum,
-    /// Beside them: waiting for a CPU, once woken.
+    /// In addition: run-queue delay after wakeups.
     pub queued_ns: u64,
-    /// Of reclaim: by who reclaims.
+    /// Reclaim: by kind.
     pub reclaims: BTreeMap<pagecache::Kind, Sum>,
 }
 
-/// What was not counted, or has no stack, and why.
+/// What was not counted, or has no stack, by reason.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Lost {
-    /// Waits of tasks for which the table of sleepers had no room: not counted at all.
+    /// Waits of tasks that had no room in the table of sleepers: not counted at all.
     pub unkept: u64,
-    /// Ends of reclaims whose begin was not seen; with a filter also those of others. Of waits: those whose end had
-    /// no event, so that only the task's own account tells how long they were; they are counted.
+    /// Reclaim: ends whose begin was missed; with a filter also those of other tasks. Waits: those whose end had no
+    /// event, so that their length comes from the task's scheduler statistics; they are counted.
     pub unmatched: u64,
-    /// Waits that went on as the window ended, and were over when it was looked where: counted up to its end.
+    /// Waits in progress at the end of the interval that were over when the final scan reached them: counted up to the
+    /// end.
     pub ended_since: u64,
-    /// Events that the kernel ran no program for.
+    /// Events for which the kernel ran no program.
     pub missed: u64,
-    /// Waits whose process had no room in the table of those that waited.
+    /// Waits whose process had no room in the table of waiting processes.
     pub unnamed: u64,
-    /// Stacks for which the table had no room.
+    /// Stacks that had no room in the table.
     pub full: u64,
-    /// Stacks that were left out since the budget was overspent.
+    /// Stacks that were skipped because the budget was overspent.
     pub over: u64,
-    /// Stacks for which no interrupt came to take them in: without frames of user mode, or without any.
+    /// Stacks whose interrupt did not arrive: without user frames, or without any.
     pub uninterrupted: u64,
 }
 
-/// A window's time by stack. Addresses have no names yet.
+/// Time by stack of one interval. Addresses are not symbolized yet.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RawBlocked {
     pub followed: Followed,
     pub duration_ns: u64,
-    /// CPUs that are on.
+    /// Online CPUs.
     pub cpus: u32,
-    /// Addresses, process, thread's name and kind of wait ([`IO`] and the like); `tid` and `cpu` are 0.
+    /// Addresses, process, thread name and kind of wait ([`IO`] and the like); `tid` and `cpu` are 0.
     pub samples: HashMap<Sample, Waits>,
-    /// By process and name of the thread: what should have a stack and has none.
+    /// By process and thread name: waits that should have a stack and have none.
     pub bare: BTreeMap<Process, Waits>,
-    /// By process and name of the thread: waits that may have stacks, exactly. Process 0: of those that found no room in
-    /// the table, by the name alone. Empty where the kernel lets no program go through its threads.
+    /// By process and thread name: waits that may have stacks, exactly. Process 0: waits that had no room in the table,
+    /// by name only. Empty if the kernel does not let a program iterate over threads.
     pub processes: BTreeMap<Process, Sum>,
     pub totals: Totals,
     pub lost: Lost,
-    /// What each process had mapped, as of when it was first seen under its last name.
+    /// The mappings of each process, as of when it was first seen under its last name.
     pub maps: Mapped,
-    /// What the processes are called for whose rings threads of io_uring waited, as far as they live yet.
+    /// Names of the processes whose io_uring threads waited, as far as they still run.
     pub leaders: BTreeMap<u32, Vec<u8>>,
-    /// Waits below it, ns, were sampled at some time; 0: all have their stack.
+    /// Waits shorter than this, ns, were sampled at some time; 0: all have a stack.
     pub threshold_ns: u64,
-    /// Waits below it, ns, were not to have one.
+    /// Waits shorter than this, ns, were to have no stack.
     pub least_ns: u64,
-    /// Stacks that were taken, and what it took, ns.
+    /// Stacks taken, and the time it took, ns.
     pub stacks: u64,
     pub stack_ns: u64,
-    /// Events, one run of a program each, and those that were not of whom was asked for.
+    /// Events, each one run of a program, and events of tasks that were filtered out.
     pub events: u64,
     pub filtered: u64,
-    /// Runs and run time of the programs, by the kernel's statistics: counted while somebody has them on.
+    /// Runs and run time of the programs, from the kernel's statistics; counted only while these are enabled.
     pub program_runs: u64,
     pub program_ns: u64,
     /// Memory of the tables.
@@ -180,7 +181,7 @@ pub struct RawBlocked {
 }
 
 impl RawBlocked {
-    /// Adds up what the programs counted: their own rows, then that of the looks at either end (`open`).
+    /// Adds up the programs' rows, and then the row of the scans at either end (`open`).
     pub fn count(&mut self, rows: &[WireWaitsRow], open: &WireWaitsRow) {
         let totals = &mut self.totals;
         totals.open = open.all;
@@ -208,14 +209,14 @@ impl RawBlocked {
         }
     }
 
-    /// The stacks' time, estimated where waits were left out.
+    /// Total time in stacks, estimated if waits were sampled.
     pub fn sampled(&self) -> Waits {
         let mut all = Waits::default();
         self.samples.values().for_each(|waits| all.add(*waits));
         all
     }
 
-    /// A wait of this sample, which went on as the window ended, has these frames of user mode.
+    /// Gives user frames to a wait of this sample that was in progress when the interval ended.
     pub fn give_user(&mut self, sample: &Sample, took: u64, user: &[u64]) {
         let Some(waits) = self.samples.get_mut(sample) else { return };
         let wait = Waits { waits: 256, ns: took, sure_ns: took, squares: 0, samples: 1 };
@@ -298,7 +299,7 @@ mod tests {
         assert_eq!((raw.lost.unmatched, raw.lost.ended_since), (2, 7), "the looks' are another thing");
     }
 
-    /// Its interrupt never came, and the window has ended: it is counted and has no stack.
+    /// Its interrupt never came before the interval ended: the wait is counted and has no stack.
     #[test]
     fn a_stack_that_is_half_there_is_none() {
         let half = |half_chance: u32| {

@@ -1,4 +1,4 @@
-//! Requests that failed or were given back, at one moment.
+//! Holds the counts of failed and requeued requests at one point in time.
 
 use std::collections::BTreeMap;
 
@@ -8,14 +8,14 @@ use super::records::{WireError, WireErrorRow};
 pub const FAILED: u16 = 0;
 pub const RETRIED: u16 = 1;
 
-/// All so far.
+/// All counts so far.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Reading {
     pub at_ns: u64,
-    /// I/Os of all disks as the kernel counts them, since boot.
+    /// I/Os of all disks since boot, as the kernel counts them.
     pub ios: u64,
     pub rows: BTreeMap<WireError, WireErrorRow>,
-    /// Events that are in no row.
+    /// Events that had no room for a row.
     pub unkept: u64,
     /// Runs of the programs that the kernel skipped.
     pub missed: u64,

@@ -1,4 +1,4 @@
-//! Events: one per I/O and one per operation, as they come out of the kernel's rings.
+//! Decodes events from the kernel's ring buffers: one per I/O and one per operation.
 
 use zerocopy::FromBytes;
 
@@ -31,7 +31,7 @@ pub const NO_ROOM: u32 = u32::MAX;
 /// `STACK_TOOK_BITS`.
 pub const STACK_TOOK_BITS: u32 = 7;
 
-/// One record of a ring.
+/// One record of a ring buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
     Io(WireIo),
@@ -39,7 +39,7 @@ pub enum Event {
 }
 
 impl Event {
-    /// Takes a record of exactly the length that its kind has.
+    /// Decodes a record, which must have exactly the length of its kind.
     pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
         let damaged = |what, expected| Damaged { what, expected, found: bytes.len() };
         let Ok((kind, _)) = u32::read_from_prefix(bytes) else {
@@ -57,25 +57,25 @@ impl Event {
     }
 }
 
-/// What the kernel's side of the event stream counted, over all CPUs.
+/// What the kernel side counted about the event stream, over all CPUs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Emitted {
-    /// I/Os of the classes and times that were asked for.
+    /// I/Os that match the requested classes and times.
     pub matched: u64,
-    /// I/Os that were to have an event: each came, or is in `lost_ios`.
+    /// I/Os that were to have an event: each was received, or is in `lost_ios`.
     pub ios: u64,
-    /// I/Os whose event found no room in its ring.
+    /// I/Os whose event had no room in its ring buffer.
     pub lost_ios: u64,
-    /// Operations whose event found no room.
+    /// Operations whose event had no room.
     pub lost_operations: u64,
     /// Operations that ended with the first part of an I/O that completed in parts: they have no event.
     pub early_operations: u64,
-    /// Records that came and were no events.
+    /// Records that could not be decoded.
     pub damaged: u64,
 }
 
 impl Emitted {
-    /// Adds one CPU's.
+    /// Adds the counters of one CPU.
     pub fn add(&mut self, emitter: &WireEmitter) {
         // Counters in damaged bytes can overflow.
         for (all, n) in [

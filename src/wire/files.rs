@@ -1,4 +1,4 @@
-//! What bios read or write, and bios by device and file, as the latency programs find and count them.
+//! Decodes the files that bios read or write, and the bios counted by device and file.
 
 use super::{Damaged, Record, since_by_key};
 
@@ -10,16 +10,16 @@ pub const FILE_RAW_DEVICE: u32 = 2;
 pub const FILE_SWAP: u32 = 3;
 pub const FILE_METADATA: u32 = 4;
 pub const FILE_JOURNAL: u32 = 5;
-/// All files for which the table had no room.
+/// All files that had no room in the table.
 pub const FILE_OTHERS: u32 = 6;
 
-/// The file is found of every bio, for groups or events.
+/// The file is looked up for every bio, for groups or events.
 pub const FILES_EACH: u32 = 1;
 /// Bios are counted by device and file.
 pub const FILES_COUNTED: u32 = 2;
 
 impl WireFile {
-    /// Major and minor number, of the kernel's own encoding (MINORBITS is 20).
+    /// Major and minor number, in the kernel's own encoding (MINORBITS is 20).
     pub fn major_minor(&self) -> (u32, u32) {
         (self.device >> 20, self.device & 0xf_ffff)
     }
@@ -29,13 +29,13 @@ impl WireFile {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FileSample {
     pub file: WireFile,
-    /// Where one was found; any text.
+    /// Any text; None: no path was found.
     pub path: Option<String>,
-    /// They passed the filter; true without one.
+    /// The bios passed the filter, or there is no filter.
     pub selected: bool,
     /// Scaled up from `sampled`.
     pub bios: u64,
-    /// Of reads and writes, likewise.
+    /// Of reads and writes, also scaled up.
     pub bytes: u64,
     pub sampled: u64,
     /// The process that submitted the first of them.
@@ -43,10 +43,7 @@ pub struct FileSample {
 }
 
 impl FileSample {
-    /// The device's number, and its row.
-    ///
-    /// # Errors
-    /// When either is not as long as its struct.
+    /// Decodes a row with the number of its device.
     pub fn decode(key: &[u8], value: &[u8]) -> Result<(u32, Self), Damaged> {
         let key = <WireFileKey as Record>::decode(key)?;
         let row = <WireFileIos as Record>::decode(value)?;
@@ -62,7 +59,7 @@ impl FileSample {
         Ok((key.device, decoded))
     }
 
-    /// Each of `now` without what was counted before.
+    /// Subtracts from each row of `now` what was counted before.
     pub fn since(now: &[Self], earlier: &[Self]) -> Vec<Self> {
         let less = |row: &Self, then: &Self| Self {
             bios: row.bios.saturating_sub(then.bios),

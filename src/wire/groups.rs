@@ -1,4 +1,4 @@
-//! Groups of I/Os, as the latency programs count them.
+//! Decodes groups of I/Os.
 
 use super::rows::{OperationRow, Row};
 use super::{COVERS, Count as _, task_name};
@@ -21,35 +21,35 @@ pub const FILTER_COMM: u32 = 2;
 pub const FILTER_CGROUP: u32 = 4;
 pub const FILTER_COMMAND: u32 = 8;
 
-/// CPU, process and cgroup of a group are known.
+/// CPU, process and cgroup of a group are valid.
 pub const GROUP_SUBMITTER: u32 = 1;
 
-/// The queue of an I/O of a device without requests.
+/// Queue of an I/O on a device without requests.
 pub const NO_QUEUE: u32 = u32::MAX;
 
 impl WireGroup {
-    /// What the kernel calls the process; any bytes but 0.
+    /// The kernel's name of the process; any bytes but 0.
     pub fn comm(&self) -> String {
         String::from_utf8_lossy(task_name(&self.comm)).into_owned()
     }
 }
 
-/// One group at one moment.
+/// One group at one point in time.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct GroupSample {
-    /// Of its rows; 0: the I/Os for whose group there was no room.
+    /// Row number; 0: the I/Os whose group had no room.
     pub number: u32,
     pub key: WireGroupKey,
     pub comm: String,
-    /// Of a file, where one was found.
+    /// Path of its file, if one was found.
     pub path: Option<String>,
     pub row: Row,
-    /// By `enum wire_cover`; all empty where operations are not followed.
+    /// By `enum wire_cover`; all empty if operations are not followed.
     pub operations: [OperationRow; COVERS],
 }
 
 impl GroupSample {
-    /// What came since `earlier`, an older sample of the same group.
+    /// The difference to `earlier`, an older sample of the same group.
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
             row: self.row.since(&earlier.row),
@@ -59,21 +59,21 @@ impl GroupSample {
     }
 }
 
-/// All groups at one moment.
+/// All groups at one point in time.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct GroupsSample {
-    /// `BY_*` that tell them apart.
+    /// `BY_*`: the dimensions that groups are made by.
     pub by: u32,
-    /// How many there can be.
+    /// Maximum number of groups.
     pub most: u32,
-    /// That of the others first.
+    /// The group of the others comes first.
     pub groups: Vec<GroupSample>,
-    /// I/Os by CPU of the submitter, then by CPU of the completion; empty where nobody asks for CPUs.
+    /// I/Os by submission CPU, then by completion CPU; empty unless grouped by CPU.
     pub matrix: Vec<u64>,
 }
 
 impl GroupsSample {
-    /// What came since `earlier`; groups are never given back.
+    /// The difference to `earlier`; groups are never removed.
     pub fn since(&self, earlier: &Self) -> Self {
         let since = |group: &GroupSample| match earlier.groups.iter().find(|g| g.number == group.number) {
             Some(then) => group.since(then),

@@ -1,4 +1,4 @@
-//! Interrupts, and what they carried, and all of it at one moment.
+//! Decodes interrupts with their completions, and holds all of them at one point in time.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +9,14 @@ use crate::host::interrupts::Interrupts;
 
 pub use super::records::{WireCompletions, WireQueue, WireSoftirq, WireVector};
 
-/// `INTERRUPTED_NAME_EVERY`: of so many timed interrupts the name of the task is taken of one, at random. Of all where
-/// all are timed.
+/// `INTERRUPTED_NAME_EVERY`: the task's name is read for one in this many timed interrupts, at random; for all of them
+/// if every interrupt is timed.
 pub const NAME_EVERY: u32 = 8;
 /// `CARRIED_BUCKETS`.
 pub const CARRIED_BUCKETS: usize = (16 - SUB_BITS as usize + 1) << SUB_BITS;
 /// `enum wire_interrupted`: the idle task, a kernel thread, a thread of a process.
 pub const INTERRUPTED_KINDS: usize = 3;
-/// `enum wire_counted`: behind reads, writes, discards and flushes, as the kernel counts them, what it does not count.
+/// `enum wire_counted`: the class of I/Os that the kernel does not count, after reads, writes, discards and flushes.
 pub const COUNTED_NONE: usize = 4;
 /// `enum wire_queue_kind`.
 pub const QUEUE_BY_REAP: u32 = 0;
@@ -25,32 +25,32 @@ pub const QUEUE_POLLED: u32 = 2;
 pub const QUEUE_UNKNOWN: u32 = 3;
 
 counted! {
-    /// A vector, or a poll queue whose polls stand in the place of interrupts.
+    /// A vector, or a poll queue, whose polls take the place of interrupts.
     #[derive(Debug, Clone, Default, PartialEq)]
     pub struct VectorSample {
         pub interrupts: u64,
         pub unhandled: u64,
         pub threaded: u64,
         pub completions: u64,
-        /// Completions of each interrupt. The last one's are in it in the last reading of a window only: until then more
-        /// may come.
+        /// Completions per interrupt. Includes the last interrupt only in the last reading of an interval: until then
+        /// more completions may belong to it.
         pub carried: Histogram,
-        /// Of the timed ones, ns.
+        /// Time in the handler, of timed interrupts, ns.
         pub handler: Histogram,
-        /// Between an interrupt that was timed and the next, ns.
+        /// Time from a timed interrupt to the next one, ns.
         pub apart: Histogram,
         pub interrupted: [u64; INTERRUPTED_KINDS],
-        /// Hardware queue that it serves, by pointer; and the number of a device that has it.
+        /// The hardware queue that it serves, found by pointer, and the number of a device with this queue.
         pub queue: Option<u32>,
         pub device: Option<u32>,
-        /// By CPU that it came to.
+        /// Interrupts by the CPU that they arrived on.
         pub by_cpu: Vec<u64>,
     }
 }
 
 impl WireVector {
-    /// `last`: nothing more comes, and what the last interrupt carried is known. `moved`: by CPU, those that came
-    /// before the interrupts moved away from it.
+    /// `last`: no more completions follow, so those of the last interrupt are complete. `moved`: by CPU, interrupts
+    /// that arrived on it before the vector moved away.
     pub fn decode(bytes: &[u8], moved: Vec<u64>, last: bool) -> Result<VectorSample, Damaged> {
         let wire = <Self as Record>::decode(bytes)?;
         let completions = wire.inside.saturating_add(wire.outside);
@@ -77,7 +77,7 @@ impl WireVector {
             unhandled: wire.unhandled,
             threaded: wire.threaded,
             completions,
-            // The least is that of the lowest bucket, which is exact below 16.
+            // The minimum is that of the lowest bucket, which is exact below 16.
             carried: Histogram::from_parts(&counts, counted, u64::MAX, most),
             handler: of(&wire.handler_counts, &wire.handler),
             apart: of(&wire.apart_counts, &wire.apart),
@@ -90,16 +90,16 @@ impl WireVector {
 }
 
 counted! {
-    /// Softirqs of the block layer on one CPU.
+    /// Block-layer softirqs on one CPU.
     #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
     pub struct SoftirqSample {
         pub runs: u64,
-        /// Of those by ksoftirqd.
+        /// Of `runs`: run by ksoftirqd.
         pub deferred: u64,
-        /// How many were timed, and their time together, ns.
+        /// How many were timed, and their total time, ns.
         pub timed: u64,
         pub timed_ns: u64,
-        /// Requests of disks that are not traced that completed in them.
+        /// Completed requests of disks that are not traced.
         pub others: u64,
     }
 }
@@ -117,28 +117,28 @@ impl WireSoftirq {
     }
 }
 
-/// A traced device: its queues, and what completed by CPU.
+/// A traced device: its queues, and its completions by CPU.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DeviceSample {
     pub name: String,
     pub queues: Vec<WireQueue>,
     pub by_cpu: Vec<WireCompletions>,
-    /// The kernel's counters at the two edges of this reading.
+    /// The kernel's counters just before and just after this reading.
     pub kernel_before: Option<Counters>,
     pub kernel_after: Option<Counters>,
     pub vanished: bool,
 }
 
-/// What a place of the table is.
+/// What an entry of the table counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
-    /// The number of the interrupt.
+    /// Interrupt number.
     Vector(u32),
-    /// A poll queue: number of a device, hardware queue.
+    /// A poll queue: device number, hardware queue.
     Poll(u32, u32),
 }
 
-/// Everything at one moment.
+/// Everything at one point in time.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Reading {
     /// CLOCK_MONOTONIC.
@@ -147,13 +147,13 @@ pub struct Reading {
     pub devices: Vec<DeviceSample>,
     /// By CPU.
     pub softirqs: Vec<SoftirqSample>,
-    /// Tasks that interrupts came into, by name: a sample of the timed ones; and those for whose name there was no
+    /// Interrupted tasks by name, from a sample of the timed interrupts; and interrupts of tasks whose name had no
     /// room.
     pub tasks: BTreeMap<Vec<u8>, u64>,
     pub unnamed: u64,
     /// Runs that the kernel skipped, by program.
     pub missed: BTreeMap<&'static str, u64>,
-    /// `/proc/interrupts` at the two edges of this reading.
+    /// `/proc/interrupts` just before and just after this reading.
     pub kernel_before: Option<Interrupts>,
     pub kernel_after: Option<Interrupts>,
 }
@@ -166,12 +166,12 @@ mod tests {
         vec![0; size_of::<WireVector>()]
     }
 
-    /// Fields of 64 bits by their place in the struct.
+    /// Writes a 64-bit field by its index in the struct.
     fn put(bytes: &mut [u8], field: usize, value: u64) {
         bytes[field * 8..field * 8 + 8].copy_from_slice(&value.to_ne_bytes());
     }
 
-    /// Two interrupts of which the first carried three, and the last four so far.
+    /// Two interrupts: the first had three completions, the last four so far.
     #[test]
     fn what_the_last_interrupt_carried_is_known_at_the_end() {
         let mut bytes = wire();
@@ -197,7 +197,7 @@ mod tests {
         assert!(WireVector::decode(&bytes[8..], Vec::new(), true).is_err());
     }
 
-    /// Ten came to CPU 0 and moved to CPU 2, which had three before; 25 there are by now.
+    /// Ten arrived on CPU 0, then they moved to CPU 2, which had three before; there are 25 in total.
     #[test]
     fn interrupts_are_where_they_came_to() {
         let mut bytes = wire();

@@ -1,4 +1,4 @@
-//! Waits for locks, and all of them at one moment.
+//! Decodes lock waits, and holds all of them at one point in time.
 
 pub mod stacks;
 
@@ -47,12 +47,12 @@ names! {
 }
 
 impl Kind {
-    /// Whether who waits does so on a CPU, in a loop.
+    /// Whether a waiter spins on its CPU.
     pub fn spins(self) -> bool {
         matches!(self, Self::Spin | Self::Rwlock)
     }
 
-    /// What the flags of an event say, as `kind_of` in the kernel.
+    /// The kind that an event's flags denote, like `kind_of` in the kernel.
     pub fn of(flags: u32) -> Self {
         let shares = flags & (READ | WRITE) != 0;
         match flags {
@@ -73,16 +73,16 @@ impl Kind {
 }
 
 counted! {
-    /// Waits that ended, for one lock or for several.
+    /// Completed waits for one lock or for several.
     #[derive(Debug, Clone, Default, PartialEq)]
     pub struct LockSample {
-        /// Of these some gave up.
+        /// Of these: acquisitions that failed.
         pub failed: u64,
-        /// Some wanted to share it.
+        /// Of these: acquisitions for reading.
         pub reads: u64,
         /// Flags of all its events.
         pub flags: u32,
-        /// Contentions, their waits together and the longest, ns.
+        /// Number of waits, their total time and the longest, ns.
         pub wait: Histogram,
     }
 }
@@ -102,7 +102,7 @@ impl WireLock {
 }
 
 impl WireLockRecent {
-    /// None: the place is empty.
+    /// None: the cache slot is empty.
     pub fn decode(bytes: &[u8]) -> Result<Option<Self>, Damaged> {
         let wire = <Self as Record>::decode(bytes)?;
         Ok((wire.lock != 0 && wire.count > 0).then_some(wire))
@@ -110,7 +110,7 @@ impl WireLockRecent {
 }
 
 impl WireLockRecentProcess {
-    /// With the process id; None: the place is empty.
+    /// With the process id; None: the cache slot is empty.
     pub fn decode(bytes: &[u8]) -> Result<Option<(u32, Self)>, Damaged> {
         let wire = <Self as Record>::decode(bytes)?;
         Ok((wire.pid != 0).then(|| (wire.pid - 1, wire)))
@@ -118,7 +118,7 @@ impl WireLockRecentProcess {
 }
 
 impl LockSample {
-    /// Adds what a CPU has kept to itself.
+    /// Adds the contents of a CPU's cache slot.
     pub fn add(&mut self, recent: &WireLockRecent) {
         self.failed = self.failed.saturating_add(recent.failed);
         self.reads = self.reads.saturating_add(recent.reads);
@@ -130,7 +130,8 @@ impl LockSample {
         self.wait.merge(&Histogram::from_parts(&counts, recent.sum, !recent.not_min, recent.max));
     }
 
-    /// Nothing of it is less than it was: what went from a CPU's place to the row between two looks is in neither.
+    /// Keeps every value at least as high as before: waits that were written back from a CPU's cache to the row between
+    /// reading the two are in neither.
     pub fn hold(&mut self, earlier: &Self) {
         self.failed = self.failed.max(earlier.failed);
         self.reads = self.reads.max(earlier.reads);
@@ -140,7 +141,7 @@ impl LockSample {
 }
 
 impl WireLockCpu {
-    /// What came since `earlier`; the thresholds stay what they are now.
+    /// The difference to `earlier`; thresholds keep their current values.
     pub fn since(&self, earlier: &Self) -> Self {
         let less = Count::since(self, earlier);
         Self { budget: WireBudget { stack_ns: less.budget.stack_ns, ..self.budget }, ..less }
@@ -169,14 +170,14 @@ impl WireLockProcess {
 }
 
 impl ProcessSample {
-    /// Adds what a CPU has kept to itself.
+    /// Adds the contents of a CPU's cache slot.
     pub fn add(&mut self, recent: &WireLockRecentProcess) {
         self.contentions = self.contentions.saturating_add(recent.contentions);
         self.wait_ns = self.wait_ns.saturating_add(recent.sum);
         self.max_wait_ns = self.max_wait_ns.max(recent.max);
     }
 
-    /// As [`LockSample::hold`].
+    /// Like [`LockSample::hold`].
     pub fn hold(&mut self, earlier: &Self) {
         self.contentions = self.contentions.max(earlier.contentions);
         self.wait_ns = self.wait_ns.max(earlier.wait_ns);
@@ -184,18 +185,18 @@ impl ProcessSample {
     }
 }
 
-/// Who let go of a lock that others slept for, since the start.
+/// Holder of a lock that other threads slept on, counted since the start.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HolderSample {
     pub releases: u64,
-    /// Of them: with a known time that it was held, and of those with a lower bound of it alone.
+    /// Of the releases: those with a known hold time, and of these those with only a lower bound.
     pub holds: u64,
     pub at_least: u64,
     pub hold_ns: u64,
     pub max_hold_ns: u64,
-    /// Of the last release; None: not known.
+    /// Hold time of the last release; None: unknown.
     pub last_hold_ns: Option<u64>,
-    /// Who released it last: the process and the name of its thread, which strangers write.
+    /// The last holder: its process, and its thread's name, which is untrusted.
     pub pid: u32,
     pub comm: Vec<u8>,
 }
@@ -216,7 +217,7 @@ impl WireLockHolder {
     }
 }
 
-/// A thread that sleeps until it has a lock.
+/// A thread that sleeps on a lock.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WaiterSample {
     pub lock: u64,
@@ -242,61 +243,62 @@ impl WireLockWaiter {
     }
 }
 
-/// How a lock was told from others.
+/// How a lock was recognised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RecognisedBy {
-    /// The struct around it points back to itself.
+    /// The struct that contains it points back to itself.
     Structure,
-    /// The kernel's own table of symbols has its address.
+    /// Its address is in the kernel's symbol table.
     Symbol,
-    /// The slab allocator says what kind of object it lies in.
+    /// The slab allocator knows the kind of the object that contains it.
     Slab,
 }
 
-/// What a lock is.
+/// Description of a lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockName {
-    /// For people; parts of it (paths, processes) are written by strangers.
+    /// For display; parts of it (paths, processes) are untrusted.
     pub name: String,
     pub by: RecognisedBy,
     /// The disk that it belongs to.
     pub device: Option<String>,
     pub node: Option<u32>,
-    /// Path of the memory group whose it is.
+    /// Path of the memory cgroup that it belongs to.
     pub cgroup: Option<String>,
-    /// The process whose it is.
+    /// The process that it belongs to.
     pub pid: Option<u32>,
 }
 
-/// Where the CPUs were found by a sampler, since the start.
+/// Samples of where the CPUs spin, since the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SpinSample {
     pub sampler: Sampler,
     pub frequency: u64,
     pub cpus: u32,
-    /// How long was sampled.
+    /// Length of sampling.
     pub duration_ns: u64,
     pub samples: u64,
-    /// In the slow path of a lock, waiting.
+    /// Samples in the slow path of a lock, waiting.
     pub waiting: u64,
-    /// Where interrupts come on again behind a spinlock: a timer that was due while they were off falls there.
+    /// Samples where interrupts are enabled again after a spinlock: a timer that was due while they were off fires
+    /// there.
     pub unlocking: u64,
     pub lost: u64,
 }
 
 names! {
-    /// What the begins of waits were seen by.
+    /// How begins of waits are detected.
     #[derive(Default)]
     pub enum Source {
         /// `contention_begin` and `contention_end`.
         #[default]
         Events = "events",
-        /// Probes on the slow path of spinlocks, alone.
+        /// Only probes on the slow path of spinlocks.
         SlowPath = "slow-path",
     }
 }
 
-/// Everything at one moment.
+/// Everything at one point in time.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Reading {
     /// CLOCK_MONOTONIC.
@@ -305,21 +307,21 @@ pub struct Reading {
     pub cpus: Vec<WireLockCpu>,
     /// By address.
     pub locks: BTreeMap<u64, LockSample>,
-    /// By kind: locks for which there was no room.
+    /// By kind: locks that had no room.
     pub others: Vec<LockSample>,
     pub stacks: BTreeMap<StackKey, StackSample>,
-    /// What the processes had mapped that waited, where the user's side of stacks is taken.
+    /// Mappings of the processes that waited, if user stacks are taken.
     pub maps: Mapped,
     /// By process id.
     pub processes: BTreeMap<u32, ProcessSample>,
-    /// Who released them, by address; None: this kernel does not say.
+    /// Holders that released locks, by lock address; None: this kernel has no event for it.
     pub holders: Option<BTreeMap<u64, HolderSample>>,
-    /// Who sleeps at this moment until it has a lock; None: nobody looked.
+    /// Threads that sleep on a lock right now; None: not scanned.
     pub waiting: Option<Vec<WaiterSample>>,
-    /// What is known of the locks, by address.
+    /// Names of the locks, by address.
     pub names: BTreeMap<u64, LockName>,
     pub spin: Option<SpinSample>,
-    /// The slow path is probed, beside the events or in place of them.
+    /// The slow path is probed, in addition to the events or instead of them.
     pub slow_path: bool,
     /// Runs that the kernel skipped, by program.
     pub missed: BTreeMap<&'static str, u64>,
@@ -384,7 +386,7 @@ mod tests {
         sample.add(&recent(7, 3));
         assert_eq!((sample.wait.count(), sample.wait.sum(), sample.wait.min()), (4, 26, Some(5)));
         assert_eq!((sample.wait.max(), sample.reads, sample.flags), (Some(7), 1, SPIN | READ));
-        // The place went to the row behind the look at the row, and before the look at the place.
+        // The slot was written back after reading the row and before reading the slot.
         let mut later = row;
         later.hold(&sample);
         assert_eq!(later, sample);
@@ -393,7 +395,7 @@ mod tests {
         let whole = more.clone();
         more.hold(&sample);
         assert_eq!(more, whole);
-        // No bucket of the kernel's: nothing is counted twice or outside.
+        // No such bucket exists in the kernel: nothing is counted twice or out of range.
         more.add(&recent(u32::MAX, 1));
         assert_eq!(more.wait, whole.wait);
 

@@ -1,5 +1,5 @@
-//! Reclaim, read-ahead and the functions on their way, and all of it at one
-//! moment.
+//! Decodes memory reclaim, read-ahead and the functions that are followed for them, and holds all of it at one point in
+//! time.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ pub use super::records::{
 };
 
 names! {
-    /// Who reclaims, in the order of `enum wire_reclaim_kind`.
+    /// Kinds of reclaim, in the order of `enum wire_reclaim_kind`.
     #[derive(PartialOrd, Ord, Hash)]
     pub enum Kind {
         Kswapd = "kswapd",
@@ -21,7 +21,7 @@ names! {
         Memcg = "memcg",
         Softlimit = "softlimit",
         Node = "node",
-        /// None that was seen to begin.
+        /// The begin was missed.
         Other = "other",
     }
 }
@@ -34,7 +34,7 @@ impl Kind {
 
 /// `RECLAIM_KINDS`.
 pub const RECLAIM_KINDS: usize = Kind::ALL.len();
-/// `PAGE_KINDS`: of programs, of files.
+/// `PAGE_KINDS`: anonymous pages, file pages.
 pub const PAGE_KINDS: usize = 2;
 /// `PATHS`.
 pub const PATHS: usize = 16;
@@ -46,10 +46,10 @@ counted! {
     #[derive(Debug, Clone, Default, PartialEq)]
     pub struct ReclaimSample {
         pub begun: u64,
-        /// Of those that ended, ns.
+        /// Times of completed reclaims, ns.
         pub time: Histogram,
         pub batches: u64,
-        /// Pages of programs, and of files.
+        /// Anonymous pages, and file pages.
         pub scanned: [u64; PAGE_KINDS],
         pub reclaimed: [u64; PAGE_KINDS],
         pub throttled: u64,
@@ -72,7 +72,7 @@ impl WireReclaim {
     }
 }
 
-/// Who reclaimed. The name is written by strangers.
+/// A process that reclaimed memory. Its name is untrusted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Reclaimer {
     pub kind: Option<Kind>,
@@ -94,7 +94,7 @@ impl WireReclaimerKey {
 }
 
 names! {
-    /// What a function of the kernel's is followed by.
+    /// How a kernel function is followed.
     pub enum Follower {
         Fentry = "fentry",
         Kprobe = "kprobe",
@@ -110,7 +110,7 @@ pub struct PathSample {
 }
 
 names! {
-    /// What the kernel's read-ahead is known by.
+    /// How read-ahead is observed.
     #[derive(Default)]
     pub enum ReadaheadSource {
         /// Not at all.
@@ -121,21 +121,19 @@ names! {
     }
 }
 
-/// One reading of a series.
+/// One reading of the time series.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Step {
     pub memory: MemoryReading,
-    /// How often tasks had to reclaim so far, for the machine or within the limit of their group; None where nobody
-    /// counts it.
+    /// Reclaims by tasks so far, for the machine or within the limit of their cgroup; None: not counted.
     pub reclaims: Option<u64>,
-    /// Time of the waits for locks that are spun for, which have ended so far, over the number of CPUs; None where
-    /// nobody counts them.
+    /// Total time of completed spinlock waits so far, divided by the number of CPUs; None: not counted.
     pub spin_wait_ns: Option<u64>,
-    /// CPU time that the steps before this one took to read.
+    /// CPU time that reading the earlier steps took.
     pub cpu_ns: u64,
 }
 
-/// Everything at one moment.
+/// Everything at one point in time.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Reading {
     /// CLOCK_MONOTONIC.
@@ -145,23 +143,23 @@ pub struct Reading {
     /// By kind.
     pub isolated: BTreeMap<Kind, WireIsolated>,
     pub reclaimers: BTreeMap<Reclaimer, WireReclaimer>,
-    /// None where pages that are read ahead have no event and no function that can be followed.
+    /// None if read-ahead has no event and no function that can be followed.
     pub readahead: Option<WireReadahead>,
     pub readahead_by: ReadaheadSource,
-    /// Pages that were wanted are counted (6.12).
+    /// Accessed pages are counted (since 6.12).
     pub sees_reads: bool,
     /// In the order of the table of functions.
     pub paths: Vec<PathSample>,
-    /// What was not counted, by kind; runs that the kernel skipped among them, by program.
+    /// What was not counted, by kind, including runs that the kernel skipped, by program.
     pub lost: BTreeMap<String, u64>,
-    /// The kernel's own counters at the two edges of this reading.
+    /// The kernel's counters just before and just after this reading.
     pub kernel_before: MemoryReading,
     pub kernel_after: MemoryReading,
-    /// Bytes that the disks have read that stand on no other, whichever were asked for: read-ahead is counted for all. None
-    /// where one of them has gone.
+    /// Bytes read by all disks that are not stacked on another, whichever were selected: read-ahead is counted for all
+    /// of them. None if one of them is gone.
     pub read_bytes: Option<u64>,
-    /// The steps since the reading before, the oldest first: with the last one up to that, where the step over the edge
-    /// begins. None at the start.
+    /// Steps since the previous reading, oldest first. They begin with that reading's last step, from which the step
+    /// across the boundary is computed. Empty at the start.
     pub series: Vec<Step>,
 }
 

@@ -1,4 +1,4 @@
-//! Parts of stages.
+//! Decodes parts of stages.
 
 use super::{COVERS, Damaged, Record, histograms};
 use crate::hist::Histogram;
@@ -7,7 +7,7 @@ pub use super::records::WirePartRow;
 
 /// Parts in the order of `enum wire_part`.
 pub const PARTS: usize = 12;
-/// What parts are counted by, `enum wire_part_unit`: I/Os, operations of each cover.
+/// Units that have parts, `enum wire_part_unit`: I/Os, and operations of each cover.
 pub const PART_UNITS: usize = 1 + COVERS;
 
 counted! {
@@ -15,7 +15,7 @@ counted! {
     #[derive(Debug, Clone, PartialEq)]
     pub struct PartRow {
         pub parts: [Histogram; PARTS],
-        /// How many of them have a queue stage that could not be taken apart.
+        /// How many of them have a queue stage that could not be broken down.
         pub unknown: u64,
     }
 }

@@ -1,4 +1,4 @@
-//! Operations that are followed, each in its place of the table.
+//! Finds results of followed operations that no application was observed to fetch.
 
 use super::WireSlot;
 
@@ -12,15 +12,15 @@ const ENDED: u32 = 2;
 const SLOT_DONE: u8 = 6;
 const REF_NUMBER: u32 = (1 << 22) - 1;
 const REF_WAITS: u32 = 1 << 28;
-/// And `REF_CALLER`.
+/// `REF_CALLER` of the same file.
 const REF_CALLER: u32 = 1 << 31;
 
-/// The operation or the call that an `op_ref` names; None: it names none.
+/// The operation or call that an `op_ref` names; None: it names none.
 pub fn operation(op_ref: u32) -> Option<u32> {
     (op_ref & REF_NUMBER != 0).then_some(op_ref & (REF_NUMBER | REF_CALLER))
 }
 
-/// The result of an operation that nobody was seen to fetch.
+/// The result of an operation whose fetch was not observed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unfetched {
     pub device: u16,
@@ -29,20 +29,20 @@ pub struct Unfetched {
 }
 
 impl WirePlace {
-    /// `slot` in 30 bits, `state` in the two above: bit fields, which have no names here.
+    /// `slot` in 30 bits and `state` in the two bits above: bit fields, which have no names here.
     fn slot_and_state(&self) -> u32 {
         u32::from_ne_bytes(self.pad_20)
     }
 
-    /// The slot that its result is left in; None where it is over or has a result here.
+    /// The slot that will hold the result; None if the operation is over or has a result already.
     pub fn slot(&self) -> Option<u32> {
         let waits = self.slot_and_state() >> 30 == LIVE && self.parts == 0;
         (self.slot_and_state() & !(3 << 30)).checked_sub(1).filter(|_| waits)
     }
 
-    /// The result that its application was not seen to fetch; None where there is none. `index`: of this place.
-    /// `slot`: [`Self::slot`]'s. Of an operation of several I/Os the others may still be out, and a request of io_uring
-    /// may have no completion: because it was to have none, or its ring was full.
+    /// The result that was not observed to be fetched; None if there is none. `index` is that of this entry, `slot` the
+    /// slot of [`Self::slot`]. If the operation has several I/Os, others may still be in flight. An io_uring request
+    /// may have no completion: because none was requested, or because its ring was full.
     pub fn unfetched(&self, index: u32, slot: Option<&WireSlot>) -> Option<Unfetched> {
         let here =
             || Unfetched { device: self.stamps.device, op: self.stamps.op, ended_ns: self.stamps.ended };
@@ -58,7 +58,7 @@ impl WirePlace {
         }
     }
 
-    /// As `holds_result` of `bpf/op_table.h`.
+    /// Like `holds_result` of `bpf/op_table.h`.
     fn is_in(&self, index: u32, slot: &WireSlot) -> bool {
         slot.state == SLOT_DONE
             && slot.op_ref & REF_WAITS != 0

@@ -1,5 +1,5 @@
-//! The kernel's own records of processes: forks, execs, ends, and what is mapped with code in it; by the layout of
-//! `linux/perf_event.h`, of events that ask for a time behind every record.
+//! Decodes the kernel's own records of processes: forks, execs, exits, and executable mappings. The layout is that of
+//! `linux/perf_event.h`, for events that request a time at the end of every record.
 
 use std::sync::Arc;
 
@@ -14,15 +14,15 @@ const EXIT: u32 = 4;
 const FORK: u32 = 7;
 /// `PERF_RECORD_MISC_COMM_EXEC`.
 const BY_EXEC: u16 = 1 << 13;
-/// `PERF_RECORD_MISC_MMAP_BUILD_ID`, which nobody asked for: there is no inode then.
+/// `PERF_RECORD_MISC_MMAP_BUILD_ID`, which biopsy does not request: such a record has no inode.
 const BUILD_ID: u16 = 1 << 14;
 /// `struct perf_event_header`.
 const HEAD: usize = 8;
 
-/// A thread's name, with zeros behind it.
+/// A thread's name, padded with zeros.
 pub type Comm = [u8; 16];
 
-/// The name up to its first zero byte: what stands behind is left over from a longer one.
+/// The name up to its first zero byte: the bytes after it are left over from a longer name.
 pub fn comm(bytes: &[u8]) -> Comm {
     let name = task_name(bytes);
     let mut comm = [0; 16];
@@ -31,20 +31,20 @@ pub fn comm(bytes: &[u8]) -> Comm {
     comm
 }
 
-/// What happened, and to whom.
+/// What happened to which process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Happened {
-    /// A thread began: of a new process, where the parent's number is another.
+    /// A thread began: of a new process if `parent` differs.
     Fork { pid: u32, parent: u32 },
-    /// A thread ended; the first one of its process, where the numbers are equal.
+    /// A thread exited: the first thread of its process if the ids are equal.
     Exit { pid: u32, tid: u32 },
-    /// A thread has a name; it runs another program since, where it is by exec.
+    /// A thread got a name; with `exec` it runs another program since then.
     Name { pid: u32, comm: Comm, exec: bool },
-    /// Code was mapped, or became executable. Nothing tells when it goes.
+    /// Code was mapped, or a mapping became executable. There is no event for its removal.
     Mapped { pid: u32, mapping: Mapping },
-    /// So many records found no room.
+    /// Number of records that had no room.
     Lost(u64),
-    /// None of these.
+    /// Any other record.
     Other,
 }
 
@@ -55,10 +55,11 @@ pub struct Record {
     pub what: Happened,
 }
 
-/// Takes the first record from `bytes`; None where no whole one is left.
+/// Takes the first record from `bytes`; None if they are empty.
 ///
 /// # Errors
-/// A record that is shorter than its kind is. `bytes` are behind it then, where its length can be believed, else empty.
+/// When a record is shorter than its kind requires. `bytes` then begin after it if its length is plausible, else they
+/// are empty.
 pub fn next(bytes: &mut &[u8]) -> Option<Result<Record, Damaged>> {
     if bytes.is_empty() {
         return None;
@@ -78,12 +79,12 @@ fn damaged(what: &'static str, bytes: &[u8]) -> Damaged {
     Damaged { what, expected: HEAD, found: bytes.len() }
 }
 
-/// A whole record.
+/// Decodes a whole record.
 fn decode(record: &[u8]) -> Option<Record> {
     let half = |at: usize| record.get(at..)?.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes));
     let word = |at: usize| record.get(at..)?.first_chunk().map(|bytes| u64::from_ne_bytes(*bytes));
     let misc = half(4)? as u16;
-    // The time is the last thing of each; what a body has of text ends before.
+    // The time is the last field of each record; text in its body ends before it.
     let end = record.len().checked_sub(8).filter(|end| *end >= HEAD)?;
     let at = word(end)?;
     let body = |len: usize| (HEAD + len <= end).then_some(());

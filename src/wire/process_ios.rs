@@ -1,4 +1,4 @@
-//! Bios by device and process, as the latency programs count them.
+//! Decodes bios by device and process.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,21 +8,21 @@ use crate::names::names;
 
 pub use super::records::{WireProcessIos, WireProcessKey};
 
-/// The row of all processes for which the table had no room.
+/// The row of all processes that had no room in the table.
 pub const NO_PROCESS: u32 = u32::MAX;
 
 names! {
     /// `enum wire_relation`: how a process relates to biopsy.
     #[derive(Default, PartialOrd, Ord)]
     pub enum Relation {
-        /// Only kernel workers have submitted bios for it, or biopsy runs in a pid namespace.
+        /// Only kernel workers have submitted bios on its behalf, or biopsy runs in a pid namespace.
         #[default]
         Unknown = "unknown",
         /// biopsy itself.
         Own = "own",
         /// A process of the measured command.
         Command = "command",
-        /// A kernel thread: write-back, journals, layers.
+        /// A kernel thread: write-back, journals, stacked devices.
         Kernel = "kernel",
         Other = "other",
     }
@@ -59,10 +59,7 @@ pub struct ProcessIos {
 }
 
 impl ProcessIos {
-    /// The device's number, and its row.
-    ///
-    /// # Errors
-    /// When either is not as long as its struct.
+    /// Decodes a row with the number of its device.
     pub fn decode(key: &[u8], value: &[u8]) -> Result<(u32, Self), Damaged> {
         let key = <WireProcessKey as Record>::decode(key)?;
         let row = <WireProcessIos as Record>::decode(value)?;
@@ -78,7 +75,7 @@ impl ProcessIos {
         Ok((key.device, decoded))
     }
 
-    /// Each of `now` without what was counted before.
+    /// Subtracts from each row of `now` what was counted before.
     pub fn since(now: &[Self], earlier: &[Self]) -> Vec<Self> {
         let less = |row: &Self, then: &Self| Self {
             bios: row.bios.saturating_sub(then.bios),

@@ -1,4 +1,4 @@
-//! Everything that the programs have counted at one moment.
+//! Holds everything that the latency programs have counted at one point in time.
 
 use std::collections::BTreeMap;
 
@@ -11,33 +11,33 @@ use super::{COVERS, OPS, OPS_SHARDED, WireCounters};
 use crate::host::counters::Counters;
 use crate::wire::Count as _;
 
-/// All devices at one moment: the start or end of a window.
+/// All devices at one point in time: the start or end of an interval.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Reading {
     /// CLOCK_MONOTONIC.
     pub at_ns: u64,
     pub devices: Vec<DeviceSample>,
-    /// Runs that the kernel skipped, by program: it does not run a program inside itself on one CPU.
+    /// Runs that the kernel skipped, by program: it does not run a program recursively on one CPU.
     pub missed: BTreeMap<&'static str, u64>,
-    /// Operations that began and could not be followed: their place in the table was taken.
+    /// Operations that began and could not be followed: the table had no room.
     pub unfollowed: u64,
-    /// How long operations that begin were followed until now; None: not at all, with these stages or on this kernel.
+    /// How long new operations were followed until now; None: not at all, because of the stages or the kernel.
     pub followed_ns: Option<u64>,
-    /// Operations with an I/O out when a slice of time ended in which they were followed: they are in no stage.
+    /// Operations with an I/O in flight at the end of a time slice in which they were followed: they are in no stage.
     pub cut: u64,
-    /// None: nobody asked for groups.
+    /// None: not grouped.
     pub groups: Option<GroupsSample>,
-    /// Only what some submitters hand in was followed.
+    /// Only I/O of some submitters was followed.
     pub filtered: bool,
 }
 
 impl Reading {
-    /// The device of this name.
+    /// The device with this name.
     pub fn device(&self, name: &str) -> Option<&DeviceSample> {
         self.devices.iter().find(|device| device.name == name)
     }
 
-    /// Each device, and what came on it since `earlier`.
+    /// Each device, and its difference to `earlier`.
     pub fn since(&self, earlier: &Self) -> impl Iterator<Item = (&DeviceSample, DeviceSample)> {
         self.devices.iter().map(|last| {
             let delta = earlier.device(&last.name).map_or_else(|| last.clone(), |first| last.since(first));
@@ -46,49 +46,47 @@ impl Reading {
     }
 }
 
-/// The state of one device's rows and counters at one moment.
+/// Rows and counters of one device at one point in time.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DeviceSample {
     pub name: String,
-    /// Of a partition: its disk.
+    /// The disk of a partition.
     pub disk: Option<String>,
     pub hw_queues: u32,
     pub shards: u32,
     /// `[(queue × shards + shard) × OPS_SHARDED + op]`.
     pub rows: Vec<Row>,
-    /// Operations from `OPS_SHARDED` on.
+    /// Operation classes from `OPS_SHARDED` on.
     pub rare: Vec<Row>,
-    /// I/Os of no operation, which are in the rows above as well, and of which these have the stages alone:
-    /// `[shard × OPS_SHARDED + op]` for reads and writes, then `[op − OPS_SHARDED]`; empty where operations are
-    /// not followed.
+    /// I/Os of no operation: they are in the rows above as well, and these have only their stages. Index `[shard ×
+    /// OPS_SHARDED + op]` for reads and writes, then `[op − OPS_SHARDED]`; empty if operations are not followed.
     pub unowned: Vec<Row>,
     pub unowned_shards: u32,
-    /// Operations: `[(shard × COVERS + cover) × OPS_SHARDED + op]` for reads and writes, then
-    /// `[cover × (OPS − OPS_SHARDED) + op − OPS_SHARDED]`; empty where operations are not followed.
+    /// Operations: index `[(shard × COVERS + cover) × OPS_SHARDED + op]` for reads and writes, then `[cover × (OPS −
+    /// OPS_SHARDED) + op − OPS_SHARDED]`; empty if operations are not followed.
     pub operations: Vec<OperationRow>,
     pub operation_shards: u32,
-    /// `[unit × OPS + op]`; empty where stages are not taken apart.
+    /// Index `[unit × OPS + op]`; empty if stages are not broken down.
     pub parts: Vec<PartRow>,
     pub counters: WireCounters,
-    /// At the end of a trace: requests that were issued long before `kernel_before` was read and were not
-    /// seen to complete. The kernel must have had them in flight then.
+    /// At the end of a trace: requests that were issued long before `kernel_before` was read and were not observed to
+    /// complete. The kernel must have had them in flight then.
     pub held: u64,
-    /// The same, issued since: the kernel may have had them in flight or not.
+    /// The same for requests issued later: the kernel may or may not have had them in flight.
     pub young: u64,
-    /// At the end of a trace where operations are followed: results by class that came in its window, and that
-    /// nobody was seen to fetch. None: not looked at.
+    /// At the end of a trace that follows operations: results by class that became visible in its interval and were not
+    /// observed to be fetched. None: not examined.
     pub unfetched: Option<[u64; OPS]>,
-    /// The kernel's own counters just before and just after the moment of this sample; None where
-    /// they cannot be read.
+    /// The kernel's counters just before and just after this sample; None if they cannot be read.
     pub kernel_before: Option<Counters>,
     pub kernel_after: Option<Counters>,
-    /// It was there at the start and is gone.
+    /// The device existed at the start and is gone.
     pub vanished: bool,
-    /// It has no requests: its I/Os are bios.
+    /// The device has no requests: its I/Os are bios.
     pub bio_based: bool,
-    /// The kernel counts its I/Os when they begin: bio-based devices before 5f27571382ca (6.3).
+    /// The kernel counts its I/Os at their begin: bio-based devices before 5f27571382ca (6.3).
     pub counted_at_start: bool,
-    /// Not named by the user: it is traced as a layer of these.
+    /// Not named by the user: it is traced as a lower device of these.
     pub added_for: Vec<String>,
     /// Bios by process; None: they were not counted.
     pub processes: Option<Vec<ProcessIos>>,
@@ -97,7 +95,7 @@ pub struct DeviceSample {
 }
 
 impl DeviceSample {
-    /// Rows with the hardware queue (none for the rare operations) and the operation's number.
+    /// Rows with their hardware queue (None for the rare operation classes) and class.
     pub fn each(&self) -> impl Iterator<Item = (Option<u32>, usize, &Row)> {
         let shards = self.shards.max(1) as usize;
         let sharded = self
@@ -108,7 +106,7 @@ impl DeviceSample {
         sharded.chain(self.rare.iter().enumerate().map(|(i, row)| (None, OPS_SHARDED + i, row)))
     }
 
-    /// Rows of I/Os of no operation with the class's number.
+    /// Rows of I/Os of no operation, with their class.
     pub fn each_unowned(&self) -> impl Iterator<Item = (usize, &Row)> {
         let sharded = self.unowned_shards as usize * OPS_SHARDED;
         self.unowned.iter().enumerate().map(move |(i, row)| match i.checked_sub(sharded) {
@@ -117,7 +115,7 @@ impl DeviceSample {
         })
     }
 
-    /// Rows of operations with cover and operation's number.
+    /// Rows of operations, with cover and class.
     pub fn each_operation(&self) -> impl Iterator<Item = (usize, usize, &OperationRow)> {
         let sharded = self.operation_shards as usize * COVERS * OPS_SHARDED;
         self.operations.iter().enumerate().map(move |(i, row)| match i.checked_sub(sharded) {
@@ -126,7 +124,7 @@ impl DeviceSample {
         })
     }
 
-    /// What came since `earlier`, an older sample of the same device.
+    /// The difference to `earlier`, an older sample of the same device.
     pub fn since(&self, earlier: &Self) -> Self {
         let rows = |now: &[Row], then: &[Row]| now.iter().zip(then).map(|(n, t)| n.since(t)).collect();
         Self {

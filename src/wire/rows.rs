@@ -1,4 +1,4 @@
-//! Rows: what completed of one class, and which operations ended.
+//! Decodes rows: completed I/Os of one class, and completed operations.
 
 use super::{Damaged, OPERATION_STAGES, Record, STAGES, histograms, sum};
 use crate::hist::{BUCKETS, Histogram};
@@ -6,26 +6,27 @@ use crate::hist::{BUCKETS, Histogram};
 pub use super::records::{WireBounds, WireOperationRow, WireRow, WireTotal};
 
 counted! {
-    /// One row: what completed of one operation on one device and shard.
+    /// One row: completed I/Os of one class on one device and shard.
     #[derive(Debug, Clone, Default, PartialEq)]
     pub struct Row {
         pub bytes: u64,
         pub untimed: u64,
         pub no_start: u64,
         pub never_issued: u64,
-        /// Timed or an empty flush, and of no operation that was followed.
+        /// Timed, or an empty flush, and part of no operation that was followed.
         pub unowned: u64,
-        /// Timed or an empty flush, and not known whether of an operation: not all were followed when it came.
+        /// Timed, or an empty flush, and it is unknown whether it belongs to an operation: not all were followed when
+        /// it was submitted.
         pub unclassified: u64,
-        /// Parts of timed bios that the kernel counts as I/Os of their own, beyond one each.
+        /// Parts of timed bios, beyond the first of each, that the kernel counts as separate I/Os.
         pub further: u64,
-        /// Below a bio-based device: bios, and the sum of their times from their own entry on.
+        /// Below a bio-based device: bios, and their total time since their own entry.
         pub bios: u64,
         pub bio_ns: u64,
-        /// Timed, and waited for a flush after its data.
+        /// Timed I/Os that waited for a flush after their data.
         pub flushed: u64,
-        /// By `enum wire_stage`: queue, device, complete. Of a bio-based device its bios' whole time, in the
-        /// place of device.
+        /// By `enum wire_stage`: queue, device, complete. For a bio-based device the whole time of its bios, as the
+        /// device stage.
         pub stages: [Histogram; STAGES],
     }
 }
@@ -50,16 +51,16 @@ impl Row {
 }
 
 counted! {
-    /// Operations of one class that ended with the same cover.
+    /// Completed operations of one class with the same cover.
     #[derive(Debug, Clone, Default, PartialEq)]
     pub struct OperationRow {
-        /// Ended with the stamps of several parts mixed up, so without stages.
+        /// Operations whose stamps come from several parts, so without stages.
         pub torn: u64,
-        /// Neither fetched as far as seen nor with a `complete` of their own, so without stages.
+        /// Operations without an observed fetch and without `complete`, so without stages.
         pub bare: u64,
         /// By `enum wire_operation_stage`: submit, queue, device, complete, reap, total.
         pub stages: [Histogram; OPERATION_STAGES],
-        /// By the highest bit of the total: operations, and the sum of each stage.
+        /// By the highest bit of the total: number of operations, and the sum of each stage.
         pub by_total: Vec<(u64, [u64; OPERATION_STAGES - 1])>,
     }
 }

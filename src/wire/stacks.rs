@@ -1,4 +1,4 @@
-//! On-CPU samples, and what a window of them holds.
+//! Decodes on-CPU samples, and holds all samples of one interval.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -13,7 +13,7 @@ pub use super::records::{
     WireBudget, WireStackCounters as Counters, WireStackKey, WireStackSample as SampleHead, WireTaskStack,
 };
 
-/// The most frames that the kernel side asks for, of each stack (`STACK_FRAMES`).
+/// The most frames per stack that the kernel side requests (`STACK_FRAMES`).
 pub const MAX_FRAMES: usize = 127;
 
 /// The task is a kernel thread.
@@ -22,14 +22,14 @@ pub const KTHREAD: u32 = 1;
 pub const KERNEL_FAILED: u32 = 2;
 /// The user stack could not be taken.
 pub const USER_FAILED: u32 = 4;
-/// A worker of a workqueue: what it works on stands in place of user frames.
+/// A workqueue worker: the name of its work is in place of the user frames.
 pub const WORK: u32 = 8;
 
 /// `WORK_FRAMES`.
 const WORK_FRAMES: usize = 4;
 
 impl WireTaskStack {
-    /// The stack with its key, as a sample of no thread.
+    /// The stack with its key, as a sample without a thread id.
     pub fn sample(&self, key: &WireStackKey) -> Sample {
         let kernel = (self.kernel_frames as usize).min(MAX_FRAMES);
         let user = (self.user_frames as usize).min(MAX_FRAMES);
@@ -38,7 +38,7 @@ impl WireTaskStack {
     }
 }
 
-/// One sample without its period: samples that are equal in all of this are counted together.
+/// One sample without its period: samples that are equal in all fields are counted together.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Sample {
     /// Thread group; 0 is the idle task.
@@ -55,7 +55,7 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// A sample from its parts. For tests, and for readers of other formats.
+    /// Creates a sample from its parts, for tests and for readers of other formats.
     pub fn new(pid: u32, tid: u32, flags: u32, comm: &[u8], kernel: &[u64], user: &[u64]) -> Self {
         let mut name = [0; 16];
         // The last byte stays zero, as in the kernel.
@@ -104,8 +104,9 @@ impl Sample {
         &self.addresses[usize::from(self.kernel_frames)..]
     }
 
-    /// What a worker of a workqueue works on: the queue's name, the disk of the block layer's own, or what the work
-    /// says of itself. Empty: it waits for work; None: it is no such worker. Drivers and file systems choose the name.
+    /// The work of a workqueue worker: the name of the workqueue, the disk if it is the block layer's own workqueue, or
+    /// the description that the work set. Empty: the worker is idle; None: not such a worker. Drivers and file systems
+    /// choose the name.
     pub fn work(&self) -> Option<Vec<u8>> {
         let words = self.rest().get(..WORK_FRAMES).filter(|_| self.flags & WORK != 0)?;
         let mut name: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
@@ -115,15 +116,15 @@ impl Sample {
 
     /// Kernel addresses, leaf first, each inside the instruction that it belongs to.
     ///
-    /// All but the leaf are return addresses: the instruction *behind* the call, which may belong
-    /// to the next function, or to other inlined code. The frame that an interrupt cut off is
-    /// moved with them; that is wrong only at the very first byte of a function.
+    /// All but the leaf are return addresses: they point to the instruction *after* the call, which may belong to the
+    /// next function, or to other inlined code. The frame that an interrupt cut off is shifted with them; that is wrong
+    /// only at the very first byte of a function.
     pub fn kernel_lookups(&self) -> impl DoubleEndedIterator<Item = u64> + '_ {
         lookups(self.kernel(), false)
     }
 
-    /// As `kernel_lookups`, for the user side: below a kernel stack even the leaf is the place
-    /// where a system call returns to.
+    /// Like `kernel_lookups`, for the user side: below a kernel stack even the leaf is a return address, that of the
+    /// system call.
     pub fn user_lookups(&self) -> impl DoubleEndedIterator<Item = u64> + '_ {
         lookups(self.user(), self.kernel_frames > 0)
     }
@@ -133,7 +134,7 @@ impl Sample {
         task_name(&self.comm)
     }
 
-    /// A thread of the process that the kernel made for its ring.
+    /// A thread that the kernel created for the ring of the process.
     pub fn is_of_ring(&self) -> bool {
         is_of_ring(self.comm_bytes())
     }
@@ -143,12 +144,12 @@ fn lookups(ips: &[u64], leaf_returns: bool) -> impl DoubleEndedIterator<Item = u
     ips.iter().enumerate().map(move |(i, &ip)| if i > 0 || leaf_returns { ip.saturating_sub(1) } else { ip })
 }
 
-/// A record that is no sample: nothing of it was used.
+/// A record that could not be decoded and was not used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Damaged {
-    /// Shorter than the head.
+    /// Shorter than the header.
     Short(usize),
-    /// The head promises another length than the record has.
+    /// The header implies another length than the record has.
     Length { promised: usize, is: usize },
     /// More frames than the kernel side can take.
     Frames(u16),
@@ -168,7 +169,7 @@ impl fmt::Display for Damaged {
 
 impl std::error::Error for Damaged {}
 
-/// One record of the ring buffer: the sample, and its period.
+/// Decodes one record of the ring buffer: the sample, and its period.
 pub fn decode(bytes: &[u8]) -> Result<(Sample, u64), Damaged> {
     let Ok((head, rest)) = SampleHead::read_from_prefix(bytes) else {
         return Err(Damaged::Short(bytes.len()));
@@ -196,7 +197,7 @@ pub fn decode(bytes: &[u8]) -> Result<(Sample, u64), Damaged> {
     Ok((sample, head.period))
 }
 
-/// How often one sample was seen, and for how much it stands.
+/// How often one sample was seen, and its total weight.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally {
     pub samples: u64,
@@ -205,9 +206,9 @@ pub struct Tally {
 }
 
 names! {
-    /// What makes the samples.
+    /// The source of samples.
     pub enum Sampler {
-        /// The processor's cycle counter, by non-maskable interrupt. An idle CPU has no cycles.
+        /// The processor's cycle counter, by non-maskable interrupt. An idle CPU counts no cycles.
         Cycles = "cycles",
         /// A timer: it ticks on idle CPUs too, and cannot fire while interrupts are off.
         CpuClock = "cpu-clock",
@@ -215,7 +216,7 @@ names! {
 }
 
 impl Sampler {
-    /// What it cannot see.
+    /// What it cannot observe.
     pub fn note(self) -> Option<&'static str> {
         match self {
             Self::Cycles => None,
@@ -227,54 +228,54 @@ impl Sampler {
     }
 }
 
-/// All samples of one window, equal ones together. Addresses have no names yet.
+/// All samples of one interval; equal ones are counted together. Addresses are not symbolized yet.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RawProfile {
     pub sampler: Sampler,
-    /// Samples per second and CPU that were asked for.
+    /// Requested samples per second and CPU.
     pub frequency: u64,
     /// CPUs that were sampled.
     pub cpus: u32,
     /// From the first sampled CPU to the end of sampling.
     pub duration_ns: u64,
-    /// Idle time of all CPUs in the window, as the kernel accounts it.
+    /// Idle time of all CPUs in the interval, as the kernel accounts it.
     pub idle_ns: Option<u64>,
     pub samples: HashMap<Sample, Tally>,
-    /// What the sampled processes had mapped, read while they lived: what names the frames of one that has ended
-    /// since.
+    /// Mappings of the sampled processes, read while they were running: they are needed to symbolize frames of
+    /// processes that have exited since.
     pub maps: Mapped,
-    /// What processes are called of which a worker of io_uring was sampled: that is not the worker's name, and their
-    /// own threads may never have been on a CPU.
+    /// Names of processes of which an io_uring worker was sampled: a worker's name differs from the process's, and the
+    /// process's own threads may never have been on a CPU.
     pub leaders: HashMap<u32, Vec<u8>>,
-    /// Samples that did not reach us: no room in the ring, or damaged.
+    /// Samples that were not received: no room in the ring buffer, or damaged.
     pub lost: u64,
     /// Of `lost`: records that could not be decoded. Always 0, unless the two sides differ.
     pub damaged: u64,
     /// Memory of the maps and of the ring buffer.
     pub map_bytes: u64,
-    /// Runs and run time of the program; run time only where the kernel's statistics were on.
+    /// Runs and run time of the program; run time only while the kernel's statistics were enabled.
     pub program_runs: u64,
     pub program_ns: u64,
 }
 
-/// What the kernel calls the workers of io_uring that are threads of the process whose ring they serve (5.12).
+/// Prefix of the names of io_uring workers that are threads of the process whose ring they serve (5.12).
 pub const RING_WORKER: &[u8] = b"iou-wrk-";
-/// Likewise the thread that submits what a process puts into its ring (IORING_SETUP_SQPOLL).
+/// Prefix of the name of the thread that submits what a process puts into its ring (IORING_SETUP_SQPOLL).
 pub const RING_POLLER: &[u8] = b"iou-sqp-";
 
-/// Whether a thread of this name is one that the kernel made for its process' ring.
+/// Whether a thread with this name was created by the kernel for its process's ring.
 pub fn is_of_ring(comm: &[u8]) -> bool {
     comm.starts_with(RING_WORKER) || comm.starts_with(RING_POLLER)
 }
 
 impl RawProfile {
-    /// Samples seen.
+    /// Number of samples.
     pub fn seen(&self) -> u64 {
         self.samples.values().map(|t| t.samples).sum()
     }
 
-    /// Samples that a timer makes in the window when none of its ticks is late or merged with
-    /// another; none for `cycles`, whose rate follows the load.
+    /// Samples that a timer makes in the interval if no tick is late or merged with another; None for `cycles`, whose
+    /// rate depends on the load.
     pub fn expected(&self) -> Option<u64> {
         let seconds = self.duration_ns as f64 / 1e9;
         let ticks = self.frequency as f64 * f64::from(self.cpus) * seconds;
@@ -332,7 +333,7 @@ mod tests {
     }
 
     proptest! {
-        /// Garbage that passes for a head: the frame counts are what decides.
+        /// Arbitrary bytes after a valid header: the frame counts decide.
         #[test]
         fn any_frame_counts_never_panic(kernel: u16, user: u16, len in 0usize..2100) {
             let mut bytes = record(&[], &[]);

@@ -1,4 +1,4 @@
-//! The call paths by which I/Os were submitted.
+//! Decodes the stacks that submitted I/Os.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,33 +9,33 @@ use crate::host::mapped::Mapped;
 
 pub use super::records::{WireSubmitRow, WireSubmitStack};
 
-/// A stack of the table, with its number.
+/// Decodes a stack of the table, with its number.
 pub fn decode_stack(key: &[u8], value: &[u8]) -> Result<(u32, Sample), Damaged> {
     let key = WireStackKey::decode(key)?;
     let wire = <WireSubmitStack as Record>::decode(value)?;
     Ok((wire.number, wire.stack.sample(&key)))
 }
 
-/// The ways of a window.
+/// The submit stacks of one interval.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Submits {
-    /// By the number that an I/O's event has.
+    /// By the number that an I/O's event contains.
     pub stacks: HashMap<u32, Sample>,
-    /// What the processes that handed in had mapped, read while they lived.
+    /// Mappings of the submitting processes, read while they were running.
     pub maps: Mapped,
-    /// What processes are called whose rings workers of io_uring served: any bytes.
+    /// Names of the processes whose rings io_uring workers served: any bytes.
     pub leaders: HashMap<u32, Vec<u8>>,
-    /// Paths of the files that I/Os read and write.
+    /// Paths of the files that the I/Os read or write.
     pub files: BTreeMap<WireFile, String>,
-    /// Those that should have been and were not: the table was full; the budget was spent (bios that such would have stood
-    /// for); an interrupt came between.
+    /// Stacks that were not taken: the table was full; the budget was spent (counted in bios that they would have been
+    /// scaled up to); or an interrupt came in between.
     pub full: u64,
     pub over: u64,
     pub nested: u64,
 }
 
 impl Submits {
-    /// Takes in what a CPU counted.
+    /// Adds the counters of one CPU.
     pub fn count(&mut self, row: &WireSubmitRow) {
         self.full += row.full;
         self.over += row.over;

@@ -1,4 +1,4 @@
-//! Threads as they were found, and what a window of rounds holds.
+//! Decodes sampled threads, and holds all samples of one interval.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ use super::{Damaged, task_name};
 
 pub use super::records::WireThread;
 
-/// The most frames of a record (`THREAD_FRAMES`).
+/// The most frames per record (`THREAD_FRAMES`).
 pub const MAX_FRAMES: usize = 127;
 
 pub const ON_CPU: u32 = 1;
@@ -22,29 +22,29 @@ pub const SYSCALL: u32 = 16;
 pub const NO_STACK: u32 = 32;
 pub const BEHIND: u32 = 64;
 
-/// The thread of a round that the sampler took the CPU from: of those that wait for its CPU the one that left it last.
-/// Who was woken while the sampler looked, on a CPU that was idle before, is taken for it too.
+/// The thread that the sampler displaced from its CPU: of the threads that wait for that CPU, the one that left it
+/// last. A thread that was woken during the sample, on a CPU that was idle before, is wrongly taken for it too.
 pub fn displaced<'a>(round: impl Iterator<Item = &'a WireThread>) -> Option<u32> {
     let behind = round.filter(|thread| thread.flags & BEHIND != 0);
     behind.max_by_key(|thread| thread.last_ran).map(|thread| thread.tid)
 }
 
-/// CPUs on which a thread of this round has been seen.
+/// CPUs on which a thread of this sample was seen.
 ///
-/// A round takes some tens of microseconds, in which a CPU may go from one thread to the next, and both were on it when
-/// they were looked at. At one moment there is one: the first that was seen, and the other was about to be.
+/// A sample takes some tens of microseconds. In that time a CPU may switch from one thread to the next, and both were
+/// running when they were examined. At any one time there is only one: the first one seen; the other was about to run.
 #[derive(Debug, Default)]
 pub struct Taken(HashSet<u32>);
 
 impl Taken {
-    /// Whether the thread has its CPU: it was on one, and none was seen there before.
+    /// Whether the thread counts as running: it was on a CPU, and no thread was seen there before.
     pub fn gives(&mut self, thread: &WireThread) -> bool {
         thread.flags & ON_CPU != 0 && (thread.letter() != 'R' || self.0.insert(thread.cpu))
     }
 }
 
 impl WireThread {
-    /// A record of the ring: its head, and its stack, leaf first.
+    /// Decodes a record of the ring buffer: its header, and its stack, leaf first.
     pub fn decode(bytes: &[u8]) -> Result<(Self, Vec<u64>), Damaged> {
         let damaged = || Damaged::of::<Self>(bytes);
         let (head, rest) = Self::read_from_prefix(bytes).map_err(|_| damaged())?;
@@ -56,16 +56,16 @@ impl WireThread {
         Ok((head, rest.chunks_exact(8).map(word).collect()))
     }
 
-    /// The letter that `ps` shows, as the kernel's own `task_state_index` finds it.
+    /// The letter that `ps` shows, computed like the kernel's own `task_state_index`.
     pub fn letter(&self) -> char {
-        /// TASK_UNINTERRUPTIBLE | TASK_NOLOAD, TASK_RTLOCK_WAIT, TASK_FROZEN, and the states that are reported.
+        /// TASK_UNINTERRUPTIBLE | TASK_NOLOAD, TASK_RTLOCK_WAIT, TASK_FROZEN, and the reported states.
         const IDLE: u32 = 0x402;
         const RTLOCK: u32 = 0x1000;
         const FROZEN: u32 = 0x8000;
         const REPORTED: u32 = 0x7f;
         let state = match self.state {
             state if state & IDLE == IDLE => return 'I',
-            // Waits in a lock of PREEMPT_RT, or in the freezer: as ever without being interruptible.
+            // A wait for a PREEMPT_RT lock, or in the freezer, is reported as uninterruptible.
             RTLOCK | FROZEN => 2,
             state => state,
         };
@@ -74,41 +74,41 @@ impl WireThread {
     }
 }
 
-/// Which system call a thread is in.
+/// The system call that a thread is in.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Call {
-    /// On a CPU it may just have left it; or we may not look.
+    /// A thread on a CPU may just have left it; or biopsy may not read it.
     #[default]
     Unknown,
-    /// In none: a kernel thread, or an interrupt or fault took it out of user mode.
+    /// No system call: a kernel thread, or a thread that an interrupt or fault took out of user mode.
     None,
     Number(u32),
-    /// Of a 32-bit program, which has numbers of its own.
+    /// Of a 32-bit program, which has other system call numbers.
     Compat(u32),
 }
 
-/// What samples that are counted together have in common.
+/// Properties that samples have in common that are counted together.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Sighting {
     /// Up to the first zero byte. Any bytes: a thread names itself.
     pub comm: [u8; 16],
     /// As `ps` shows it.
     pub state: char,
-    /// None: not told.
+    /// None: unknown.
     pub on_cpu: Option<bool>,
     /// Waits for I/O, as the kernel accounts it.
     pub in_iowait: Option<bool>,
     pub call: Call,
-    /// The place of its stack in the window's + 1; 0: none.
+    /// Index of its stack in the interval's list, + 1; 0: none.
     pub stack: u32,
-    /// Where it waits by the kernel's own word, where there is no stack to tell.
+    /// The kernel's own wait channel, if there is no stack.
     pub wchan: Option<Arc<str>>,
-    /// The process; 0 where nobody asked for it.
+    /// The process; 0 if not requested.
     pub pid: u32,
     pub cgroup: u64,
-    /// The same where only its path is known.
+    /// The cgroup if only its path is known.
     pub cgroup_path: Option<Arc<str>>,
-    /// Major << 20 | minor of the disk that it waits for, and of the lowest one below that; 0: not known.
+    /// Major << 20 | minor of the disk that it waits for, and of the lowest disk below it; 0: unknown.
     pub device: u32,
     pub lower: u32,
 }
@@ -120,10 +120,10 @@ impl Sighting {
     }
 }
 
-/// A name with each number in it as `*`, so that the threads of a pool have one name: `io_wqe_worker-*`.
+/// Replaces each number in a name by `*`, so that the threads of a pool share one name: `io_wqe_worker-*`.
 pub fn fold_numbers(name: &str) -> String {
     let mut out = String::with_capacity(name.len());
-    // The files of /proc put what a worker does behind its name, cut anywhere.
+    // In the files of /proc a worker's name is followed by its work, truncated at any point.
     let name = match name.strip_prefix("kworker/").and_then(|rest| rest.find(['-', '+'])) {
         Some(at) => &name[..at + "kworker/".len()],
         None => name,
@@ -138,18 +138,18 @@ pub fn fold_numbers(name: &str) -> String {
     out
 }
 
-/// Some rounds in a row: `counts` by the place of the sighting.
+/// Consecutive samples: `counts` by index of the sighting.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Batch {
     pub rounds: u64,
     pub counts: HashMap<u32, u64>,
 }
 
-/// At so many batches two become one: between so many and half of it there are always, and their spread tells the
-/// sampling error also of states that last longer than a round.
+/// At this many batches, pairs of batches are merged. So there are always between half of it and this many, and their
+/// spread gives the sampling error even for states that last longer than a sample.
 pub const MOST_BATCHES: usize = 32;
 
-/// So many different sightings and stacks are kept of a window; what comes beyond is counted only.
+/// The most different sightings and stacks that are kept per interval; further ones are only counted.
 pub const MOST_KEPT: usize = 1 << 16;
 
 counted! {
@@ -182,7 +182,7 @@ impl Loss {
         self.cut.saturating_add(self.damaged).saturating_add(self.unkept)
     }
 
-    /// In the order of their names in the result.
+    /// In the order of their names in the output.
     pub fn kinds(&self) -> [(&'static str, u64); 7] {
         [
             ("late_rounds", self.late),
@@ -196,13 +196,13 @@ impl Loss {
     }
 }
 
-/// A window of rounds.
+/// All samples of one interval.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Sampled {
     pub from_ns: u64,
     pub to_ns: u64,
     pub rounds: u64,
-    /// Threads that were there, over all rounds: also those that were passed over.
+    /// Existing threads, summed over all samples, including those that were skipped.
     pub looked_at: u64,
     pub sightings: Vec<Sighting>,
     /// Leaf first.
@@ -212,19 +212,19 @@ pub struct Sampled {
 }
 
 impl Sampled {
-    /// Samples that are in rows.
+    /// Number of samples in rows.
     pub fn samples(&self) -> u64 {
         self.batches.iter().flat_map(|batch| batch.counts.values()).sum()
     }
 }
 
-/// Fills a [`Sampled`].
+/// Builds a [`Sampled`].
 #[derive(Debug, Default)]
 pub struct Tally {
     sampled: Sampled,
     by_sighting: HashMap<Sighting, u32>,
     by_stack: HashMap<Box<[u64]>, u32>,
-    /// Rounds of a batch that is full.
+    /// Number of samples in a full batch.
     batch_rounds: u64,
 }
 
@@ -234,7 +234,7 @@ impl Tally {
         Self { sampled, batch_rounds: 1, ..Self::default() }
     }
 
-    /// Another round begins.
+    /// Begins another sample.
     pub fn begin_round(&mut self) {
         let batches = &mut self.sampled.batches;
         if batches.last().is_none_or(|batch| batch.rounds >= self.batch_rounds) {
@@ -250,7 +250,7 @@ impl Tally {
         self.sampled.rounds += 1;
     }
 
-    /// A thread was seen in this round, in the kernel at `stack`.
+    /// Adds a thread of this sample, with its kernel stack.
     pub fn add(&mut self, mut sighting: Sighting, stack: &[u64]) {
         if !stack.is_empty() {
             sighting.stack = self.place_of(stack);
@@ -276,7 +276,7 @@ impl Tally {
         }
     }
 
-    /// The place of a stack + 1; 0: there is no room for it.
+    /// The index of a stack + 1; 0: no room.
     fn place_of(&mut self, stack: &[u64]) -> u32 {
         if let Some(place) = self.by_stack.get(stack) {
             return *place;
@@ -298,7 +298,7 @@ impl Tally {
         self.sampled.looked_at += threads;
     }
 
-    /// The window ends.
+    /// Ends the interval.
     pub fn finish(mut self, to_ns: u64) -> Sampled {
         self.sampled.to_ns = to_ns;
         self.sampled
@@ -316,7 +316,7 @@ fn together(batches: &[Batch]) -> Batch {
     all
 }
 
-/// What a reading of the probe tells: the window since the reading before it, and of the whole what was lost.
+/// A reading of the probe: the interval since the previous reading, and the losses of the whole run.
 #[derive(Debug, Clone, Default)]
 pub struct Reading {
     pub at_ns: u64,
@@ -385,7 +385,7 @@ mod tests {
         let of = |state, exit_state| WireThread { state, exit_state, ..WireThread::default() }.letter();
         let all = [(0, 0), (1, 0), (2, 0), (0x102, 0), (0x402, 0), (4, 0), (8, 0), (0x1000, 0), (0x8000, 0)];
         assert_eq!(all.map(|(state, exit)| of(state, exit)), ['R', 'S', 'D', 'D', 'I', 'T', 't', 'D', 'D']);
-        // TASK_DEAD, and what its parent has not asked for.
+        // TASK_DEAD, and a zombie that its parent has not reaped.
         assert_eq!([of(0x80, 0x20), of(0x80, 0x10), of(0x40, 0)], ['Z', 'X', 'P']);
         // Interruptible and freezable (6.1).
         assert_eq!(of(0x2001, 0), 'S');

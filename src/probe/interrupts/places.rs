@@ -1,4 +1,4 @@
-//! Which vector serves which queue, as far as user space can tell; and the numbers that the programs know both by.
+//! Assigns vectors to queues, as far as user space can, and the indexes by which the programs know both.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,10 @@ use crate::host::{BlockDevice, Vector};
 use crate::wire::WireDevice;
 use crate::wire::interrupts::{Place, QUEUE_BY_NAME, QUEUE_BY_REAP, QUEUE_POLLED, QUEUE_UNKNOWN, WireQueue};
 
-/// The tables of a set of devices.
+/// The tables for a set of devices.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Places {
-    /// In the order of the places: vectors, then poll queues.
+    /// In index order: vectors, then poll queues.
     pub all: Vec<Place>,
     /// In the order of the devices.
     pub devices: Vec<WireDevice>,
@@ -17,7 +17,7 @@ pub struct Places {
 }
 
 impl Places {
-    /// `sees_reaps`: the NVMe driver's event is there, so that nothing has to be known by name.
+    /// `sees_reaps`: the NVMe driver's event exists, so that names of vectors are not needed.
     pub fn new(devices: &[&BlockDevice], sees_reaps: bool) -> Self {
         let mut places = Self::default();
         for device in devices {
@@ -34,7 +34,7 @@ impl Places {
             places.devices.push(WireDevice {
                 major: device.major,
                 first_minor: device.minor,
-                // An owner's slots: one per queue.
+                // Like slots in struct owner: one per queue.
                 slot_base: places.queues.len() as u32,
                 slots_per_queue: 1,
                 hw_queues,
@@ -62,7 +62,7 @@ impl Places {
         places
     }
 
-    /// Its place + 1, which it gets if it has none.
+    /// The index of an entry + 1; adds the entry if it is new.
     fn add(&mut self, place: Place) -> u32 {
         let known = self.all.iter().position(|known| *known == place);
         let at = known.unwrap_or_else(|| {
@@ -72,7 +72,7 @@ impl Places {
         at as u32 + 1
     }
 
-    /// Number of the interrupt and place + 1.
+    /// Interrupt numbers, with index + 1.
     pub fn numbers(&self) -> impl Iterator<Item = (u32, u32)> {
         self.all.iter().zip(1..).filter_map(|(place, at)| match place {
             Place::Vector(irq) => Some((*irq, at)),
@@ -81,7 +81,7 @@ impl Places {
     }
 }
 
-/// The vector of a queue by the names that the driver gave; a function with one vector has it for all.
+/// The vector of a queue, by the name that the driver gave it; the only vector of a function serves all queues.
 fn vector_of(device: &BlockDevice, queue: u32) -> Option<&Vector> {
     let named = device.vectors.iter().find(|vector| vector.queue == Some(queue));
     match device.vectors.as_slice() {

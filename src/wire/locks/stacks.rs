@@ -1,4 +1,4 @@
-//! Stacks of waits for locks, and who waits in them.
+//! Decodes stacks of lock waits, and the threads that waited.
 
 use std::collections::BTreeMap;
 
@@ -12,22 +12,22 @@ pub use crate::wire::records::{WireLockStack, WireLockStackKey, WireLockWho, Wir
 /// `LOCK_STACK_FRAMES`.
 pub const FRAMES: usize = 64;
 
-/// Which stack for which lock.
+/// A stack for a lock.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct StackKey {
     pub lock: u64,
-    /// Of no thread; of no process and without flags where it was not asked who waits.
+    /// Without a thread id; without a process and flags unless waiting threads were requested.
     pub stack: Sample,
 }
 
 impl StackKey {
-    /// Whether it says who waits.
+    /// Whether it has the waiting thread.
     pub fn has_waiter(&self) -> bool {
         self.stack.pid != 0 || self.stack.flags != 0
     }
 }
 
-/// Who waited, by the key that stacks have.
+/// Waiting threads, by the key that stacks contain.
 pub type Whos = BTreeMap<WireLockWhoKey, WireLockWho>;
 
 impl WireLockWho {
@@ -43,7 +43,7 @@ impl WireLockWho {
     }
 }
 
-/// What a stack stands for.
+/// The waits that a stack is scaled up to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StackSample {
     /// In 256ths.
@@ -52,7 +52,7 @@ pub struct StackSample {
     pub samples: u64,
 }
 
-/// A stack of the table, by its key. Who has found no room in the table of waiters is a process without a name and
+/// Decodes a stack of the table. A thread that had no room in the table of waiters becomes a process without a name and
 /// without frames.
 pub fn decode_stack(key: &[u8], value: &[u8], whos: &Whos) -> Result<(StackKey, StackSample), Damaged> {
     let key = <WireLockStackKey as Record>::decode(key)?;
