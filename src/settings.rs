@@ -1,8 +1,9 @@
-//! Settings of the kernel that an experiment changes: which ones, how they are set, and how they come back.
+//! Changes kernel settings for an experiment, and restores them.
 //!
-//! A [`Keeper`] writes the old values to a file under `/run/biopsy`, starts a process of its own that holds them, and only
-//! then allows a change. It restores them when it is dropped. Where this process ends otherwise (SIGKILL, abort), the
-//! [`watcher`] sees its pipe close and restores them; where both are killed, the file is left, and [`restore_left`] uses it.
+//! A [`Keeper`] writes the old values to a file under `/run/biopsy`, starts a separate process that holds them, and
+//! only then allows a change. It restores them when it is dropped. If this process ends otherwise (SIGKILL, abort), the
+//! [`watcher`] sees its pipe close and restores them. If both are killed, the file is left, and [`restore_left`] uses
+//! it.
 
 mod cgroup;
 mod files;

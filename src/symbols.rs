@@ -1,12 +1,12 @@
-//! Names for addresses: of the kernel by its own list, of processes by the files that they have mapped.
+//! Symbolizes addresses: of the kernel from its own list, of processes from the files that they have mapped.
 //!
-//! What comes out is text from binaries, from `/tmp/perf-PID.map` and from process names: written by strangers, and
-//! not yet escaped.
+//! The names come from binaries, from `/tmp/perf-PID.map` and from process names: they are untrusted, and not escaped
+//! yet.
 //!
-//! An address of a process becomes a [`Place`] first, which means the same in every process and on every machine.
-//! Each place is named once, from the file that was mapped: the open descriptor of it where somebody read the
-//! process' mappings while it lived ([`Mapped`]), else what has its path now and is the same by inode and device.
-//! Files are read in a helper process, for a damaged one can end whoever reads it: see [`Helper`].
+//! An address of a process is first converted to a [`Place`], which means the same in every process and on every
+//! machine. Each place is symbolized once, from the file that was mapped: through the open descriptor if the process's
+//! mappings were read while it was running ([`Mapped`]), else from the file that has its path now, if inode and device
+//! are the same. Files are read in a helper process, since a damaged file can crash its reader: see [`Helper`].
 
 mod child;
 mod demangle;
@@ -40,40 +40,40 @@ use files::{Failures, Files, Known};
 use kernel::Kernel;
 use process::{Meaning, Processes, Vdso};
 
-/// What a frame is called that nobody can name.
+/// The name of a frame that cannot be symbolized.
 pub const UNKNOWN: &str = "[unknown]";
 
-/// Addresses that wait for names: each one once.
+/// Addresses to be symbolized, each once.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Addresses {
     pub kernel: BTreeSet<u64>,
-    /// By process, or by what stands for a program that it ran earlier ([`Programs`]): the same address is another
-    /// function in another process.
+    /// By process, or by the id of a program that it ran earlier ([`Programs`]): the same address is another function
+    /// in another process.
     pub user: BTreeMap<u32, BTreeSet<u64>>,
-    /// What the processes had mapped while they lived.
+    /// The mappings of the processes while they were running.
     pub maps: Mapped,
-    /// Disks, by their numbers.
+    /// Disks by their numbers.
     pub disks: BTreeSet<(u32, u32)>,
 }
 
-/// Names of addresses. An address has several where functions were inlined: outermost first.
+/// Names of addresses. An address has several if functions were inlined: outermost first.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Names {
     pub kernel: HashMap<u64, Vec<String>>,
-    /// Processes that have the same file mapped share the list.
+    /// Processes that have mapped the same file share the list.
     pub user: HashMap<(u32, u64), Arc<[String]>>,
-    /// Where user addresses lie, of those in a mapping: with it a profile can be named later, or elsewhere.
+    /// Places of user addresses that lie in a mapping, with which a profile can be symbolized later, or elsewhere.
     pub places: HashMap<(u32, u64), Place>,
-    /// Set when a whole kind of names could not be had.
+    /// Set if a whole kind of names is unavailable.
     pub missing: Vec<Missing>,
-    /// What stands for a process above, where it ran several programs.
+    /// The ids that replace a process id above if the process ran several programs.
     pub programs: Programs,
     /// Disks by their numbers.
     pub disks: BTreeMap<(u32, u32), String>,
 }
 
 impl Names {
-    /// Names at a kernel address; none when it was never asked for.
+    /// Names at a kernel address; empty if it was not requested.
     pub fn kernel(&self, address: u64) -> &[String] {
         self.kernel.get(&address).map_or(&[], Vec::as_slice)
     }
@@ -83,7 +83,7 @@ impl Names {
         self.user.get(&(pid, address)).map_or(&[], |names| names)
     }
 
-    /// Places that have no name, by what stands in a name's stead. Not those that share it with another file's.
+    /// Places without a name, by the label that is used instead. Excludes labels that several files share.
     pub fn unnamed(&self) -> BTreeMap<String, Place> {
         let is_unnamed = |at: &(u32, u64), place: &Place| {
             self.user.get(at).is_some_and(|names| **names == [place.label().as_str()])
@@ -91,7 +91,7 @@ impl Names {
         by_label(self.places.iter().filter(|(at, place)| is_unnamed(at, place)).map(|(_, place)| place))
     }
 
-    /// Where an address of a process lies; None outside of every mapping.
+    /// Place of an address of a process; None outside of every mapping.
     pub fn place(&self, pid: u32, address: u64) -> Option<&Place> {
         self.places.get(&(pid, address))
     }
@@ -108,21 +108,21 @@ fn disks(wanted: &BTreeSet<(u32, u32)>) -> BTreeMap<(u32, u32), String> {
         .collect()
 }
 
-/// A file of this machine.
+/// A file on this machine.
 struct Local {
     file: Arc<MappedFile>,
-    /// Its code, and with it all offsets, have been taken out.
+    /// A debug file: without code, and so without file offsets.
     is_debug: bool,
 }
 
-/// What the files of this machine call a place.
+/// The name of a place according to the files on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Named {
-    /// Several where functions were inlined: outermost first.
+    /// Several if functions were inlined: outermost first.
     As(Arc<[String]>),
-    /// The file is here, and has no name there.
+    /// The file exists, and has no name there.
     Nameless,
-    /// No file with the place's build-id is here, or it has none.
+    /// No file with the place's build-id exists, or the place has none.
     Absent,
 }
 
@@ -136,7 +136,7 @@ impl Named {
     }
 }
 
-/// The program that reads files for a [`Symbolizer`], in processes of its own: biopsy by a hidden verb, whose code is
+/// The program that reads files for a [`Symbolizer`] in separate processes: biopsy with a hidden verb, implemented by
 /// [`Helper::serve`].
 #[derive(Debug, Clone)]
 pub struct Helper(Program);
@@ -145,7 +145,7 @@ impl Helper {
     /// The hidden verb.
     pub const VERB: &str = "symbol-reader";
 
-    /// The running program itself, also where its file was deleted or replaced. It must have the verb.
+    /// The running program itself, even if its file was deleted or replaced. It must have the verb.
     pub fn own() -> Self {
         Self::at("/proc/self/exe")
     }
@@ -155,16 +155,16 @@ impl Helper {
         Self(Program { path: path.into(), args: vec![Self::VERB.into()] })
     }
 
-    /// All that the verb does.
+    /// Implements the verb.
     ///
     /// # Errors
-    /// When the parent is none that asks for names, or has ended.
+    /// When the parent did not request names, or has exited.
     pub fn serve() -> std::io::Result<()> {
         helper::serve()
     }
 }
 
-/// Finds names. Keeps those that it has found, so that the next call is quick.
+/// Finds names, and caches them, so that the next call is quick.
 #[derive(Debug)]
 pub struct Symbolizer {
     helper: Helper,
@@ -180,8 +180,8 @@ impl Symbolizer {
         Self::with_debug_folders(helper, files::DEBUG_FOLDERS.map(PathBuf::from).to_vec())
     }
 
-    /// Looks for debug files by build-id (`FOLDER/.build-id/ab/cdef.debug`) in folders of one's own. They must be
-    /// out of strangers' reach: what is in them names everybody's frames.
+    /// Looks for debug files by build-id (`FOLDER/.build-id/ab/cdef.debug`) in other directories. Only trusted users
+    /// may be able to write to these, since their contents name everyone's frames.
     pub fn with_debug_folders(helper: Helper, debug_folders: Vec<PathBuf>) -> Self {
         Self {
             helper,
@@ -193,9 +193,9 @@ impl Symbolizer {
         }
     }
 
-    /// Names for all of `addresses`. Best called while the processes still live: of one that has ended, only what was
-    /// kept of it names its addresses. No address is dropped: the last resorts are `[file]+0x1234`, a place in a file
-    /// that has no symbol there, and `[unknown]`, where no code was mapped.
+    /// Symbolizes all of `addresses`. Best called while the processes are running: if one has exited, only its recorded
+    /// mappings can be used. No address is dropped: the fallbacks are `[file]+0x1234`, for a place in a file without a
+    /// symbol there, and `[unknown]`, if no code was mapped.
     pub fn names(&self, addresses: &Addresses) -> Names {
         let mut names = Names {
             programs: addresses.maps.programs().clone(),
@@ -273,13 +273,13 @@ impl Symbolizer {
         names.missing.extend(failed(&failures));
     }
 
-    /// Names of places from files of this machine with the same build-id: of a recording that was made earlier, or
-    /// elsewhere. In the order of `places`; and what kept a file that is here from being read.
+    /// Symbolizes places with files of this machine that have the same build-id, for a recording that was made earlier,
+    /// or elsewhere. Returns names in the order of `places`, and why existing files could not be read.
     pub fn name_places(&self, places: &[Place]) -> (Vec<Named>, Vec<Missing>) {
         let mut known = self.known.borrow_mut();
         let mut files = Files::default();
         let mut local: HashMap<(&Arc<str>, &BuildId), Option<Local>> = HashMap::new();
-        // None: no such file is here; within: the address in its own tables.
+        // None: no such file exists here. The inner value is the address in the file's own tables.
         let mut wanted = Vec::with_capacity(places.len());
         for place in places {
             wanted.push(place.build_id.as_ref().and_then(|id| {
@@ -287,12 +287,13 @@ impl Symbolizer {
                 let Local { file, is_debug } =
                     file.or_insert_with(|| self.local(&place.file, id)).as_ref()?;
                 let address = match is_debug {
-                    // Nothing in it tells where an offset is.
+                    // A debug file cannot convert file offsets.
                     true => Some(place.address?),
                     false => {
                         let elf = file.elf()?;
                         let address = place.address.or_else(|| elf.address(place.offset));
-                        // It may be any number in a stranger's profile, and a symbol without a size reaches far.
+                        // The address in an untrusted profile may be any number, and a symbol without a size would
+                        // match far beyond its end.
                         address.filter(|address| elf.has(*address))
                     }
                 };
@@ -314,7 +315,7 @@ impl Symbolizer {
         (named.collect(), failed(&failures))
     }
 
-    /// A file of this machine with a build-id: at the same path, or the distribution's debug file of it.
+    /// A file of this machine with this build-id: at the same path, or the distribution's debug file.
     fn local(&self, path: &str, id: &BuildId) -> Option<Local> {
         if path == "[vdso]" {
             let file = Arc::clone(self.vdso.get_or_init(Vdso::read).file()?);

@@ -1,4 +1,4 @@
-//! A disk to measure on.
+//! Provides a disk to measure on.
 
 use std::process::{Command, Stdio};
 
@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 
 const FILE_BYTES: u64 = 256 << 20;
 
-/// A loop device over a file in /dev/shm that has no name any more.
+/// A loop device over a deleted file in /dev/shm.
 pub struct Loop(pub String);
 
 impl Loop {

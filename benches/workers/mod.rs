@@ -1,4 +1,4 @@
-//! Where the kernel's unbound workers run, the loop device's among them.
+//! Restricts the CPUs of the kernel's unbound workers, which include the loop device's.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 
 const MASK: &str = "/sys/devices/virtual/workqueue/cpumask";
 
-/// They are on CPU 0 until this is dropped.
+/// They run on CPU 0 until this is dropped.
 pub struct OnFirstCpu(String);
 
 impl OnFirstCpu {

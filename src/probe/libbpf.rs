@@ -1,5 +1,5 @@
-//! What libbpf says, kept for error messages instead of being printed, and the few calls that
-//! libbpf-rs does not wrap.
+//! Keeps libbpf's messages for error messages instead of printing them, and wraps the few calls that libbpf-rs does
+//! not.
 
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
@@ -16,7 +16,7 @@ static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 fn keep(_level: PrintLevel, text: String) {
     if let Ok(mut said) = SAID.lock() {
-        // A verifier log can be long; the last lines say why.
+        // A verifier log can be long; the last lines have the reason.
         if said.len() > 200 {
             said.drain(..100);
         }
@@ -24,14 +24,14 @@ fn keep(_level: PrintLevel, text: String) {
     }
 }
 
-/// Its version: `1.7.0`.
+/// libbpf's version: `1.7.0`.
 pub fn version() -> String {
     // SAFETY: it returns a string that is NUL-terminated and never freed.
     let text = unsafe { CStr::from_ptr(libbpf_sys::libbpf_version_string()) };
     text.to_string_lossy().trim_start_matches('v').to_string()
 }
 
-/// Keeps libbpf's warnings from now on.
+/// Keeps libbpf's warnings from now on, and drops earlier ones.
 pub fn listen() {
     libbpf_rs::set_print(Some((PrintLevel::Warn, keep)));
     if let Ok(mut said) = SAID.lock() {
@@ -39,17 +39,17 @@ pub fn listen() {
     }
 }
 
-/// Beginnings of lines that say nothing about the reason: libbpf's own frame, and the verifier's states
-/// and totals, which stand behind its reason.
+/// Prefixes of lines that do not state the reason: libbpf's own frame, and the verifier's states and totals, which
+/// follow its reason.
 const NOISE: [&str; 6] = ["libbpf:", "processed", "--", "cur state:", "(old state:", "old state:"];
 
-/// The sentence of libbpf that explains a failure best: the last line that names a reason, after the name of the
-/// program that it is about.
+/// The message of libbpf that explains a failure best: the last line that states a reason, prefixed with the name of
+/// the program.
 pub fn last_words() -> Option<String> {
     words_of(&SAID.lock().ok()?)
 }
 
-/// The program at which libbpf gave up: the last that it names.
+/// The program that libbpf failed to load: the last one that it names.
 pub fn refused_program() -> Option<String> {
     program_of(&SAID.lock().ok()?)
 }
@@ -63,7 +63,7 @@ fn words_of(said: &[String]) -> Option<String> {
     let lines = || said.iter().flat_map(|text| text.lines()).map(str::trim).filter(|line| !line.is_empty());
     let reason = lines()
         .rfind(|line| !NOISE.iter().any(|noise| line.starts_with(noise)))
-        // The first of libbpf's own about a program says more than those that follow from it.
+        // libbpf's first message about a program is more specific than the ones that follow from it.
         .or_else(|| lines().find(|line| line.starts_with("libbpf: prog '")))
         .or_else(|| lines().next_back())?;
     let refused = |line: &str| {
@@ -75,7 +75,7 @@ fn words_of(said: &[String]) -> Option<String> {
     Some((program + reason).chars().filter(|c| !c.is_control()).take(200).collect())
 }
 
-/// Whether the kernel looked at a program and then refused it: it says `permission denied` of that as of rights.
+/// Whether the verifier processed a program and then rejected it: that error is also `permission denied`.
 pub fn was_examined() -> bool {
     SAID.lock()
         .is_ok_and(|said| said.iter().any(|text| text.contains("processed ") && text.contains(" insns")))
@@ -84,21 +84,21 @@ pub fn was_examined() -> bool {
 /// The constants of an object, as clang laid them out.
 ///
 /// # Safety
-/// A struct of integers and arrays of them without padding that matters: any bytes of its size are one.
+/// A struct of integers and arrays of integers without significant padding: any bytes of its size are a valid value.
 pub unsafe trait Constants {}
 
-/// Changes the constants of an object that is not loaded yet. `T` is the type of its skeleton.
+/// Changes the constants of an object that is not loaded yet. `T` is the type from its skeleton.
 pub fn with_constants<T: Constants>(object: &mut OpenObject, change: impl FnOnce(&mut T)) -> Result<()> {
     let mut map = object.maps_mut().find(|map| map.name().to_string_lossy().ends_with(".rodata"));
     let bytes = map.as_mut().and_then(|map| map.initial_value_mut()).context("the object has constants")?;
-    // Behind those of the skeleton there may be tables that programs copy from.
+    // They may be followed by tables that programs copy from.
     anyhow::ensure!(bytes.len() >= size_of::<T>(), "other constants than those known");
     // SAFETY: libbpf maps the value at a page and with at least this size, and any bytes are a `T` ([`Constants`]).
     change(unsafe { &mut *bytes.as_mut_ptr().cast::<T>() });
     Ok(())
 }
 
-/// Why the kernel did not do something.
+/// The error for something that the kernel refused.
 pub fn refusal(what: &str, error: &libbpf_rs::Error) -> anyhow::Error {
     let said = last_words().map(|words| format!(" ({words})")).unwrap_or_default();
     let text = if error.kind() == libbpf_rs::ErrorKind::PermissionDenied && !was_examined() {
@@ -111,23 +111,23 @@ pub fn refusal(what: &str, error: &libbpf_rs::Error) -> anyhow::Error {
 
 /// A place for an object that lives as long as the process may need it.
 ///
-/// A skeleton borrows the object that it opened. Leaking the few bytes of the handle (once per
-/// attach, the object itself is closed by the skeleton's drop) spares a self-referential struct.
+/// A skeleton borrows the object that it opened. Leaking the few bytes of the handle (once per attach; dropping the
+/// skeleton closes the object itself) avoids a self-referential struct.
 pub fn object_place() -> &'static mut MaybeUninit<OpenObject> {
     Box::leak(Box::new(MaybeUninit::uninit()))
 }
 
-/// Program statistics of the kernel, counted only while somebody has them switched on.
+/// Program statistics of the kernel, counted only while they are enabled.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ProgramStats {
     pub runs: u64,
     pub run_ns: u64,
-    /// Runs that the kernel skipped since the program was already running on that CPU; counted always.
+    /// Runs that the kernel skipped because the program was already running on that CPU; always counted.
     pub recursion_misses: u64,
 }
 
 impl ProgramStats {
-    /// What came since an earlier look.
+    /// The difference to an earlier value.
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
             runs: self.runs.saturating_sub(earlier.runs),
@@ -143,7 +143,7 @@ pub fn program_stats(program: &impl AsFd) -> std::io::Result<ProgramStats> {
     Ok(ProgramStats { runs: info.run_cnt, run_ns: info.run_time_ns, recursion_misses: info.recursion_misses })
 }
 
-/// How many instructions the verifier went through; 0 where the kernel does not tell (before 5.16).
+/// How many instructions the verifier processed; 0 if the kernel does not report it (before 5.16).
 pub fn verified_instructions(program: &impl AsFd) -> std::io::Result<u64> {
     Ok(program_info(program)?.verified_insns.into())
 }
@@ -151,8 +151,8 @@ pub fn verified_instructions(program: &impl AsFd) -> std::io::Result<u64> {
 fn program_info(program: &impl AsFd) -> std::io::Result<libbpf_sys::bpf_prog_info> {
     let mut info = libbpf_sys::bpf_prog_info::default();
     let mut length = size_of_val(&info) as u32;
-    // SAFETY: `info` is a plain struct of integers that lives across the call, `length` is its size, and
-    // all array pointers inside are zero, so the kernel writes nowhere else.
+    // SAFETY: `info` is a plain struct of integers that lives across the call, `length` is its size, and all array
+    // pointers inside are zero, so the kernel writes nowhere else.
     let failed = unsafe {
         libbpf_sys::bpf_prog_get_info_by_fd(program.as_fd().as_raw_fd(), &raw mut info, &raw mut length)
     };
@@ -162,12 +162,12 @@ fn program_info(program: &impl AsFd) -> std::io::Result<libbpf_sys::bpf_prog_inf
     Ok(info)
 }
 
-/// Whether BPF programs of this kernel can compare and swap (5ffa25502b5a, 5.12): asked once, by a program
-/// that does nothing else. Where the kernel lets us load nothing, the answer does not matter.
+/// Whether this kernel's BPF has compare-and-swap (5ffa25502b5a, 5.12): tested once, by loading a program that does
+/// nothing else. If the kernel allows no loading at all, the answer does not matter.
 pub fn has_swap() -> bool {
     static ANSWER: OnceLock<bool> = OnceLock::new();
     *ANSWER.get_or_init(|| {
-        // Code, registers, offset and immediate value of an instruction, from the lowest byte on.
+        // Opcode, registers, offset and immediate of each instruction, from the lowest byte on.
         let program: [u64; 6] = [
             0x0000_0000_0000_00b7, // r0 = 0
             0x0000_0000_fff8_0a7b, // *(u64 *)(r10 - 8) = r0
@@ -176,8 +176,8 @@ pub fn has_swap() -> bool {
             0x0000_0000_0000_00b7, // r0 = 0
             0x0000_0000_0000_0095, // exit
         ];
-        // SAFETY: an instruction is 8 bytes with alignment 4, which an array of u64 has; the kernel reads
-        // as many as are said, the strings end with 0, and no options are allowed.
+        // SAFETY: an instruction is 8 bytes with alignment 4, which an array of u64 has; the kernel reads the given
+        // number of them, the strings end with 0, and no options are passed.
         let fd = unsafe {
             libbpf_sys::bpf_prog_load(
                 libbpf_sys::BPF_PROG_TYPE_SOCKET_FILTER,
@@ -191,13 +191,13 @@ pub fn has_swap() -> bool {
         if fd < 0 {
             return fd != -libc::EINVAL;
         }
-        // SAFETY: the descriptor was just made for us and nobody else owns it.
+        // SAFETY: the descriptor was just created for this process and has no other owner.
         drop(unsafe { OwnedFd::from_raw_fd(fd) });
         true
     })
 }
 
-/// Whether programs may be attached to a function of the kernel's, by its number in BTF: one that does nothing is loaded.
+/// Whether programs can be attached to a kernel function, given by its BTF id: tested by loading an empty program.
 pub fn may_follow(function: u32) -> bool {
     // r0 = 0; exit
     let nothing: [u64; 2] = [0x0000_0000_0000_00b7, 0x0000_0000_0000_0095];
@@ -206,10 +206,10 @@ pub fn may_follow(function: u32) -> bool {
     unsafe { load_tracing(nothing.as_ptr().cast(), nothing.len(), &mut options) }.is_ok()
 }
 
-/// Loads a program of a loaded object (fentry or fexit) once more, for another function of the kernel's.
+/// Loads a program of a loaded object (fentry or fexit) again, for another kernel function.
 pub fn load_for(object: &Object, program: &ProgramMut<'_>, function: u32) -> std::io::Result<OwnedFd> {
     let raw = program.as_libbpf_object().as_ptr();
-    // SAFETY: both are loaded, and live across the calls; what they point to is theirs.
+    // SAFETY: both are loaded, and live across the calls; the pointers belong to them.
     unsafe {
         let mut options = tracing(libbpf_sys::bpf_program__expected_attach_type(raw), function);
         // Callbacks need it.
@@ -232,7 +232,7 @@ fn tracing(at: libbpf_sys::bpf_attach_type, function: u32) -> libbpf_sys::bpf_pr
 }
 
 /// # Safety
-/// There are as many instructions, and what the options point to is there.
+/// `count` instructions exist, and the pointers in the options are valid.
 unsafe fn load_tracing(
     instructions: *const libbpf_sys::bpf_insn,
     count: usize,
@@ -252,7 +252,7 @@ unsafe fn load_tracing(
     owned(fd)
 }
 
-/// Attaches a program of fentry or fexit to the function that it was loaded for, until the descriptor is closed.
+/// Attaches an fentry or fexit program to the function that it was loaded for, until the descriptor is closed.
 pub fn attach_to_function(program: &OwnedFd) -> std::io::Result<OwnedFd> {
     // SAFETY: without a name the kernel takes the target from the program.
     owned(unsafe { libbpf_sys::bpf_raw_tracepoint_open(std::ptr::null(), program.as_raw_fd()) })
@@ -263,11 +263,11 @@ fn owned(fd: i32) -> std::io::Result<OwnedFd> {
     if fd < 0 {
         return Err(std::io::Error::from_raw_os_error(-fd));
     }
-    // SAFETY: the descriptor was just made for us and nobody else owns it.
+    // SAFETY: the descriptor was just created for this process and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Switches the statistics on until the descriptor is closed (Linux 5.8, CAP_SYS_ADMIN).
+/// Enables the statistics until the descriptor is closed (Linux 5.8, CAP_SYS_ADMIN).
 pub fn enable_stats() -> std::io::Result<OwnedFd> {
     // SAFETY: takes an integer and returns a new descriptor or a negative error.
     owned(unsafe { libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME) })

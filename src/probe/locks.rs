@@ -1,4 +1,4 @@
-//! The lock probe: attaches `bpf/locks.bpf.c`, reads what it counted, names the locks, detaches.
+//! Measures lock contention: attaches `bpf/locks.bpf.c`, reads what it counted, names the locks, detaches.
 
 mod memory;
 mod missing;
@@ -51,45 +51,45 @@ use crate::wire::locks::{
 };
 use crate::wire::stacks::KTHREAD;
 
-/// The slow path of spinlocks: on a machine of its own, and in a guest whose spinlocks are the hypervisor's too.
+/// Functions of the slow path of spinlocks: on bare metal, and in a guest with paravirtual spinlocks.
 const SLOW_PATHS: [&str; 2] = ["native_queued_spin_lock_slowpath", "__pv_queued_spin_lock_slowpath"];
 
-/// The stacks' budget is kept over so long.
+/// The budget for stacks applies to each period of this length.
 const PERIOD: Duration = Duration::from_millis(100);
 
-/// How often new locks are looked at: what they belong to may be gone at the end of the window.
+/// How often new locks are named: the objects that contain them may be gone at the end of the interval.
 const NAME_EVERY: Duration = Duration::from_millis(500);
 
-/// A lock is looked at so often: around one that was just made not all may stand yet.
+/// Attempts to name a lock: the struct around a new lock may not be complete yet.
 const TRIES: u8 = 2;
 
 /// Processes whose names are looked up, each time.
 const MOST_LOOKED_AT: usize = 512;
 
-/// Locks that have rows of their own, where nobody says otherwise.
+/// Default number of locks that have their own rows.
 pub const ROOM: u32 = 1024;
 
-/// Ways to the kernel that are kept, where they are asked for. Each takes 1 KiB.
+/// User stacks that are kept, if they are requested. Each takes 1 KiB.
 const WHO_ROOM: u32 = 8192;
-/// Stacks that are kept then, beside the kernel's alone; each takes half of that.
+/// Kernel stacks that are kept in that case; each takes half of that.
 const STACK_ROOM: u32 = 16384;
 
-/// What to look at.
+/// What to measure.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Whose waits.
     pub filter: Filter,
-    /// What stacks of waiters may cost, in percent of each CPU; 0: none are taken.
+    /// CPU budget for stacks of waits, in percent of each CPU; 0: no stacks.
     pub max_cost: f64,
-    /// Locks that have rows of their own; the others of a kind share one.
+    /// Locks with their own rows; all others of a kind share one row.
     pub room: u32,
-    /// With the stacks, take who waits and the frames of user mode.
+    /// With the stacks, record the waiting thread and its user frames.
     pub waiters: bool,
-    /// Sample where the CPUs are.
+    /// Sample where the CPUs spin.
     pub spin: bool,
     /// Measure the probe's cost with the kernel's program statistics.
     pub cost: bool,
-    /// Leave the events alone, as on a kernel that has none.
+    /// Do not use the events, as on a kernel without them.
     pub no_events: bool,
 }
 
@@ -97,29 +97,29 @@ pub struct Options {
 pub struct LockProbe {
     skel: LocksSkel<'static>,
     links: Vec<Link>,
-    /// What was loaded.
+    /// The programs that were loaded.
     wanted: Wanted,
     /// The slow path is probed.
     slow_path: bool,
-    /// Every wait is followed, whoever's it is.
+    /// All waits are followed, without a filter.
     is_whole: bool,
     cpus: u32,
     online: u32,
     root: PathBuf,
     disks: Vec<String>,
-    /// Where CPUs spin, to be sampled; the kernel may hide it.
+    /// Functions in which CPUs spin, to be sampled; the inner option is None if the kernel hides symbols.
     spins: Option<Option<Functions>>,
     spinning: RefCell<Option<Spinning>>,
     names: RefCell<Names>,
     last: RefCell<Last>,
     meter: Option<CostMeter>,
-    /// Of who waits; None: it is not asked who.
+    /// Mappings of waiting processes; None: waiting threads are not requested.
     maps: Option<ProcessMaps>,
     missing: Vec<Missing>,
     start: Reading,
 }
 
-/// The time of the waits that are spun, for whoever reads it beside the probe.
+/// Total time of spinning waits, for a reader outside the probe.
 #[derive(Debug)]
 pub struct SpinClock {
     rows: MapHandle,
@@ -128,7 +128,7 @@ pub struct SpinClock {
 }
 
 impl SpinClock {
-    /// Of the waits that have ended since the probe began, over the number of CPUs, ns.
+    /// Time of the waits that have ended since the probe began, divided by the number of CPUs, ns.
     pub fn read(&self) -> Option<u64> {
         let mut sum = 0;
         for cpu in 0..self.possible {
@@ -146,7 +146,7 @@ struct Last {
 }
 
 impl Last {
-    /// No row goes backwards, so that windows side by side add up to the whole.
+    /// Keeps every row at least as high as before, so that consecutive intervals add up to the whole.
     fn hold(&mut self, locks: &mut BTreeMap<u64, LockSample>, processes: &mut BTreeMap<u32, ProcessSample>) {
         for (lock, sample) in &self.locks {
             locks.entry(*lock).or_default().hold(sample);
@@ -159,7 +159,7 @@ impl Last {
     }
 }
 
-/// What is known of the locks so far.
+/// The lock names found so far.
 #[derive(Debug, Default)]
 struct Names {
     layout: Option<Layout>,
@@ -228,16 +228,16 @@ impl percpu_cache::CacheEntry for (u32, WireLockRecentProcess) {
 }
 
 impl LockProbe {
-    /// Loads and attaches, and opens the window. `root` is where sysfs and procfs are read from, `/` on this machine.
+    /// Loads and attaches, and opens the interval. `root` is the root of sysfs and procfs: `/` for this machine.
     ///
-    /// Refused when rights or BTF are missing, or there is neither event nor probe of a wait.
+    /// Refused when rights or BTF are missing, or there is neither an event nor a probe for waits.
     pub fn attach(host: &Host, root: &Path, options: &Options) -> Result<Self> {
         let mut probe = Self::prepare(host, root, options)?;
         probe.begin()?;
         Ok(probe)
     }
 
-    /// As [`Self::attach`], and nothing is counted before [`Self::begin`].
+    /// Like [`Self::attach`], but nothing is counted before [`Self::begin`].
     pub fn prepare(host: &Host, root: &Path, options: &Options) -> Result<Self> {
         SPEC.permit(root)?;
         let btf = KernelBtf::read()?;
@@ -259,7 +259,7 @@ impl LockProbe {
         if options.cost && meter.is_none() {
             missing.push(super::cost::missing());
         }
-        // Of a few waiters nobody knows whether all the others were in the queue too.
+        // With a filter it is unknown whether other waiters were in the queue too.
         let has_releases = has_events && btf.event("contended_release", None).is_there();
         let holders = has_releases && options.filter.is_empty();
         if !holders {
@@ -317,7 +317,7 @@ impl LockProbe {
         probe.attach_programs(&slow_paths).map_err(|error| refusal("attaching the probes", &error))?;
         let unseen = missing::waits(root, host.cpus_possible, source, probe.slow_path);
         probe.missing.extend(unseen);
-        // Before the window: what it costs is not in it.
+        // Before the interval, so that its cost is not included.
         probe.known_devices();
         Ok(probe)
     }
@@ -326,13 +326,13 @@ impl LockProbe {
         let programs = &self.skel.progs;
         match self.wanted.source {
             Source::Events => {
-                // The end first: a wait that goes on now is not seen to begin.
+                // The end first: the begin of a wait that is in progress now is not recorded.
                 self.links.push(programs.lock_end.attach()?);
                 self.links.push(programs.lock_begin.attach()?);
                 if self.wanted.holders {
                     self.links.push(programs.lock_release.attach()?);
                 }
-                // Beside the events, and only where the kernel lets us.
+                // In addition to the events, if the kernel allows it.
                 for name in slow_paths {
                     if let Ok(link) = programs.slow_call.attach_kprobe(false, name) {
                         self.links.push(link);
@@ -370,32 +370,32 @@ impl LockProbe {
         }
     }
 
-    /// Opens or closes the window for all programs at once.
+    /// Opens or closes the interval for all programs at once.
     fn run(&mut self, running: bool) -> Result<()> {
         let data = self.skel.maps.bss_data.as_mut().context("the object has data")?;
         data.running = running.into();
         Ok(())
     }
 
-    /// What counts the waits that are spun; None where those of some are followed, and not all.
+    /// Total time of spinning waits; None if only the waits of some tasks are followed.
     pub fn spin_clock(&self) -> Option<SpinClock> {
         let rows = MapHandle::try_from(&self.skel.maps.lock_cpus).ok()?;
         self.is_whole.then_some(SpinClock { rows, possible: self.cpus, online: self.online })
     }
 
-    /// What cannot be seen, with the reason.
+    /// What cannot be observed, with the reason.
     pub fn missing(&self) -> &[Missing] {
         &self.missing
     }
 
-    /// What the probes cost so far, for a window of this many contentions per second.
+    /// The cost of the probes so far, for an interval with this many contentions per second.
     pub fn cost(&self, contentions_per_second: f64) -> Cost {
         let bytes = libbpf::map_bytes(self.skel.object());
         let mut cost = self.meter.as_ref().map_or_else(
             || Cost { map_bytes: bytes, ..Cost::default() },
             |m| m.cost(bytes, contentions_per_second),
         );
-        // It counted contentions where others count I/Os.
+        // The meter counted contentions instead of I/Os.
         cost.ns_per_contention = cost.ns_per_io.take();
         cost.attach_ns_per_contention = cost.attach_ns_per_io.take();
         cost.ios = None;
@@ -434,7 +434,7 @@ impl LockProbe {
         (0..self.cpus).map(row).collect()
     }
 
-    /// Waits that ended so far.
+    /// Number of completed waits.
     fn contentions(&self) -> u64 {
         self.rows().unwrap_or_default().iter().map(|row| row.contentions).sum()
     }
@@ -446,7 +446,7 @@ impl LockProbe {
             array(&maps.recent_locks, |_, place| Ok(WireLockRecent::decode(place)?))
         };
         let row = |lock: u64| -> Result<Option<LockSample>> {
-            // One that another CPU writes to may be gone for a moment.
+            // An entry that another CPU writes to may be missing briefly.
             let value = lookup(&maps.locks, &lock.to_ne_bytes())?;
             Ok(value.map(|value| WireLock::decode(&value)).transpose()?)
         };
@@ -462,7 +462,7 @@ impl LockProbe {
         }
         let other = |kind| Ok(WireLock::decode(&element(&maps.other_locks, kind)?)?);
         let others = (0..Kind::ALL.len() as u32).map(other).collect::<Result<Vec<LockSample>>>()?;
-        // Right behind the locks: while the window is open waits go on between the tables.
+        // Right after the locks: while the interval is open, waits go on between reading the tables.
         let cpus = self.rows()?;
         let places = || -> Result<Vec<Option<(u32, WireLockRecentProcess)>>> {
             array(&maps.recent_processes, |_, place| Ok(WireLockRecentProcess::decode(place)?))
@@ -490,10 +490,10 @@ impl LockProbe {
                 sample.add(&recent);
             }
         }
-        // Last, for there are the most of them, and they are estimates.
+        // Last, since there are the most of them, and they are estimates.
         let mut stacks: BTreeMap<_, StackSample> = BTreeMap::new();
         let all = entries(&maps.lock_stacks)?;
-        // Behind the stacks: each says who, and who was kept before it.
+        // After the stacks: each refers to a waiter, which was added before it.
         let whos = self.whos()?;
         for (key, value) in all {
             let (key, sample) = decode_stack(&key, &value, &whos)?;
@@ -521,7 +521,7 @@ impl LockProbe {
         })
     }
 
-    /// Who waited, as far as stacks were taken of it.
+    /// Waiting threads of which stacks were taken.
     fn whos(&self) -> Result<Whos> {
         let all = entries(&self.skel.maps.lock_whos)?;
         all.iter().map(|(key, value)| Ok(WireLockWho::decode(key, value)?)).collect()
@@ -532,24 +532,24 @@ impl LockProbe {
         all.iter().map(|(key, value)| Ok((address(key)?, WireLockHolder::decode(value)?))).collect()
     }
 
-    /// Who sleeps at this moment until it has a lock; None where the kernel does not let us look.
+    /// Threads that sleep on a lock right now; None if the kernel does not allow the scan.
     fn waiting(&self) -> Option<Vec<WaiterSample>> {
         let map = &self.skel.maps.lock_waiters;
         if self.wanted.source == Source::SlowPath {
             return None;
         }
-        // All keys first: once one is deleted, the kernel starts over.
+        // Read all keys first: after a deletion the kernel restarts the iteration.
         for (key, _) in entries(map).ok()? {
             let _gone = map.delete(&key);
         }
         let link = self.skel.progs.waiting.attach_iter_with_opts(IterOpts::None).ok()?;
-        // The program writes nothing there: to read is to run it.
+        // Reading runs the program; it writes no output.
         Iter::new(&link).ok()?.read_to_end(&mut Vec::new()).ok()?;
         let all = entries(map).ok()?;
         Some(all.iter().filter_map(|(_, value)| WireLockWaiter::decode(value).ok()).collect())
     }
 
-    /// Looks at the locks that have no name yet, and at those that these threads wait for.
+    /// Names the locks that have no name yet, and those that these threads wait for.
     fn name_locks(&self, waiting: &[WaiterSample], is_interval_end: bool) {
         let mut names = self.names.borrow_mut();
         let names = &mut *names;
@@ -587,7 +587,7 @@ impl LockProbe {
         }
     }
 
-    /// What the NVMe driver's BTF says; nothing where it is not loaded, or has none.
+    /// Offsets from the NVMe driver's BTF; empty if the driver is not loaded, or has no BTF.
     fn nvme_places(&self) -> WireNvmePlaces {
         let program = &self.skel.progs.nvme_layout;
         if !self.wanted.nvme || program.test_run(ProgramInput::default()).is_err() {
@@ -606,7 +606,7 @@ impl LockProbe {
         })
     }
 
-    /// The request queues of the disks, whose elevators do not point back to them.
+    /// Finds the request queues of the disks, since elevators do not point back to their disks.
     fn known_devices(&self) {
         let mut names = self.names.borrow_mut();
         let names = &mut *names;
@@ -620,7 +620,7 @@ impl LockProbe {
         if let Some(task) = kernel.current() {
             for disk in &self.disks {
                 let folder = self.root.join("sys/block").join(disk);
-                // Only a place, nothing is opened: the folder's inode leads to the disk.
+                // Opens only a path (O_PATH): the directory's inode leads to the disk.
                 let opened = fs::OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(folder);
                 let Ok(folder) = opened else { continue };
                 queues.extend(namer.queue_by_descriptor(task, folder.as_raw_fd() as u64));
@@ -637,7 +637,7 @@ impl Probe for LockProbe {
         self.start = self.reading()?;
         self.run(true)?;
         self.start.at_ns = now_ns();
-        // It takes longer than the rest, and its samples have a length of their own.
+        // Takes longer than the rest; its samples have their own duration.
         if let Some(functions) = self.spins.take() {
             self.sample(functions);
         }
@@ -687,7 +687,7 @@ impl Probe for LockProbe {
     }
 }
 
-/// Of `lock_whos`; None: it has no memory of its own.
+/// Process of an entry of `lock_whos`; None: a kernel thread without user memory.
 fn whose(whos: &MapHandle, key: &[u8]) -> Option<(u32, [u8; 16])> {
     let value = whos.lookup(key, MapFlags::ANY).ok()??;
     let (key, who) = WireLockWho::decode(key, &value).ok()?;
@@ -702,7 +702,7 @@ fn address(key: &[u8]) -> Result<u64> {
     Ok(u64::from_ne_bytes(key.try_into().context("an address has eight bytes")?))
 }
 
-/// Whether a program can be attached to a function; without them the kernel has no such kind of perf event.
+/// Whether programs can be attached with kprobes; otherwise the kernel has no such perf event type.
 fn has_kprobes(root: &Path) -> bool {
     root.join("sys/bus/event_source/devices/kprobe").exists()
 }

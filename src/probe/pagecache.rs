@@ -1,5 +1,5 @@
-//! The page-cache probe: attaches `bpf/pagecache.bpf.c` and, where the kernel allows it, `bpf/paths.bpf.c`, and reads
-//! the kernel's own counters beside them.
+//! Measures the page cache: attaches `bpf/pagecache.bpf.c` and, if the kernel allows it, `bpf/paths.bpf.c`, and also
+//! reads the kernel's own counters.
 
 mod functions;
 mod series;
@@ -35,19 +35,19 @@ use crate::wire::pagecache::{
     WireReclaimerKey,
 };
 
-/// Between opening or closing the window and reading the kernel's counters: what a batch of pages has counted by then
-/// is told of by its event.
+/// Time between opening or closing the interval and reading the kernel's counters: batches of pages that have been
+/// counted by then have had their event.
 const SETTLE: Duration = Duration::from_millis(2);
 
 /// More nodes than the kernel can have.
 const MOST_NODES: u32 = 1024;
 
-/// What to look at.
+/// What to measure.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// Names of the disks whose throughput stands beside memory; empty: all that stand on no other.
+    /// Names of the disks whose throughput is shown with memory; empty: all that are not stacked on another.
     pub devices: Vec<String>,
-    /// Follow the functions of the LRU lists, where the kernel allows it.
+    /// Follow the functions of the LRU lists, if the kernel allows it.
     pub functions: bool,
     /// Measure the probe's cost with the kernel's program statistics.
     pub cost: bool,
@@ -59,13 +59,13 @@ pub struct PagecacheProbe {
     links: Vec<Link>,
     functions: Functions,
     events: Events,
-    /// Waits for locks, for the series.
+    /// Time of lock waits, for the time series.
     spins: Option<SpinClock>,
-    /// From the window's begin on.
+    /// Runs from the begin of the interval.
     recorder: Option<Recorder>,
     nodes: u32,
     disks: Vec<String>,
-    /// Those that stand on no other.
+    /// Disks that are not stacked on another.
     lowest: Vec<String>,
     root: PathBuf,
     meter: Option<CostMeter>,
@@ -73,13 +73,13 @@ pub struct PagecacheProbe {
     start: Reading,
 }
 
-/// Which of the events that not every kernel has are there.
+/// Which optional events this kernel has.
 #[derive(Debug, Clone, Copy, Default)]
 struct Events {
     throttled: bool,
     balance: bool,
     readahead: ReadaheadSource,
-    /// Where a function is followed in the event's place.
+    /// Meaningful if a function replaces the event.
     large_readahead: bool,
     reads: bool,
 }
@@ -135,8 +135,8 @@ impl Events {
 }
 
 impl PagecacheProbe {
-    /// Loads and attaches, and opens the window. `root` is where sysfs and procfs are read from, `/` on this machine;
-    /// `spins` puts waits for locks into the series.
+    /// Loads and attaches, and opens the interval. `root` is the root of sysfs and procfs: `/` for this machine;
+    /// `spins` adds lock waits to the time series.
     ///
     /// Refused when rights or BTF are missing.
     pub fn attach(host: &Host, root: &Path, options: &Options, spins: Option<SpinClock>) -> Result<Self> {
@@ -145,7 +145,7 @@ impl PagecacheProbe {
         Ok(probe)
     }
 
-    /// As [`Self::attach`], and nothing is counted before [`Self::begin`].
+    /// Like [`Self::attach`], but nothing is counted before [`Self::begin`].
     pub fn prepare(host: &Host, root: &Path, options: &Options, spins: Option<SpinClock>) -> Result<Self> {
         SPEC.permit(root)?;
         let btf = KernelBtf::read()?;
@@ -164,7 +164,7 @@ impl PagecacheProbe {
             true => Functions::attach(&btf, &mut missing),
             false => Functions::default(),
         };
-        // What is read of a disk is read of those below it.
+        // Reads of a stacked disk are reads of the disks below it.
         let lowest = host.devices.iter().filter(|d| d.layers.is_empty() && !d.is_placeholder());
         let lowest: Vec<String> = lowest.map(|d| d.name.clone()).collect();
         let disks = match options.devices.is_empty() {
@@ -190,7 +190,7 @@ impl PagecacheProbe {
         Ok(probe)
     }
 
-    /// Before there were events of read-ahead its functions do, where the kernel allows it.
+    /// On kernels without events of read-ahead, its functions are probed if the kernel allows it.
     fn load_with_functions(
         btf: &KernelBtf,
         events: &mut Events,
@@ -212,7 +212,7 @@ impl PagecacheProbe {
         Ok((load(btf, *events, nodes)?, Vec::new()))
     }
 
-    /// To try is to do it: before f3a95075549e (5.13) a program is attached to a function once and not again.
+    /// Attaching is the test: before f3a95075549e (5.13) a program can be attached to a function only once.
     fn attach_functions(skel: &PagecacheSkel<'_>, events: Events) -> libbpf_rs::Result<Vec<Link>> {
         let mut links = vec![skel.progs.ra_unbounded_call.attach()?];
         if events.large_readahead {
@@ -225,7 +225,7 @@ impl PagecacheProbe {
         let counts_reads = self.counts_reads();
         let progs = &self.skel.progs;
         let links = &mut self.links;
-        // The ends first: what goes on now is not seen to begin.
+        // The ends first: the begin of a reclaim that is in progress now is not recorded.
         links.push(progs.direct_reclaim_end.attach()?);
         links.push(progs.memcg_reclaim_end.attach()?);
         links.push(progs.memcg_softlimit_reclaim_end.attach()?);
@@ -254,7 +254,7 @@ impl PagecacheProbe {
                     links.push(progs.ra_order.attach()?);
                 }
             }
-            // Those are attached already.
+            // These are attached already.
             ReadaheadSource::Functions => {}
         }
         if counts_reads {
@@ -265,29 +265,29 @@ impl PagecacheProbe {
         Ok(())
     }
 
-    /// Of no use without what is read ahead.
+    /// Not useful without read-ahead.
     fn counts_reads(&self) -> bool {
         self.events.reads && self.events.readahead != ReadaheadSource::None
     }
 
-    /// Opens or closes the window for all programs at once.
+    /// Opens or closes the interval for all programs at once.
     fn run(&mut self, running: bool) -> Result<()> {
         let data = self.skel.maps.bss_data.as_mut().context("the object has data")?;
         data.running = running.into();
         self.functions.run(running)
     }
 
-    /// What cannot be seen, with the reason.
+    /// What cannot be observed, with the reason.
     pub fn missing(&self) -> &[Missing] {
         &self.missing
     }
 
-    /// Whether functions are followed; else their shares have to come from samples.
+    /// Whether functions are followed; otherwise their shares have to come from samples.
     pub fn follows_functions(&self) -> bool {
         !self.functions.is_empty()
     }
 
-    /// What the probes cost so far, for a window of this many I/Os per second.
+    /// The cost of the probes so far, for an interval with this many I/Os per second.
     pub fn cost(&self, ios_per_second: f64) -> Cost {
         let bytes = libbpf::map_bytes(self.skel.object()) + self.functions.map_bytes();
         let of_none = || Cost { map_bytes: bytes, ..Cost::default() };
@@ -309,7 +309,7 @@ impl PagecacheProbe {
         all
     }
 
-    /// Without those that follow functions of the LRU lists, which tell apart what they have lost.
+    /// The programs at events. Those that follow functions of the LRU lists count their losses separately.
     fn on_events(&self) -> Vec<Metered<'_>> {
         let progs = &self.skel.progs;
         let mut all = vec![
@@ -374,7 +374,7 @@ impl PagecacheProbe {
         all
     }
 
-    /// Without the series.
+    /// Without the time series.
     fn reading(&self, kernel_before: MemoryReading) -> Result<Reading> {
         let maps = &self.skel.maps;
         let at_ns = now_ns();
@@ -441,7 +441,7 @@ impl Probe for PagecacheProbe {
         self.meter = Some(meter);
     }
 
-    /// The state now, with the kernel's counters around it. It takes the steps since the reading before with it.
+    /// The current state, with the kernel's counters around it. Takes the steps since the previous reading.
     fn read(&self) -> Result<Reading> {
         let before = self.kernel();
         let reading = self.reading(before)?;
@@ -468,7 +468,7 @@ impl Probe for PagecacheProbe {
     }
 }
 
-/// How often tasks have begun to reclaim, for the machine and within the limit of their group.
+/// How often tasks have begun to reclaim, for the machine and within the limit of their cgroup.
 fn tasks_reclaims(rows: &MapHandle, nodes: u32) -> Option<u64> {
     let mut sum = 0;
     for (number, kind) in (0u32..).zip(Kind::ALL) {
@@ -506,7 +506,7 @@ pub const SPEC: Spec = Spec {
     ..Spec::of(&[skel::PAGECACHE])
 };
 
-/// The functions on the way of reclaim.
+/// The functions on the call paths of reclaim.
 pub const PATHS: Spec = Spec::of(&[skel::PATHS]);
 
 pub const NO_RECLAIM_BY_FILE: &str =
@@ -516,7 +516,7 @@ const NO_DIRECT: &str = "reclaim by tasks is not seen";
 const NO_MEMCG: &str = "reclaim at the limits of memory cgroups is not seen";
 const NO_PAGES: &str = "pages that reclaim looks at are known from the kernel's counters alone";
 
-/// What `locks` attaches for the page cache: of each event that tells something of its own one, or two.
+/// The programs that `locks` attaches for the page cache: one or two per kind of event.
 const PROGRAMS: &[Program] = &[
     Program::optional("direct_reclaim_begin", "mm_vmscan_direct_reclaim_begin", NO_DIRECT),
     Program::optional("direct_reclaim_end", "mm_vmscan_direct_reclaim_end", NO_DIRECT),
@@ -548,7 +548,7 @@ fn configure(object: &mut OpenObject, _: Reach, btf: &KernelBtf) -> Result<()> {
     })
 }
 
-/// What is loaded of that which not every kernel has.
+/// Selects the programs at optional events.
 fn choose(open: &mut OpenPagecacheSkel<'_>, events: Events) {
     let progs = &mut open.progs;
     progs.throttled.set_autoload(events.throttled);

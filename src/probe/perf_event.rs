@@ -1,4 +1,4 @@
-//! Perf events that make samples, count, or tell of processes, each on one online CPU.
+//! Opens perf events that sample, count, or record process events, each on one online CPU.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -18,11 +18,11 @@ use crate::host::cpu_counters::{Event, Side};
 use crate::refusal::{LockedMemory, Refusal};
 use crate::wire::stacks::Sampler;
 
-/// Opens the best sampler that this machine has, on every online CPU. Nothing counts yet.
+/// Opens the best sampler that this machine has, on every online CPU. It does not count yet.
 pub fn open(frequency: u64) -> Result<(Sampler, Vec<OwnedFd>)> {
     let cpus = online()?;
-    // A virtual machine often has no counters; some hybrid processors have them on some CPUs only.
-    // Profiles of two kinds cannot be added up, so it is one sampler for all.
+    // A virtual machine often has no counters; some hybrid processors have them on some CPUs only. Profiles of two
+    // kinds cannot be added up, so all CPUs use the same sampler.
     if let Ok(events) = open_on(Sampler::Cycles, &cpus, frequency) {
         return Ok((Sampler::Cycles, events));
     }
@@ -39,7 +39,7 @@ pub fn online() -> Result<Vec<u32>> {
     parse_cpu_list(&list).context("/sys/devices/system/cpu/online is no list of CPUs")
 }
 
-/// One event per CPU, or the first error that is not a CPU's going away.
+/// Opens one event per CPU, or returns the first error other than a CPU going offline.
 fn open_on(sampler: Sampler, cpus: &[u32], frequency: u64) -> io::Result<Vec<OwnedFd>> {
     let (kind, config) = match sampler {
         Sampler::Cycles => (PERF_TYPE_HARDWARE, u64::from(PERF_COUNT_HW_CPU_CYCLES)),
@@ -55,7 +55,7 @@ fn open_on(sampler: Sampler, cpus: &[u32], frequency: u64) -> io::Result<Vec<Own
     for &cpu in cpus {
         match open_attr(&mut attr, cpu, None) {
             Ok(event) => events.push(event),
-            // The CPU went offline after the list was read. What is left can be sampled.
+            // The CPU went offline after the list was read. The others can be sampled.
             Err(error) if error.raw_os_error() == Some(libc::ENODEV) && sampler == Sampler::CpuClock => {}
             Err(error) => return Err(error),
         }
@@ -63,7 +63,7 @@ fn open_on(sampler: Sampler, cpus: &[u32], frequency: u64) -> io::Result<Vec<Own
     if events.is_empty() { Err(io::Error::from_raw_os_error(libc::ENODEV)) } else { Ok(events) }
 }
 
-/// An event for whatever runs on that CPU. With `group` it takes its place in the processor together with that one.
+/// Opens an event for all tasks on that CPU. With `group` it is scheduled on the PMU together with that event.
 fn open_attr(attr: &mut perf_event_attr, cpu: u32, group: Option<BorrowedFd<'_>>) -> io::Result<OwnedFd> {
     let anyone = -1;
     let group = group.map_or(-1, |leader| leader.as_raw_fd());
@@ -75,12 +75,12 @@ fn open_attr(attr: &mut perf_event_attr, cpu: u32, group: Option<BorrowedFd<'_>>
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel has just made this descriptor for us, and nobody else knows it.
+    // SAFETY: the kernel has just created this descriptor for this process, and nothing else uses it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// An event that counts nothing: forks, execs, ends and executable mappings on a CPU are records of it from now on, in
-/// memory that is mapped from it, as `wire::process_events` reads them. They wake no thread.
+/// Opens an event that counts nothing, but records forks, execs, exits and executable mappings on a CPU from now on, in
+/// memory that is mapped from it; `wire::process_events` decodes them. They wake no thread.
 pub fn process_events(cpu: u32) -> io::Result<OwnedFd> {
     let mut attr = perf_event_attr {
         type_: PERF_TYPE_SOFTWARE,
@@ -102,7 +102,7 @@ pub fn process_events(cpu: u32) -> io::Result<OwnedFd> {
     open_attr(&mut attr, cpu, None)
 }
 
-/// An event that programs write records to. Each wakes who waits for one.
+/// Opens an event that programs write records to. Each record requests a wakeup of the reader.
 pub fn self_interrupt(cpu: u32) -> io::Result<OwnedFd> {
     let mut attr = perf_event_attr {
         type_: PERF_TYPE_SOFTWARE,
@@ -119,13 +119,13 @@ pub fn self_interrupt(cpu: u32) -> io::Result<OwnedFd> {
 /// Maps the ring of an event at an address of the kernel's choice.
 ///
 /// # Errors
-/// [`LockedMemory`] where the kernel allows no more locked memory; else what mmap says.
+/// [`LockedMemory`] if the limit of locked memory is reached; else the error of mmap.
 pub fn map_ring(
     event: BorrowedFd<'_>,
     bytes: usize,
     protection: libc::c_int,
 ) -> Result<NonNull<libc::c_void>> {
-    // SAFETY: a new mapping; no memory of ours is replaced.
+    // SAFETY: a new mapping; no memory of this process is replaced.
     let place =
         unsafe { libc::mmap(ptr::null_mut(), bytes, protection, libc::MAP_SHARED, event.as_raw_fd(), 0) };
     if let Some(place) = NonNull::new(place).filter(|_| place != libc::MAP_FAILED) {
@@ -138,13 +138,13 @@ pub fn map_ring(
     }
 }
 
-/// Of memory that is mapped from an event.
+/// Page size of memory that is mapped from an event.
 pub fn page_bytes() -> usize {
-    // SAFETY: takes a number and gives one.
+    // SAFETY: takes a number and returns one.
     usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
 }
 
-/// A counter that samples nothing, and counts from now on until it is dropped.
+/// A counter that takes no samples, and counts until it is dropped.
 #[derive(Debug)]
 pub struct Counter(File);
 
@@ -167,9 +167,9 @@ impl Counter {
         open_attr(&mut attr, cpu, group.map(|leader| leader.0.as_fd())).map(|fd| Self(fd.into()))
     }
 
-    /// What it counted, how long it was to count and how long it did, in ns.
+    /// The count, the time that it was enabled and the time that it was running, in ns.
     pub fn read(&self) -> io::Result<[u64; 3]> {
-        // Exactly what `read_format` asks for. Less (0 bytes) comes from a counter in error.
+        // Exactly what `read_format` requests. A counter in error state returns less (0 bytes).
         let mut bytes = [0; 24];
         (&self.0).read_exact(&mut bytes)?;
         let word = |i: usize| bytes[8 * i..].first_chunk().map_or(0, |chunk| u64::from_ne_bytes(*chunk));
@@ -177,7 +177,7 @@ impl Counter {
     }
 }
 
-/// Why no sampler at all could be opened, and the remedy.
+/// Why no sampler could be opened, and the remedy.
 fn explain(error: io::Error, frequency: u64) -> anyhow::Error {
     match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => Refusal::Refused(format!(
@@ -202,9 +202,9 @@ fn explain(error: io::Error, frequency: u64) -> anyhow::Error {
     }
 }
 
-/// `0-3,8,10-11` as numbers; none when it is anything else.
+/// `0-3,8,10-11` as numbers; None for anything else.
 fn parse_cpu_list(text: &str) -> Option<Vec<u32>> {
-    // More than any kernel can be built for; a bound on what a damaged list can cost.
+    // More than any kernel supports; limits the cost of a damaged list.
     const MOST: u32 = 1 << 16;
     let mut cpus = Vec::new();
     for range in text.trim().split(',') {
@@ -218,8 +218,8 @@ fn parse_cpu_list(text: &str) -> Option<Vec<u32>> {
     Some(cpus)
 }
 
-/// Idle time of all CPUs since boot, in ns, from the text of `/proc/stat`: idle and waiting for
-/// I/O, in hundredths of a second.
+/// Idle time of all CPUs since boot, in ns, from the text of `/proc/stat`: idle plus iowait, which are in hundredths of
+/// a second.
 pub fn parse_idle_ns(stat: &str) -> Option<u64> {
     let mut fields = stat.lines().next()?.strip_prefix("cpu ")?.split_ascii_whitespace().skip(3);
     let idle: u64 = fields.next()?.parse().ok()?;
@@ -248,7 +248,7 @@ mod tests {
         }
     }
 
-    /// A refusal names the remedy and ends with the exit code of the contract.
+    /// A refusal names the remedy and has the documented exit code.
     #[test]
     fn errors_are_refusals_with_a_remedy() {
         let code = |errno, frequency| {

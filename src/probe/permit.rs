@@ -1,4 +1,4 @@
-//! Whether probes may run here at all: rights, BTF, lockdown, in the words of every refusal.
+//! Checks whether probes may run here at all (rights, BTF, lockdown), and words every refusal.
 
 use std::path::Path;
 
@@ -22,7 +22,7 @@ pub const LOCKED: &str = "this kernel is locked down (confidentiality), which fo
                           read kernel memory by BPF";
 pub const LOCKED_REMEDY: &str = "boot without lockdown=confidentiality; lockdown=integrity is no hindrance";
 
-/// Refuses what cannot work, before anything is made or attached.
+/// Refuses what cannot work, before anything is created or attached.
 pub fn permit(root: &Path) -> Result<()> {
     let rights = Rights::read(root);
     let why = if !rights.btf && btf_file::path().is_none() {

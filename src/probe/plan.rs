@@ -1,4 +1,4 @@
-//! Which slots and rows each traced device owns.
+//! Assigns slots and rows to the traced devices.
 
 use std::path::Path;
 
@@ -16,48 +16,48 @@ use crate::wire::{
     SHARED_ROWS, SHARED_UNOWNED_ROWS, WireDevice,
 };
 
-/// The bound on the memory of all maps, within which what can be smaller takes what the rest leaves.
+/// The limit on the memory of all maps. Maps of variable size take what the others leave.
 pub const MOST_BYTES: u64 = 64 << 20;
 
-/// With a scheduler the kernel gives a queue 2 × min(tags, 128) requests when it is switched, so 256
-/// slots survive every switch in mid-trace.
+/// With a scheduler the kernel gives a queue 2 × min(tags, 128) requests when it is switched, so 256 slots suffice for
+/// every switch during a trace.
 const LEAST_SLOTS: u32 = 256;
-/// A row is about 14 KiB: more shards than this per device buy nothing.
+/// A row is about 14 KiB; more shards per device than this gain nothing.
 const MOST_SHARDS: u32 = 64;
 
-/// CPUs that have rows of operations of their own; a row is about 31 KiB.
+/// CPUs with their own rows of operations; a row is about 31 KiB.
 const MOST_OPERATION_SHARDS: u32 = 8;
 
-/// CPUs that have rows of their own for I/Os of no operation, where the bound leaves no room for all.
+/// CPUs with their own rows for I/Os of no operation, if the limit leaves no room for all.
 const LEAST_UNOWNED_SHARDS: u32 = 4;
 
 /// The layout of all maps for a set of devices.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Plan {
     pub devices: Vec<PlannedDevice>,
-    /// NVMe multipath heads above them, where their bios enter the block layer: known behind the devices, and
-    /// without anything of their own.
+    /// NVMe multipath heads above the devices, where their bios enter the block layer. They come after the devices, and
+    /// have no rows.
     pub heads: Vec<PlannedDevice>,
     pub slots: u32,
-    /// Of all I/Os. Those of no operation have theirs behind them.
+    /// Rows of all I/Os; those of I/Os of no operation follow them.
     pub rows: u32,
     pub unowned_rows: u32,
     pub operation_rows: u32,
-    /// This kernel runs a program inside itself.
+    /// This kernel runs a program recursively.
     pub nested_runs: bool,
-    /// This kernel's counters hold passthrough commands, and no file says so.
+    /// This kernel's counters include passthrough commands, and no sysfs file says so.
     pub counts_passthrough: bool,
 }
 
-/// One device's numbers.
+/// The layout of one device.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PlannedDevice {
-    /// Of a partition its own name.
+    /// For a partition its own name.
     pub name: String,
-    /// The disk that a partition lies on; of a disk its own name.
+    /// The disk of a partition; for a disk its own name.
     pub disk: String,
     pub wire: WireDevice,
-    /// Not named by the user: it is traced as a layer of these.
+    /// Not named by the user: it is traced as a lower device of these.
     pub added_for: Vec<String>,
 }
 
@@ -74,7 +74,7 @@ impl PlannedDevice {
         self.wire.flags & PARTITION != 0
     }
 
-    /// Of the disk, only this partition is traced.
+    /// Restricts tracing of the disk to this partition.
     pub fn narrow(&mut self, partition: &Partition) {
         self.name = partition.name.clone();
         self.wire.flags |= PARTITION;
@@ -84,8 +84,8 @@ impl PlannedDevice {
     }
 }
 
-/// All devices with requests, but those that a driver made in advance and nobody uses where else not all fit
-/// into the tables. With how many were left out.
+/// All devices with requests. If they do not all fit into the tables, unused placeholder devices are left out. Also
+/// returns how many were left out.
 pub fn in_use(devices: &[BlockDevice]) -> (Vec<&BlockDevice>, usize) {
     let mut all: Vec<&BlockDevice> = devices.iter().filter(|d| d.request_based).collect();
     let many = all.len();
@@ -96,7 +96,7 @@ pub fn in_use(devices: &[BlockDevice]) -> (Vec<&BlockDevice>, usize) {
     (all, left_out)
 }
 
-/// Devices that nobody uses make room for the others.
+/// The gap of unused devices that make room for the others.
 pub fn left_out(devices: usize) -> Vec<Missing> {
     let why = format!(
         "{devices} unused loop, RAM or network block devices are not traced, to make room for the others"
@@ -110,7 +110,7 @@ pub fn left_out(devices: usize) -> Vec<Missing> {
     (devices > 0).then_some(missing).into_iter().collect()
 }
 
-/// What of a disk is not of its partition.
+/// What belongs to a disk and not to its partition.
 pub fn missing_of_partitions(plan: &Plan) -> Vec<Missing> {
     let partitions = plan.devices.iter().filter(|device| device.is_partition());
     let gap = |device: &PlannedDevice| Missing {
@@ -126,7 +126,7 @@ pub fn missing_of_partitions(plan: &Plan) -> Vec<Missing> {
     partitions.map(gap).collect()
 }
 
-/// Refused where more are traced than there is room for.
+/// Refuses more devices than there is room for.
 pub fn few_enough(devices: usize) -> Result<()> {
     if devices <= MAX_DEVICES {
         return Ok(());
@@ -138,8 +138,8 @@ pub fn few_enough(devices: usize) -> Result<()> {
     .into())
 }
 
-/// The kernel's counters of a disk; None where they cannot be read. `passthrough`: this kernel's hold passthrough
-/// commands, and no file says so.
+/// The kernel's counters of a disk; None if they cannot be read. `passthrough`: this kernel's counters include
+/// passthrough commands, and no sysfs file says so.
 pub fn counters(root: &Path, name: &str, passthrough: bool) -> Option<Counters> {
     let counters = Counters::read(root, name).ok()?;
     let passthrough = counters.passthrough.or(passthrough.then_some(true));
@@ -159,7 +159,7 @@ impl Plan {
             let tags =
                 device.queues.iter().map(|q| q.tags.saturating_add(q.reserved_tags)).max().unwrap_or(0);
             let mut slots_per_queue = tags.max(device.requests.unwrap_or(0)).clamp(LEAST_SLOTS, 1 << 16) + 1;
-            // One shard per CPU on a single queue; fewer as the queues become more, never CPU × queue.
+            // One shard per CPU on a single queue; fewer with more queues, never CPU × queue.
             let shards = (cpus.clamp(1, MOST_SHARDS) / hw_queues).max(1);
             let exclusive = hw_queues == 1 && shards >= cpus;
             let operation_shards = cpus.clamp(1, MOST_OPERATION_SHARDS);
@@ -197,7 +197,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Knows a head too; without room its paths have no queue stage.
+    /// Adds a head; if there is no room, its paths have no queue stage.
     pub fn add_head(&mut self, head: &BlockDevice) {
         if self.devices.len() + self.heads.len() < MAX_DEVICES {
             let wire = WireDevice {
@@ -215,15 +215,14 @@ impl Plan {
         self.devices.iter().any(PlannedDevice::is_bio_based)
     }
 
-    /// For kernels that run a program inside itself: plain additions to a row of one CPU's own could then
-    /// be lost too.
+    /// For kernels that run a program recursively: plain additions to a per-CPU row could then be lost as well.
     pub fn share_rows(&mut self) {
         self.nested_runs = true;
         self.devices.iter_mut().for_each(|device| device.wire.flags |= SHARED_ROWS);
     }
 
-    /// Lays out the rows of I/Os of no operation, for maps whose others hold so many bytes. They are by CPU and
-    /// not by queue: as many CPUs have rows of their own as fit.
+    /// Lays out the rows of I/Os of no operation, given the bytes of all other maps. These rows are per CPU and not per
+    /// queue: as many CPUs have their own rows as fit.
     pub fn fit_unowned(&mut self, others: u64, cpus: u32) {
         let rare = (OPS - OPS_SHARDED) as u32;
         let bytes = |rows: u64| rows * self.devices.len().max(1) as u64 * size_of::<WireRow>() as u64;
@@ -242,13 +241,13 @@ impl Plan {
         }
     }
 
-    /// The kernel's counters of all devices; None where they cannot be read.
+    /// The kernel's counters of all devices; None if they cannot be read.
     pub fn counters(&self, root: &Path) -> Vec<Option<Counters>> {
         self.devices.iter().map(|device| counters(root, &device.name, self.counts_passthrough)).collect()
     }
 
-    /// Sets of four in the table of bios: four places for every request that can be out at once, since
-    /// bios that wait for a request need one too and addresses do not hash evenly. A power of two.
+    /// Sets of four in the table of bios: four entries per request that can be in flight, since bios that wait for a
+    /// request need one too and addresses do not hash evenly. A power of two.
     pub fn bio_sets(&self) -> u32 {
         self.slots.next_power_of_two().clamp(1024, 1 << 16)
     }
@@ -284,7 +283,7 @@ mod tests {
         }
     }
 
-    /// Every slot that a request of any device, queue and tag can get is its own.
+    /// Every combination of device, queue and tag has its own slot.
     #[test]
     fn equal_tags_of_eighty_queues_never_meet() {
         let devices = [device("a", 80, 1023), device("b", 80, 1023), device("c", 1, 64)];
@@ -336,15 +335,15 @@ mod tests {
         assert!(plan.map_bytes() < 64 << 20, "{}", plan.map_bytes());
         let many: Vec<_> = (0..21).map(|i| device(&format!("nvme{i}n1"), 385, 1023)).collect();
         let plan = Plan::new(many.iter(), 384).unwrap();
-        // The kernel refuses array maps above 4 GiB, each of the two is far below.
+        // The kernel refuses array maps above 4 GiB; each of the two is far below.
         assert!(u64::from(plan.rows) * (size_of::<WireRow>() as u64) < 512 << 20);
         assert!(u64::from(plan.slots) * 64 < 1 << 30);
     }
 
-    /// What maps take that the plan does not size: owners, callers and operations 1 MiB each, and small ones.
+    /// Size of the maps that the plan does not size: owners, callers and operations 1 MiB each, and small ones.
     const TABLES: u64 = 3_302_000;
 
-    /// I/Os of no operation have a row of their CPU's own where there is room, and never an element of others.
+    /// I/Os of no operation have a per-CPU row if there is room, and never overlap other rows.
     #[test]
     fn rows_of_no_operation_take_what_the_bound_leaves() {
         let drives = |n| (0..n).map(|i| device(&format!("nvme{i}n1"), 33, 1023)).collect::<Vec<_>>();
@@ -384,7 +383,7 @@ mod tests {
         assert_eq!((plan.devices[0].wire.shards, plan.devices[0].wire.flags), (1, SHARED_ROWS));
     }
 
-    /// The slot of a request must lead to its device, whichever stands beside it in the plan.
+    /// The slot of a request must lead to its device, whatever the next device in the plan is.
     #[test]
     fn bio_based_devices_have_rows_and_no_slots() {
         let zram =

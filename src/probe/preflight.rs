@@ -1,5 +1,5 @@
-//! What can be measured here: each program is looked up in BTF and, with the rights for it, loaded
-//! once (never attached).
+//! Checks what can be measured here: looks up each program in BTF and, if the rights suffice, loads it once (never
+//! attached).
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use crate::host::rights::Rights;
 use crate::host::{BlockDevice, Host};
 use crate::probe::btf_file::{self, BY_FILE};
 
-/// Checks everything. Works without any rights, and reports what it could not try without them.
+/// Checks everything. Works without any rights, and reports what could not be tried without them.
 pub fn abilities(host: &Host, rights: &Rights) -> Abilities {
     let btf = KernelBtf::read().ok();
     let btf = btf.as_ref();
@@ -49,7 +49,8 @@ pub fn abilities(host: &Host, rights: &Rights) -> Abilities {
     Abilities { btf: btf.is_some(), programs, views }
 }
 
-/// Loads what the plans want tried, an object at a time: for each name whether the kernel takes it, or why not.
+/// Loads the programs to be tried, one object at a time. Returns for each name whether the kernel accepts it, or why
+/// not.
 fn try_all(plans: &[(&Spec, Program, Plan)], btf: &KernelBtf) -> HashMap<String, Result<(), String>> {
     let mut all = HashMap::new();
     for spec in PROBES {
@@ -71,11 +72,11 @@ fn try_all(plans: &[(&Spec, Program, Plan)], btf: &KernelBtf) -> HashMap<String,
 enum Plan {
     /// It does not, and no trial is needed.
     Missing { reason: String, remedy: Option<&'static str> },
-    /// By loading the program `name`, which may replace it; `note` gives the reason.
+    /// Load the program `name`, which may be a replacement; `note` gives the reason.
     Try { name: &'static str, note: Option<&'static str> },
 }
 
-/// The same event had another name before 6.3.
+/// Before 6.3 the same event had another name.
 fn by_its_name(program: Program, btf: Option<&KernelBtf>) -> Program {
     if program.name == RING_SUBMIT && btf.and_then(KernelBtf::ring_submit) == Some(RingSubmit::Sqe) {
         return Program { name: SQE_SUBMIT, event: "io_uring_submit_sqe", ..program };
@@ -122,7 +123,7 @@ fn plan(spec: &Spec, program: &Program, btf: Option<&KernelBtf>, rights: &Rights
             if host.devices.iter().any(BlockDevice::is_nvme) {
                 return lost(&why, None);
             }
-            // No NVMe drive: nothing is missed.
+            // Without an NVMe device nothing is missed.
             return missing(format!("{why}: this machine has no NVMe drive"), None);
         }
         EventHome::Vmlinux | EventHome::Module(_) => {}
@@ -130,7 +131,7 @@ fn plan(spec: &Spec, program: &Program, btf: Option<&KernelBtf>, rights: &Rights
     if !rights.can_trace() {
         return missing(permit::RIGHTS.to_string(), Some(permit::RIGHTS_REMEDY));
     }
-    // The types of a module are root's to read; its event can be had without them.
+    // Only root may read the types of a module; the raw event does not need them.
     match program.raw.filter(|_| btf_file::path().is_some() || !rights.sys_admin) {
         None => Plan::Try { name: program.name, note: None },
         Some(name) if btf_file::path().is_some() => {
@@ -150,7 +151,7 @@ mod tests {
     use super::*;
     use crate::probe::{interrupts, latency};
 
-    /// But for those that stand in for another of the list.
+    /// Except those that replace another one of the list.
     #[test]
     fn every_program_of_the_views_is_listed() {
         let known =

@@ -1,5 +1,5 @@
-//! What processes have mapped, also of those that live only milliseconds: by `/proc` while they live, and by the
-//! kernel's own records of forks, execs and mappings where they have ended, or run another program, by the next look.
+//! Finds what processes have mapped, even those that live only milliseconds: from `/proc` while they run, and from the
+//! kernel's records of forks, execs and mappings if they have exited, or run another program, by the next lookup.
 
 mod history;
 mod ring;
@@ -25,20 +25,21 @@ use ring::Ring;
 /// Follows all processes of this machine from `open` until it is dropped.
 #[derive(Debug, Default)]
 pub struct ProcessEvents {
-    /// One for each CPU; none where the kernel gives no records.
+    /// One per CPU; empty if the kernel gives no records.
     rings: Vec<Ring>,
     /// Why there are no rings.
     no_records: Option<NoRecords>,
-    /// Later than the last look's time: what other CPUs have of before is not known yet.
+    /// Records later than the last lookup: other CPUs may have earlier ones that are not read yet.
     pending: Vec<Record>,
     history: ProcessHistory,
 }
 
 impl ProcessEvents {
-    /// The longest time between two calls of [`ProcessEvents::drain`] or [`ProcessEvents::look`]: the rings have room for as much.
+    /// The longest time between two calls of [`ProcessEvents::drain`] or [`ProcessEvents::look`]: the rings have room
+    /// for this long.
     pub const DRAIN_EVERY: Duration = Duration::from_millis(20);
 
-    /// Begins to record. Where perf events are refused `/proc` is all that is read, and the [`Mapped`] says why.
+    /// Starts recording. If perf events are refused, only `/proc` is read, and the [`Mapped`] has the reason.
     pub fn open() -> Self {
         match rings() {
             Ok(rings) => Self { rings, ..Self::default() },
@@ -51,9 +52,9 @@ impl ProcessEvents {
         self.rings.iter().map(Ring::bytes).sum()
     }
 
-    /// Takes what is mapped in processes that were sampled since the last look, each with the name that its thread had
-    /// then, and of those of earlier looks what the records have since; after the samples were taken from their own
-    /// place, so that the records go as far.
+    /// Records the mappings of processes that were sampled since the last lookup, each with the name that its thread
+    /// had then, and for processes of earlier lookups the changes since. To be called after the samples were read, so
+    /// that the records cover them.
     pub fn look(&mut self, mapped: &mut Mapped, sampled: impl IntoIterator<Item = (u32, Comm)>) {
         self.take();
         mapped.lose(self.history.take_lost());
@@ -63,17 +64,17 @@ impl ProcessEvents {
             self.history.sampled(pid, comm);
             wanted.insert(pid);
         }
-        // In this order: what a process ran before it runs what it does now.
+        // In this order: first what a process ran before, then what it runs now.
         for pid in self.history.take_changed().union(&wanted) {
             self.give(mapped, *pid, false);
         }
         for pid in wanted {
-            // The number may be another process' by now.
+            // The process id may have been reused.
             if self.history.is_over(pid) {
                 continue;
             }
             match mapped.read(Path::new("/"), pid) {
-                // Not ours to see, or nobody's: else it has ended since the records were taken.
+                // Not accessible, or over the quota. Any other error means that it exited since the records were read.
                 Err(error)
                     if !matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::QuotaExceeded) =>
                 {
@@ -90,7 +91,7 @@ impl ProcessEvents {
         if programs.is_empty() {
             return;
         }
-        // Who was started in a container has its files where its parent has them.
+        // A process that was started in a container has the same root directory as its parent.
         let parent = self.history.parent(pid).map(|parent| mapped::folder(parent).join("root"));
         let roots: Vec<PathBuf> = [PathBuf::from("/")].into_iter().chain(parent).collect();
         let roots: Vec<&Path> = roots.iter().map(PathBuf::as_path).collect();
@@ -102,7 +103,7 @@ impl ProcessEvents {
                     let numbers: BTreeSet<u32> =
                         names.iter().map(|name| mapped.ran(pid, task_name(name), number)).collect();
                     for number in numbers {
-                        // Nobody who lives has such a number.
+                        // No live process has such an id.
                         mapped.record(&roots, number, program.mappings.clone(), number != pid, as_of);
                     }
                 }
@@ -116,18 +117,18 @@ impl ProcessEvents {
         if self.rings.is_empty() {
             return;
         }
-        // What happened before now is in the rings; what comes while they are read may have a cause on a CPU whose ring
-        // was read already.
+        // Everything that happened before now is in the rings. Records that arrive while they are read may have a cause
+        // on a CPU whose ring was read already.
         let mut until = now_ns();
         self.drain();
-        // Who forks has its mappings in no record when it began before us.
+        // The mappings of a parent that started before recording are in no record.
         let unknown = self.history.parents_to_read(&self.pending);
         let mut read: Vec<(u32, Before)> = Vec::new();
         if !unknown.is_empty() {
             for pid in unknown {
                 read.push((pid, before(&mapped::folder(pid))));
             }
-            // An exec up to here is known when the reading is believed.
+            // Execs up to here are known when the mappings read from `/proc` are used.
             until = now_ns();
             self.drain();
         }
@@ -140,7 +141,7 @@ impl ProcessEvents {
         self.history.sweep(|pid| mapped::folder(pid).exists());
     }
 
-    /// Empties the rings; the records wait for the next look.
+    /// Empties the rings; the records wait for the next lookup.
     pub fn drain(&mut self) {
         for ring in &mut self.rings {
             let damaged = ring.take(&mut self.pending);
@@ -153,9 +154,9 @@ fn now_unix_ns() -> i128 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as i128)
 }
 
-/// What a process has mapped and its threads are called, as far as it lives yet.
+/// The mappings and thread names of a process, as far as it still runs.
 fn before(folder: &Path) -> Before {
-    /// Who has more threads may have any name.
+    /// With more threads than this, any name is taken to be possible.
     const MOST_THREADS: usize = 256;
     let maps = fs::read(folder.join("maps"));
     let threads = fs::read_dir(folder.join("task")).into_iter().flatten().flatten();
@@ -168,9 +169,9 @@ fn before(folder: &Path) -> Before {
     Before { mappings: maps.map(|text| mappings(&text)).unwrap_or_default(), names }
 }
 
-/// A ring for each CPU, or none: half of the records would give half of a process.
+/// One ring per CPU, or none: records of some CPUs would give incomplete processes.
 fn rings() -> Result<Vec<Ring>, NoRecords> {
-    // The records have the numbers of processes as we see them, the samples those of the machine.
+    // Records have process ids of this PID namespace, samples those of the initial one.
     if !outermost() {
         return Err(NoRecords::PidNamespace);
     }
@@ -179,7 +180,7 @@ fn rings() -> Result<Vec<Ring>, NoRecords> {
     for cpu in cpus {
         match perf_event::process_events(cpu) {
             Ok(event) => events.push(event),
-            // It went offline after the list was read.
+            // The CPU went offline after the list was read.
             Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {}
             Err(_) => return Err(NoRecords::Refused),
         }
@@ -193,7 +194,7 @@ fn rings() -> Result<Vec<Ring>, NoRecords> {
     })
 }
 
-/// Maps all rings, with half the size again and again where the limit of locked memory wants it, down to a page each.
+/// Maps all rings, and halves their size while the limit of locked memory is exceeded, down to a page each.
 fn map_largest<T>(map: impl Fn(usize) -> Result<T>, mut bytes: usize, page: usize) -> Result<T> {
     loop {
         match map(bytes) {
@@ -203,24 +204,24 @@ fn map_largest<T>(map: impl Fn(usize) -> Result<T>, mut bytes: usize, page: usiz
     }
 }
 
-/// Whether we are in the pid namespace that the machine began with.
+/// Whether this process is in the initial PID namespace.
 fn outermost() -> bool {
     /// `PROC_PID_INIT_INO`.
     const FIRST: &str = "pid:[4026531836]";
     fs::read_link("/proc/self/ns/pid").is_ok_and(|link| link.as_os_str() == FIRST)
 }
 
-/// Bytes of records for each CPU, a power of two of pages.
+/// Bytes of records per CPU, a power of two of pages.
 ///
-/// At most twice what one CPU can start in [`ProcessEvents::DRAIN_EVERY`]: a process with few libraries is 700 bytes of records
-/// and half a millisecond of work at least. All rings together take at most half of the kernel's default RLIMIT_MEMLOCK,
-/// so that io_uring programs of the same user without CAP_IPC_LOCK have the other half ([`LockedMemory`]). A page each
-/// is the least there is: from 512 CPUs on they take more than half.
+/// At most twice what one CPU can start in [`ProcessEvents::DRAIN_EVERY`]: a process with few libraries makes 700 bytes
+/// of records and at least half a millisecond of work. All rings together take at most half of the kernel's default
+/// RLIMIT_MEMLOCK, so that io_uring programs of the same user without CAP_IPC_LOCK have the other half
+/// ([`LockedMemory`]). The minimum is a page each: from 512 CPUs on they take more than half.
 fn ring_bytes(cpus: usize, page: usize) -> usize {
     const MOST: usize = 64 << 10;
     /// `MLOCK_LIMIT` since Linux 5.16.
     const DEFAULT_MEMLOCK: usize = 8 << 20;
-    // Each ring has a page in front.
+    // Each ring has a page before the data.
     let share = (DEFAULT_MEMLOCK / 2 / cpus.max(1)).saturating_sub(page);
     1 << share.min(MOST).max(page).ilog2()
 }
@@ -242,7 +243,7 @@ mod tests {
         assert_eq!(ring_bytes(512, 64 << 10), 64 << 10, "one page");
     }
 
-    /// The kernel's answer is that of mmap with too much locked: all rings get smaller, and none is refused.
+    /// The kernel's answer is that of mmap with too much locked memory: all rings get smaller, and none is refused.
     #[test]
     fn rings_are_as_large_as_the_limit_of_locked_memory_allows() {
         let limit =

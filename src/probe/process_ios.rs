@@ -1,4 +1,4 @@
-//! The table of bios by device and process: its size, and how it is read.
+//! Sizes and reads the table of bios by device and process.
 
 use anyhow::{Context, Result};
 use libbpf_rs::{MapCore, MapFlags};
@@ -9,13 +9,13 @@ use super::skel::latency::{LatencySkel, OpenLatencySkel};
 use crate::envelope::{Missing, Reason};
 use crate::wire::process_ios::{NO_PROCESS, ProcessIos, WireProcessIos, WireProcessKey};
 
-/// Processes per run with a row of their own: with 40 bytes each, 250 KiB with the kernel's overhead.
+/// Processes per run with their own row: at 40 bytes each, 250 KiB including the kernel's overhead.
 const MOST: u32 = 2048;
 
 /// Live processes of the measured command: more than a parallel build has.
 const MOST_OF_COMMAND: u32 = 8192;
 
-/// Makes room for the processes, and for one row of all others for each device.
+/// Makes room for the processes, and for one row of all other processes per device.
 pub fn size(open: &mut OpenLatencySkel<'_>, devices: usize, command: bool) -> libbpf_rs::Result<()> {
     if command {
         open.maps.command_processes.set_max_entries(MOST_OF_COMMAND)?;
@@ -23,7 +23,7 @@ pub fn size(open: &mut OpenLatencySkel<'_>, devices: usize, command: bool) -> li
     open.maps.process_ios.set_max_entries(MOST + devices as u32)
 }
 
-/// Whose I/O was measured where a command was to be, and why.
+/// The gap if all I/O was measured instead of a command's, and why.
 pub fn missing_command(why: String) -> Missing {
     Missing {
         part: Some("command".to_string()),
@@ -33,7 +33,7 @@ pub fn missing_command(why: String) -> Missing {
     }
 }
 
-/// Processes that the command had at once beyond the room for them.
+/// Processes of the command beyond the room for them.
 pub fn missing_processes(untracked: u64) -> Missing {
     Missing {
         part: Some("command".to_string()),
@@ -45,7 +45,7 @@ pub fn missing_processes(untracked: u64) -> Missing {
     }
 }
 
-/// Adds the rows of all others, before anything is attached.
+/// Adds the rows of all other processes, before anything is attached.
 pub fn fill(skel: &LatencySkel<'_>, devices: usize) -> Result<()> {
     for device in 0..devices as u32 {
         let key = WireProcessKey { device, pid: NO_PROCESS, selected: 0 };
@@ -58,7 +58,7 @@ pub fn fill(skel: &LatencySkel<'_>, devices: usize) -> Result<()> {
     Ok(())
 }
 
-/// The rows of each device now.
+/// The current rows of each device.
 pub fn read(skel: &LatencySkel<'_>, devices: usize) -> Result<Vec<Vec<ProcessIos>>> {
     let mut all = vec![Vec::new(); devices];
     for (key, value) in maps::entries(&skel.maps.process_ios)? {

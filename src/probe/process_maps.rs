@@ -1,4 +1,4 @@
-//! Memory maps of the processes that come into a table of a probe, read while they live, by a thread beside it.
+//! Reads the memory maps of processes that appear in a probe's table, while they run, in a separate thread.
 
 use std::collections::HashSet;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
@@ -11,8 +11,8 @@ use super::process_events::ProcessEvents;
 use crate::host::mapped::Mapped;
 use crate::wire::process_events;
 
-/// How often new processes are looked for, in drains of the kernel's records (100 ms): one that ends before is named by
-/// these alone.
+/// How often new processes are looked for, in drains of the kernel's records (100 ms). A process that exits before is
+/// known only from these records.
 const LOOK_EVERY: u32 = 5;
 
 /// Follows the memory maps of processes. Dropping it ends its thread.
@@ -22,11 +22,11 @@ pub struct ProcessMaps {
     thread: Option<JoinHandle<Mapped>>,
 }
 
-/// Whose an element of a table is, by the element's key: a process, and a name of its threads.
+/// Maps the key of a table element to its process and thread name.
 pub type Whose = fn(&MapHandle, &[u8]) -> Option<(u32, [u8; 16])>;
 
 impl ProcessMaps {
-    /// Of those that come into this table, from now on.
+    /// Follows the processes that appear in this table, from now on.
     pub fn follow(processes: MapHandle, whose: Whose) -> Result<Self> {
         let (stop, stopped) = mpsc::channel::<()>();
         let mut known = Known { process_events: ProcessEvents::open(), ..Known::default() };
@@ -41,7 +41,7 @@ impl ProcessMaps {
                 }
             }
             known.look(&processes, whose);
-            // Who called exec between its last wait and that look.
+            // Catches an exec between the last wait and that lookup.
             known.process_events.look(&mut known.mapped, []);
             known.mapped
         };
@@ -52,7 +52,7 @@ impl ProcessMaps {
         Ok(Self { stop: Some(stop), thread: Some(thread) })
     }
 
-    /// What was read, by process.
+    /// The memory maps, by process.
     pub fn finish(mut self) -> Mapped {
         self.end()
     }
@@ -74,7 +74,7 @@ struct Known {
     mapped: Mapped,
     process_events: ProcessEvents,
     keys: HashSet<Vec<u8>>,
-    /// Under each of their names: who has another has called exec.
+    /// Under each of their names: a new name means that the process has called exec.
     seen: HashSet<(u32, [u8; 16])>,
 }
 

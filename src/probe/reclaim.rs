@@ -1,4 +1,5 @@
-//! The probe of time in reclaim: attaches `bpf/reclaim.bpf.c`, and at the end reads who reclaimed how long, by stack.
+//! Measures time in memory reclaim: attaches `bpf/reclaim.bpf.c`, and at the end reads who reclaimed for how long, by
+//! stack.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -25,10 +26,10 @@ use crate::host::cgroups::Hierarchy;
 use crate::wire::blocked::{Followed, RECLAIM_PROGRAMS, RawBlocked, Sum, WireWaitsRow};
 use crate::wire::pagecache::Kind;
 
-/// Between closing the window and reading the tables.
+/// Time between closing the interval and reading the tables.
 const SETTLE: Duration = Duration::from_millis(2);
 
-/// By program: whose reclaim its rows count.
+/// The kind of reclaim that each program's rows count.
 const KINDS: [Kind; RECLAIM_PROGRAMS as usize] =
     [Kind::Direct, Kind::Memcg, Kind::Node, Kind::Kswapd, Kind::Kswapd];
 
@@ -38,7 +39,7 @@ pub struct ReclaimProbe {
     links: Vec<Link>,
     maps: ProcessMaps,
     options: Options,
-    /// The kernel says when a run of kswapd ends.
+    /// The kernel has an event for the end of a run of kswapd.
     balance: bool,
     cpus: u32,
     online: u32,
@@ -48,7 +49,7 @@ pub struct ReclaimProbe {
 }
 
 impl ReclaimProbe {
-    /// Loads, attaches and begins the window.
+    /// Loads, attaches and begins the interval.
     ///
     /// # Errors
     /// A [`crate::refusal::Refusal`] when rights or BTF are missing, or the kernel refuses a program.
@@ -93,7 +94,7 @@ impl ReclaimProbe {
 
     fn attach_programs(&mut self) -> libbpf_rs::Result<()> {
         let progs = &self.skel.progs;
-        // The ends first: what goes on now is not seen to begin.
+        // The ends first: the begin of a reclaim that is in progress now is not recorded.
         self.links.push(progs.direct_reclaim_end.attach()?);
         self.links.push(progs.memcg_reclaim_end.attach()?);
         self.links.push(progs.node_reclaim_end.attach()?);
@@ -111,7 +112,7 @@ impl ReclaimProbe {
         Ok(())
     }
 
-    /// What cannot be seen, with the reason.
+    /// What cannot be observed, with the reason.
     pub fn missing(&self) -> &[Missing] {
         &self.missing
     }
@@ -140,7 +141,7 @@ impl ReclaimProbe {
         waits::stats(all)
     }
 
-    /// Ends the window, and gives all of it. Reclaims that still go on are not in it.
+    /// Ends the interval, and returns all of its data. Reclaims still in progress are not included.
     ///
     /// # Errors
     /// When the tables cannot be read.

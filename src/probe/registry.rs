@@ -1,4 +1,4 @@
-//! All objects of programs that the executable holds and all views, in the order in which `biopsy check` lists them.
+//! Lists all BPF objects of the executable and all views, in the order in which `biopsy check` lists them.
 
 use super::spec::{Program, Spec, View};
 use super::{blocked, cost, errors, flame, interrupts, latency, locks, pagecache, reclaim, stacks, threads};
@@ -19,7 +19,7 @@ pub static PROBES: &[Spec] = &[
     errors::SPEC,
 ];
 
-/// All verbs that measure or say something, in the same order.
+/// All verbs that measure or report, in the same order.
 pub static VIEWS: &[View] = &[
     latency::DIAGNOSE,
     latency::VIEW,

@@ -1,6 +1,6 @@
-//! Interrupts that a program asks for: events of perf, one on each CPU, that a program writes a record to, and whose
-//! ring nobody reads. Each record is to wake its reader, which the kernel does in an interrupt of that CPU as soon as
-//! it takes any; see `bpf/blocked.bpf.c`.
+//! Lets programs request interrupts on their own CPU. There is a perf event per CPU that programs write records to, and
+//! whose ring nothing reads. Each record requests a wakeup of the reader, which the kernel delivers in an interrupt of
+//! that CPU as soon as interrupts are enabled; see `bpf/blocked.bpf.c`.
 
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
 use std::ptr::NonNull;
@@ -15,19 +15,19 @@ use super::perf_event;
 pub struct SelfInterrupts(Vec<SelfInterrupt>);
 
 impl SelfInterrupts {
-    /// Opens them on all CPUs that are on, and gives them to the table of the programs.
+    /// Opens the events on all online CPUs, and puts them into the programs' table.
     ///
     /// # Errors
-    /// Where perf events are refused, or the memory of their rings ([`LockedMemory`](crate::refusal::LockedMemory)).
+    /// When perf events are refused, or the memory of their rings ([`LockedMemory`](crate::refusal::LockedMemory)).
     pub fn open(table: &impl MapCore) -> Result<Self> {
         let mut self_interrupts = Vec::new();
         for cpu in perf_event::online()? {
             let event = match perf_event::self_interrupt(cpu) {
-                // It went off after the list was read.
+                // The CPU went offline after the list was read.
                 Err(error) if error.raw_os_error() == Some(libc::ENODEV) => continue,
                 event => event?,
             };
-            // It lives as long as the memory, so that it costs no descriptor.
+            // The mapping keeps the event alive, so it costs no descriptor.
             let self_interrupt = SelfInterrupt::map(event.as_fd())?;
             let event = event.as_raw_fd() as u32;
             table
@@ -50,12 +50,12 @@ struct SelfInterrupt {
     mapped: usize,
 }
 
-// SAFETY: nobody looks at the memory, and it belongs to no thread.
+// SAFETY: nothing accesses the memory, and it belongs to no thread.
 unsafe impl Send for SelfInterrupt {}
 
 impl SelfInterrupt {
     fn map(event: BorrowedFd<'_>) -> Result<Self> {
-        // A head and the least ring there is. Without the right to write it begins anew where it ends, and is never full.
+        // A header and the smallest possible ring. A read-only ring overwrites its oldest records, and is never full.
         let mapped = 2 * perf_event::page_bytes();
         Ok(Self { place: perf_event::map_ring(event, mapped, libc::PROT_READ)?, mapped })
     }
@@ -63,7 +63,7 @@ impl SelfInterrupt {
 
 impl Drop for SelfInterrupt {
     fn drop(&mut self) {
-        // SAFETY: mapped by us with this length, and nobody has a reference into it.
+        // SAFETY: mapped by `map` with this length, and no reference into it exists.
         unsafe { libc::munmap(self.place.as_ptr(), self.mapped) };
     }
 }

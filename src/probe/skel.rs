@@ -1,11 +1,11 @@
-//! The generated skeletons, and the proof that both sides of the line mean the same.
+//! Includes the generated skeletons, and asserts at compile time that both sides of the wire agree.
 
 #[allow(warnings, clippy::all, reason = "libbpf-cargo writes it")]
 mod generated {
     pub mod latency {
         include!(concat!(env!("OUT_DIR"), "/latency.skel.rs"));
     }
-    /// For its types only: [`super::object`] holds it.
+    /// For its types only: [`super::object`] returns its object.
     pub mod latency_old {
         include!(concat!(env!("OUT_DIR"), "/latency_old.skel.rs"));
     }
@@ -62,7 +62,7 @@ pub type Compiled = (&'static str, &'static [u8]);
 pub const LATENCY: Compiled = compiled!("latency");
 /// The programs of latency.bpf.c without compare-and-swap.
 pub const LATENCY_OLD: Compiled = compiled!("latency_old");
-/// The same without types of the kernel's.
+/// The same without kernel types.
 pub const LATENCY_RAW: Compiled = compiled!("latency_raw");
 pub const INTERRUPTS: Compiled = compiled!("interrupts");
 pub const LOCKS: Compiled = compiled!("locks");
@@ -78,7 +78,7 @@ pub const RECLAIM: Compiled = compiled!("reclaim");
 macro_rules! constants {
     ($($object:ident)+) => {
         $(
-            // SAFETY: libbpf-cargo writes it from the object's own types, which are integers.
+            // SAFETY: libbpf-cargo generates it from the object's own types, which are integers.
             unsafe impl libbpf::Constants for $object::types::rodata {}
         )+
     };
@@ -86,7 +86,7 @@ macro_rules! constants {
 
 constants!(latency errors interrupts locks pagecache stacks threads blocked reclaim);
 
-/// Which of the objects the skeleton [`latency`] opens: what this kernel takes.
+/// The object that the skeleton [`latency`] opens: the variant that this kernel supports.
 pub fn object(usual: &'static [u8]) -> &'static [u8] {
     match btf_file::path() {
         Some(_) => LATENCY_RAW.1,
@@ -95,7 +95,7 @@ pub fn object(usual: &'static [u8]) -> &'static [u8] {
     }
 }
 
-/// What opens it: with the file that stands in for the kernel's own BTF.
+/// The builder of that skeleton, with the file that replaces the kernel's BTF if there is one.
 pub fn latency_builder() -> libbpf_rs::Result<latency::LatencySkelBuilder> {
     let mut builder = latency::LatencySkelBuilder::default();
     if let Some(file) = btf_file::path() {
@@ -104,12 +104,12 @@ pub fn latency_builder() -> libbpf_rs::Result<latency::LatencySkelBuilder> {
     Ok(builder)
 }
 
-/// Whether that is the usual one, which follows operations, bios of bio-based devices and submitters.
+/// Whether that is the usual object, which follows operations, bios of bio-based devices and submitters.
 pub fn is_usual() -> bool {
     btf_file::path().is_none() && libbpf::has_swap()
 }
 
-/// The number that a header of `bpf/` defines, as `#define NAME 14`. Macros are not in the BTF of the objects.
+/// The value of a `#define NAME 14` in a header of `bpf/`. Macros are not in the BTF of the objects.
 pub const fn header_number(header: &str, name: &str) -> u32 {
     const DEFINE: &[u8] = b"#define ";
     let (header, name) = (header.as_bytes(), name.as_bytes());
@@ -140,7 +140,7 @@ pub const fn header_number(header: &str, name: &str) -> u32 {
     panic!("the header does not define it")
 }
 
-/// The place behind `word` where the text at `at` begins with it; else `at`.
+/// The position after `word` if the text at `at` begins with it; else `at`.
 const fn after(text: &[u8], at: usize, word: &[u8]) -> usize {
     let mut n = 0;
     while n < word.len() {

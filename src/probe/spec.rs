@@ -1,5 +1,5 @@
-//! What an object of programs says of itself, in the file of its view. Loops over all of them check what this kernel
-//! takes, and measure the verifier's work.
+//! Declares how each BPF object is described, in the file of its view. Loops over all of these descriptions check what
+//! this kernel supports, and measure the verifier's work.
 
 use std::path::Path;
 
@@ -17,21 +17,21 @@ use crate::host::{BlockDevice, Host};
 use crate::probe::btf_file;
 use crate::refusal::Refusal;
 
-/// An object: a file `bpf/NAME.bpf.c`.
+/// A BPF object: a file `bpf/NAME.bpf.c`.
 pub struct Spec {
-    /// It and its variants for other kernels.
+    /// The object and its variants for other kernels.
     pub objects: &'static [Compiled],
-    /// What the views attach of it, as `biopsy check` lists it.
+    /// The programs that views attach, as `biopsy check` lists them.
     pub programs: &'static [&'static [Program]],
-    /// Why there is nothing of it with a BTF file (`--btf`); None: it has a variant for that.
+    /// Why the object cannot be used with a BTF file (`--btf`); None: it has a variant for that.
     pub not_by_file: Option<&'static str>,
-    /// What helps where the kernel lacks an event of it.
+    /// The remedy if the kernel lacks one of its events.
     pub newer: Option<&'static str>,
-    /// Loads the named programs, attaches none, and closes it.
+    /// Loads the named programs, attaches none, and closes the object.
     pub try_load: fn(&[String], &KernelBtf) -> Loaded<()>,
     /// For an object whose programs are not tried one by one: whether its view can use it here.
     pub state: Option<fn(&Rights) -> ProgramState>,
-    /// Sets the constants as the view does that asks for all: they decide which branches there are.
+    /// Sets the constants like the view with all options: they decide which branches exist.
     pub configure: fn(&mut OpenObject, Reach, &KernelBtf) -> Result<()>,
     /// The first object is verified a second time, with [`Reach::Full`].
     pub has_options: bool,
@@ -43,7 +43,7 @@ pub struct View {
     pub state: fn(&Here<'_>) -> ViewState,
 }
 
-/// What views rest on.
+/// What the state of a view depends on.
 pub struct Here<'a> {
     pub programs: &'a [ProgramState],
     pub host: &'a Host,
@@ -51,7 +51,7 @@ pub struct Here<'a> {
 }
 
 impl View {
-    /// It needs nothing that a machine may lack.
+    /// A view that needs nothing that a machine may lack.
     pub const fn always(name: &'static str) -> Self {
         Self { name, state: |_| ViewState::ok() }
     }
@@ -73,23 +73,23 @@ impl<'a> Here<'a> {
     }
 }
 
-/// A view that needs this program, which does not work.
+/// The state of a view that needs this program, which does not work.
 pub fn without(program: &ProgramState) -> ViewState {
     let reason = program.reason.as_ref().map(|reason| format!("{}: {reason}", program.event));
     ViewState::missing(reason, program.remedy.clone())
 }
 
-/// A view of disks where there are none.
+/// The state of a view of disks if there are none.
 pub fn without_disks() -> ViewState {
     ViewState::degraded("no request-based block device is here", None)
 }
 
-/// What the constants switch on.
+/// How much the constants enable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
-    /// A view without options; all that it can ask for where it has no [`Spec::has_options`].
+    /// A view without options; or everything, for an object without [`Spec::has_options`].
     Usual,
-    /// All that any view can ask for.
+    /// Everything that any view can enable.
     Full,
 }
 
@@ -98,31 +98,31 @@ pub enum Reach {
 pub struct Program {
     pub name: &'static str,
     pub event: &'static str,
-    /// The event is the entry or the return of this function of the kernel's.
+    /// The event is the entry or the return of this kernel function.
     pub function: bool,
-    /// The module that has the event, if it is not the kernel itself.
+    /// The module that defines the event, if it is not the kernel itself.
     pub module: Option<&'static str>,
     /// What a view does not measure without it.
     pub without: &'static str,
     /// Whether its view measures nothing without it.
     pub needed: bool,
-    /// What of the kernel, beside its event, it needs.
+    /// What the program needs of the kernel in addition to its event.
     pub requires: Requires,
-    /// The same on a raw event, for those who may not read the types of a module.
+    /// The same program on a raw event, for users who may not read the types of a module.
     pub raw: Option<&'static str>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Requires {
     Nothing,
-    /// The usual object (compare-and-swap, BTF of its own), for this reason.
+    /// The usual object (compare-and-swap, the kernel's own BTF), for this reason.
     Usual(&'static str),
-    /// That, and an event that names the io_uring request which is submitted.
+    /// That, and an event that names a submitted io_uring request.
     Operations,
 }
 
 impl Program {
-    /// Its view works without it.
+    /// A program without which its view still works.
     pub const fn optional(name: &'static str, event: &'static str, without: &'static str) -> Self {
         let requires = Requires::Nothing;
         Self { name, event, function: false, module: None, without, needed: false, requires, raw: None }
@@ -132,12 +132,12 @@ impl Program {
         Self { needed: true, ..Self::optional(name, event, without) }
     }
 
-    /// It follows operations.
+    /// A program that follows operations.
     pub const fn of_operations(name: &'static str, event: &'static str, without: &'static str) -> Self {
         Self { requires: Requires::Operations, ..Self::optional(name, event, without) }
     }
 
-    /// Why it does not work, and what is missed.
+    /// Why it does not work, and what is not measured.
     pub fn lost(&self, why: &str) -> String {
         format!("{why}: {}", self.without)
     }
@@ -158,7 +158,7 @@ impl Spec {
         }
     }
 
-    /// Refuses a view that cannot work here, before anything is made or attached.
+    /// Refuses a view that cannot work here, before anything is created or attached.
     pub fn permit(&self, root: &Path) -> Result<()> {
         permit::permit(root)?;
         libbpf::listen();
@@ -169,7 +169,7 @@ impl Spec {
     }
 }
 
-/// A program that works, or why not and what helps.
+/// The state of a program: it works, or why not and the remedy.
 pub fn state(name: &str, event: &str, missing: Option<(String, Option<&str>)>) -> ProgramState {
     let state = if missing.is_none() { State::Ok } else { State::Missing };
     let (reason, remedy) = missing.unzip();

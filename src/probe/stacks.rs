@@ -1,4 +1,4 @@
-//! The on-CPU sampler: a program on a perf event of each CPU, and a thread that empties its ring.
+//! Samples on-CPU stacks: runs a program at a perf event on each CPU, and a thread that empties the ring buffer.
 
 use std::cell::{Cell, RefCell};
 use std::collections::hash_map::Entry;
@@ -54,29 +54,29 @@ fn state(rights: &Rights) -> ProgramState {
     spec::state("on_cpu", "perf_event", Some((reason.to_string(), Some(remedy))))
 }
 
-/// How often the ring is emptied, which holds ten times as much. Each look costs one wake-up; a process that ends between
-/// its first sample and the next look is named by the kernel's records alone.
+/// How often the ring buffer is emptied, which holds ten times as much. Each poll costs one wakeup. A process that
+/// exits between its first sample and the next poll is named from the kernel's records only.
 const DRAIN_EVERY: Duration = ProcessEvents::DRAIN_EVERY;
 
-/// The same where frames of processes are not asked for.
+/// The same if frames of processes are not requested.
 const DRAIN_KERNEL_EVERY: Duration = Duration::from_millis(100);
 
 /// What is sampled.
 #[derive(Debug, Clone)]
 struct Wanted {
     frequency: u64,
-    /// Of tasks in these cgroups alone, by the kernel's ids; empty: of all.
+    /// Only tasks in these cgroups, by id; empty: all.
     cgroups: Vec<u64>,
-    /// Look at what processes have mapped, by which their frames get names.
+    /// Read the mappings of processes, which are needed to symbolize their frames.
     users: bool,
 }
 
 /// Samples the stacks of all CPUs from `attach`, or `begin`, until `finish`, or until it is dropped. A reading has the
-/// samples since the one before it.
+/// samples since the previous one.
 #[derive(Debug)]
 pub struct StacksProbe {
     start: RawProfile,
-    /// Asks for a reading; the first one opens the window. Dropped: the thread stops.
+    /// Requests a reading; the first one opens the interval. Dropping it stops the thread.
     ask: Option<Sender<Sender<RawProfile>>>,
     thread: RefCell<Option<JoinHandle<Result<RawProfile>>>>,
 }
@@ -92,28 +92,28 @@ impl StacksProbe {
         Self::of_groups(frequency, &[])
     }
 
-    /// The same of tasks in these cgroups alone, by the kernel's ids; empty: of all.
+    /// The same for tasks in these cgroups only, by id; empty: all.
     ///
     /// # Errors
-    /// As those of `attach`.
+    /// Those of `attach`.
     pub fn of_groups(frequency: u64, cgroups: &[u64]) -> Result<Self> {
         let mut probe = Self::prepare(frequency, cgroups)?;
         probe.begin()?;
         Ok(probe)
     }
 
-    /// The same up to [`Probe::begin`], from which on it samples.
+    /// The same, but sampling starts at [`Probe::begin`].
     ///
     /// # Errors
-    /// As those of `attach`.
+    /// Those of `attach`.
     pub fn prepare(frequency: u64, cgroups: &[u64]) -> Result<Self> {
         Self::of(Wanted { frequency, cgroups: cgroups.to_vec(), users: true })
     }
 
-    /// The same for who asks for the kernel's frames alone: those of processes get no names. It begins at once.
+    /// The same for kernel frames only: frames of processes are not symbolized. It begins at once.
     ///
     /// # Errors
-    /// As those of `attach`.
+    /// Those of `attach`.
     pub fn of_kernel(frequency: u64) -> Result<Self> {
         let mut probe = Self::of(Wanted { frequency, cgroups: Vec::new(), users: false })?;
         probe.begin()?;
@@ -123,8 +123,8 @@ impl StacksProbe {
     fn of(wanted: Wanted) -> Result<Self> {
         let (ask, asked) = mpsc::channel();
         let (ready, prepared) = mpsc::channel();
-        // The thread owns all of it: programs, links and ring never leave its stack, and leaving
-        // the stack detaches them, whatever the reason.
+        // The thread owns all of it: programs, links and ring buffer never leave its stack, and they are detached when
+        // it ends for any reason.
         let thread = thread::Builder::new()
             .name("biopsy-stacks".to_string())
             .spawn(move || run(&wanted, &ready, &asked))
@@ -133,33 +133,33 @@ impl StacksProbe {
         match prepared.recv() {
             Ok(start) => Ok(Self { start, ask: Some(ask), thread }),
             Err(_) => {
-                // It must not wait for us.
+                // The thread must not wait for this one.
                 drop(ask);
                 Err(why_ended(&thread))
             }
         }
     }
 
-    /// What makes the samples.
+    /// The source of the samples.
     pub fn sampler(&self) -> Sampler {
         self.start.sampler
     }
 
-    /// Closes the window, and does not wait for it.
+    /// Closes the interval without waiting for the thread.
     pub fn end(&mut self) {
         drop(self.ask.take());
     }
 
-    /// Detaches, takes what is left in the ring, and gives all samples since the last reading.
+    /// Detaches, reads the rest of the ring buffer, and returns all samples since the last reading.
     ///
     /// # Errors
-    /// When the ring could not be read; what was read before is given up with it.
+    /// When the ring buffer could not be read; the samples read before are dropped with it.
     pub fn finish(mut self) -> Result<RawProfile> {
         self.detach()
     }
 }
 
-/// What the thread has come to.
+/// The result of the thread.
 fn join(thread: &RefCell<Option<JoinHandle<Result<RawProfile>>>>) -> Result<RawProfile> {
     let thread = thread.take().context("the sampler has ended already")?;
     thread.join().map_err(|_| anyhow!("the thread that collects CPU samples panicked"))?
@@ -182,11 +182,11 @@ impl Probe for StacksProbe {
         &self.start
     }
 
-    /// Its thread does what is due.
+    /// The thread does what is due.
     fn tick(&mut self) {}
 
-    /// What was sampled since the last reading. A sample is in the reading that takes it from the ring: in one, and in
-    /// no other.
+    /// The samples since the last reading. A sample belongs to exactly one reading: the one that takes it from the ring
+    /// buffer.
     fn read(&self) -> Result<RawProfile> {
         let (reply, reading) = mpsc::channel();
         let asked = self.ask.as_ref().is_some_and(|ask| ask.send(reply).is_ok());
@@ -204,12 +204,12 @@ impl Probe for StacksProbe {
 
 impl Drop for StacksProbe {
     fn drop(&mut self) {
-        // After `finish` there is nothing left to do. Before it nobody wants the samples.
+        // After `finish` nothing is left to do. Before it, the samples are not needed.
         let _ = self.detach();
     }
 }
 
-/// All of a window: load, attach, drain, detach. The last reading is its result.
+/// The whole life of the sampler: load, attach, drain, detach. Returns the last reading.
 fn run(
     wanted: &Wanted,
     ready: &Sender<RawProfile>,
@@ -220,7 +220,7 @@ fn run(
         bail!(Refusal::Refused(super::btf::NO_BTF.into()));
     }
     if frequency == 0 {
-        // The kernel would take it, and never sample.
+        // The kernel would accept it, and never sample.
         bail!(Refusal::Usage("0 samples per second are no profile: choose a frequency of at least 1".into()));
     }
     let (sampler, events) = perf_event::open(frequency)?;
@@ -286,10 +286,10 @@ fn run(
             run_ns: stats.run_ns,
         }
     };
-    // What was taken from the ring, of the time between two counts.
+    // The samples taken from the ring buffer, for the time between two counts.
     let reading = |from: &Counts, to: &Counts| {
         let mut memory = memory.borrow_mut();
-        // Who called exec between the samples and the last look.
+        // Catches an exec between the samples and the last lookup.
         memory.read();
         let damaged = to.damaged - from.damaged;
         let reading = RawProfile {
@@ -313,10 +313,10 @@ fn run(
 
     let mut last = counts();
     let empty = reading(&last, &last);
-    // It fails only where the probe was dropped: then `asked` fails as well.
+    // Fails only if the probe was dropped: then `asked` fails as well.
     let _ = ready.send(empty.clone());
     let Ok(reply) = asked.recv() else { return Ok(empty) };
-    // Their rings would not wait for a window that opens late.
+    // Opened late: their rings would overflow before an interval that begins late.
     if users {
         memory.borrow_mut().process_events = ProcessEvents::open();
     }
@@ -338,45 +338,45 @@ fn run(
     let end = counts();
     drop(links);
     drain()?;
-    // What was lost or ran meanwhile is in it as well; its time is not.
+    // Includes losses and runs during the drain, but not its time.
     let end = Counts { at: end.at, idle_ns: end.idle_ns, ..counts() };
     Ok(reading(&last, &end))
 }
 
-/// What only grows.
+/// Cumulative counters.
 struct Counts {
     at: Instant,
     idle_ns: Option<u64>,
-    /// Samples without room.
+    /// Samples that had no room.
     dropped: u64,
     damaged: u64,
     runs: u64,
     run_ns: u64,
 }
 
-/// Which processes to look into.
+/// Which processes to read mappings of.
 #[derive(Debug)]
 struct Maps {
     /// When it was last empty.
     since: Instant,
     mapped: Mapped,
     process_events: ProcessEvents,
-    /// Under each of their names: who has another has called exec.
+    /// Under each of their names: a new name means that the process has called exec.
     seen: HashSet<(u32, Comm)>,
     wanted: HashSet<(u32, Comm)>,
-    /// Processes with addresses outside of what is known of them, and the looks until the next try.
+    /// Processes with addresses outside of their known mappings, and the polls until the next attempt.
     unknown: HashMap<u32, Retry>,
-    /// Names of the processes whose workers of io_uring were sampled; empty: it could not be read.
+    /// Names of processes whose io_uring workers were sampled; empty: unreadable.
     leaders: HashMap<u32, Vec<u8>>,
 }
 
-/// Most of these are chance numbers on the stacks of code without frame pointers, which no look explains: each try
-/// that does not help doubles the time to the next.
+/// Most of these addresses are stack garbage from code without frame pointers, which no mapping explains: each
+/// unsuccessful attempt doubles the time to the next.
 #[derive(Debug, Default)]
 struct Retry {
     asked: bool,
     comm: Comm,
-    /// In looks.
+    /// In polls.
     wait: u32,
     left: u32,
 }
@@ -396,14 +396,14 @@ impl Default for Maps {
 }
 
 impl Maps {
-    /// The longest wait, in looks: with one every 20 ms it is 3 s.
+    /// The longest wait, in polls: at one per 20 ms it is 3 s.
     const LONGEST: u32 = 160;
-    /// For how long processes that have ended are kept with their files, which are open: who reads for days would
-    /// run out of room for new ones, and no file system with a file that ran could be unmounted.
+    /// How long exited processes are kept, with their files open. Otherwise a run of days would have no room for new
+    /// ones, and a file system with a file that ran could not be unmounted.
     const KEPT: Duration = Duration::from_secs(60);
 
-    /// Begins anew after a reading that has all of it, where it is old or half full: who lives is read again at its
-    /// next sample. The records of the kernel go on.
+    /// Starts over after a reading that includes everything, if this is old or half full: live processes are read again
+    /// at their next sample. The kernel's records continue.
     fn renew(&mut self) {
         if self.since.elapsed() >= Self::KEPT || self.seen.len() >= Mapped::MOST_PROCESSES / 2 {
             *self = Self { process_events: std::mem::take(&mut self.process_events), ..Self::default() };
@@ -415,8 +415,8 @@ impl Maps {
         named.map(|(pid, comm)| (*pid, comm.clone())).collect()
     }
 
-    /// Takes note of a stack that was not seen before: of a process that is new, has another name, or is at a place
-    /// that it did not have (a library loaded since, or code that it made).
+    /// Handles a new stack: of a process that is new, has another name, or has an address outside of its known mappings
+    /// (a library loaded since, or generated code).
     fn note(&mut self, sample: &Sample) {
         if sample.is_of_ring() {
             let read = || processes::name(Path::new("/"), sample.pid).unwrap_or_default();
@@ -452,7 +452,7 @@ impl Maps {
     }
 }
 
-/// Attaches the program to each event, which starts it. Dropping a link stops and closes it.
+/// Attaches the program to each event, which starts it. Dropping a link stops and closes the event.
 fn attach(program: &libbpf_rs::ProgramMut<'_>, events: Vec<OwnedFd>) -> Result<Vec<Link>> {
     let mut links = Vec::with_capacity(events.len());
     for event in events {
@@ -468,7 +468,7 @@ fn attach(program: &libbpf_rs::ProgramMut<'_>, events: Vec<OwnedFd>) -> Result<V
 
 /// Room for the largest samples of five drains, as a power of two of pages.
 fn ring_bytes(cpus: u32, frequency: u64) -> u32 {
-    /// Head and two full stacks, with the ring's own 8 bytes.
+    /// Header and two full stacks, with the ring buffer's own 8 bytes.
     const LARGEST: u64 = 8 + 48 + 2 * 127 * 8;
     /// Samples of usual depth are a fifth of the largest: this is a second of 384 CPUs at 100 Hz.
     const MOST: u64 = 16 << 20;

@@ -1,8 +1,8 @@
-//! The system calls that carry operations.
+//! Lists the system calls that carry operations.
 
 use crate::wire::{CALL_AIO, CALL_AIO_FETCH, CALL_COMMAND, CALL_RING, CALL_WAITS};
 
-/// System calls that are an operation themselves when they do I/O: they return with the result.
+/// System calls that are an operation themselves if they do I/O: they return with the result.
 const WAIT: [libc::c_long; 20] = [
     libc::SYS_read,
     libc::SYS_write,
@@ -29,9 +29,9 @@ const WAIT: [libc::c_long; 20] = [
 /// x86-64's number, which the libc crate does not have.
 const IO_PGETEVENTS: libc::c_long = 333;
 
-/// Numbers with what they are (`enum wire_call`), of this architecture's own table. A 32-bit program
-/// on a 64-bit kernel has other numbers: what it calls is looked for here all the same, and not found or taken for
-/// another call that waits.
+/// System call numbers with their kind (`enum wire_call`), from this architecture's own table. A 32-bit program on a
+/// 64-bit kernel uses other numbers: its calls are looked up here all the same, and are not found or taken for another
+/// blocking call.
 pub fn followed() -> impl Iterator<Item = (usize, u8)> {
     WAIT.into_iter()
         .map(|number| (number, CALL_WAITS))

@@ -1,5 +1,5 @@
-//! The thread probe: many times a second it looks at every thread, by `bpf/threads.bpf.c` or, where that is not
-//! permitted, by the files of `/proc`.
+//! Samples what all threads are doing, many times a second: with `bpf/threads.bpf.c` or, if that is not permitted, from
+//! the files of `/proc`.
 
 mod files;
 pub(super) mod kernel;
@@ -23,43 +23,43 @@ use crate::refusal::Refusal;
 use crate::wire::Count as _;
 use crate::wire::threads::{Loss, Reading, Sampled, Sighting, Tally};
 
-/// Rounds per second where nobody says otherwise.
+/// Default samples per second.
 pub const HZ: u32 = 10;
 
-/// The same by files, of which each costs a hundred times what a thread costs the program.
+/// The same from files, where a thread costs a hundred times as much as with the program.
 pub const HZ_FILES: u32 = 2;
 
-/// How long a stop may have to wait for us.
+/// Upper bound on the delay of a stop.
 ///
-/// Of two rounds at random moments of their tenths of a second 200 ms lie between at most, and each nap more costs as
-/// much as half of a round of a thousand threads.
+/// At most 200 ms lie between two samples at random times within consecutive tenths of a second, and each additional
+/// sleep costs half as much as a sample of a thousand threads.
 const LONGEST_NAP: Duration = Duration::from_millis(200);
 
-/// What to look at, and how often.
+/// What to sample, and how often.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// Rounds per second; None: as many as are cheap.
+    /// Samples per second; None: the default.
     pub hz: Option<u32>,
-    /// Threads that sleep as well, whatever they wait for.
+    /// Include sleeping threads, whatever they wait for.
     pub sleepers: bool,
-    /// Count processes apart.
+    /// Count processes separately.
     pub by_process: bool,
     pub by_cgroup: bool,
-    /// Learn which disk a thread waits for, from the bios that it hands in.
+    /// Find the disk that a thread waits for, from the bios that it submits.
     pub by_device: bool,
-    /// Only threads of these processes; empty: of all.
+    /// Only threads of these processes; empty: all.
     pub pids: Vec<u32>,
-    /// Only threads of these names, or names with each number as `*`; empty: all.
+    /// Only threads with these names, or names with each number as `*`; empty: all.
     pub comms: Vec<String>,
-    /// Only threads of these cgroups, by id; empty: all.
+    /// Only threads in these cgroups, by id; empty: all.
     pub cgroups: Vec<u64>,
-    /// The same by their paths.
+    /// The same by path.
     pub cgroup_paths: Vec<String>,
     /// Only threads that wait for one of these disks, major << 20 | minor; empty: all.
     pub devices: Vec<u32>,
-    /// The block controller is in the one hierarchy of all controllers.
+    /// The block controller is in the unified hierarchy (v2).
     pub unified_cgroups: bool,
-    /// Measure the programs with the kernel's statistics, during some of the rounds.
+    /// Measure the programs with the kernel's statistics, during some of the samples.
     pub cost: bool,
 }
 
@@ -100,13 +100,13 @@ impl Options {
     }
 }
 
-/// Whether a cgroup is another or lies below it.
+/// Whether a cgroup equals another or is below it.
 fn is_below(path: &str, top: &str) -> bool {
     let top = top.trim_end_matches('/');
     path.strip_prefix(top).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// A name with each number in it as `*`, by which threads of a pool are one.
+/// A name with each number as `*`, so that threads of a pool share one name.
 fn folded(comm: &str) -> String {
     crate::wire::threads::fold_numbers(comm)
 }
@@ -116,12 +116,12 @@ enum Source {
     Files(Files),
 }
 
-/// What a round has found goes here.
+/// Collects the results of samples.
 struct Window {
     tally: Tally,
     rounds: u64,
     samples: u64,
-    /// Of the windows before this one.
+    /// Of the intervals before this one.
     loss: Loss,
 }
 
@@ -134,27 +134,27 @@ pub struct ThreadProbe {
     window: RefCell<Window>,
     start: Reading,
     began: Instant,
-    /// The next round is the one of this period.
+    /// Number of the next sample's period.
     period: u64,
-    /// When in its period it is due.
+    /// When the next sample is due.
     due: Instant,
     chance: u64,
     cpu_ns: u64,
-    /// Set at the end, so that what is done with the samples is not counted.
+    /// Set at the end, so that processing the samples is not included.
     ended: RefCell<Option<(u64, u64)>>,
 }
 
 impl ThreadProbe {
-    /// Loads the programs, else opens the files. `root` is where procfs is read from, `/` on this machine.
+    /// Loads the programs, or else opens the files. `root` is the root of procfs: `/` for this machine.
     ///
-    /// Refused where what is asked for takes programs that this kernel or these rights do not allow.
+    /// Refused if the options need programs that this kernel or these rights do not allow.
     pub fn attach(root: &Path, options: Options) -> Result<Self> {
         let mut probe = Self::prepare(root, options)?;
         probe.begin()?;
         Ok(probe)
     }
 
-    /// As [`Self::attach`], for a window that [`Self::begin`] opens.
+    /// Like [`Self::attach`], but the interval begins at [`Self::begin`].
     pub fn prepare(root: &Path, options: Options) -> Result<Self> {
         let kernel = permit::permit(root).and_then(|()| Kernel::load(&options));
         let mut missing = Vec::new();
@@ -199,24 +199,24 @@ impl ThreadProbe {
             began,
             period: 0,
             due: began,
-            // Not zero, from which no other number follows.
+            // Not zero, which xorshift would repeat.
             chance: now | 1,
             cpu_ns: process_cpu_ns(),
             ended: RefCell::new(None),
         })
     }
 
-    /// Rounds per second.
+    /// Samples per second.
     pub fn hz(&self) -> u32 {
         self.hz
     }
 
-    /// Whether the programs look, and not we by files.
+    /// Whether programs take the samples, not files.
     pub fn is_kernel(&self) -> bool {
         matches!(self.source, Source::Kernel(_))
     }
 
-    /// What cannot be seen, with the reason.
+    /// What cannot be observed, with the reason.
     pub fn missing(&self) -> &[Missing] {
         &self.missing
     }
@@ -225,7 +225,7 @@ impl ThreadProbe {
         Duration::from_secs(1) / self.hz
     }
 
-    /// A random moment in this period: what the machine does in step with a clock is met evenly.
+    /// A random time in this period, so that periodic activity is sampled evenly.
     fn within(&mut self, period: u64) -> Instant {
         // xorshift
         self.chance ^= self.chance << 13;
@@ -235,14 +235,14 @@ impl ThreadProbe {
         self.began + self.length().mul_f64(period as f64 + part)
     }
 
-    /// One look, and when the next one is due.
+    /// Takes one sample, and sets when the next one is due.
     fn round(&mut self, now: Instant) {
         let length = self.length();
         let at = (now - self.began).as_nanos() / length.as_nanos().max(1);
         let at = u64::try_from(at).unwrap_or(u64::MAX);
         let late = now - self.due >= length / 10;
         let window = self.window.get_mut();
-        // Between the period whose turn it was and this one.
+        // Periods between the one that was due and this one.
         window.tally.loss().missed += at.saturating_sub(self.period);
         window.tally.loss().late += u64::from(late);
         window.tally.begin_round();
@@ -271,7 +271,7 @@ impl ThreadProbe {
         self.due = self.within(self.period);
     }
 
-    /// The programs alone, beside other probes in one process.
+    /// Cost of the programs only, for a process with other probes.
     pub fn programs(&self) -> Cost {
         match &self.source {
             Source::Kernel(kernel) => kernel.cost(),
@@ -279,8 +279,8 @@ impl ThreadProbe {
         }
     }
 
-    /// What it cost since the start: the CPU time of this whole process, in which the programs run too; but for the one
-    /// at each bio, which [`Self::missing`] says.
+    /// Cost since the start: the CPU time of this whole process, in which the programs run as well. It excludes the
+    /// program at each bio, which [`Self::missing`] reports.
     pub fn cost(&self) -> Cost {
         let (at_ns, cpu_ns) = self.ended.borrow().unwrap_or_else(|| (now_ns(), process_cpu_ns()));
         let wall = at_ns.saturating_sub(self.start.at_ns);
@@ -315,7 +315,7 @@ impl Probe for ThreadProbe {
         }
     }
 
-    /// The window since the last reading.
+    /// The interval since the last reading.
     fn read(&self) -> Result<Reading> {
         let now = now_ns();
         let mut window = self.window.borrow_mut();
@@ -345,11 +345,11 @@ impl Probe for ThreadProbe {
     }
 }
 
-/// CPU time of this process, of all its threads, in user and system mode.
+/// CPU time of all threads of this process, in user and system mode.
 fn process_cpu_ns() -> u64 {
-    // SAFETY: a struct of integers, for which zero is a value.
+    // SAFETY: a struct of integers, for which zero is a valid value.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: `usage` is a valid place for the result; the call cannot fail with this constant.
+    // SAFETY: `usage` is valid for the result; the call cannot fail with this constant.
     unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) };
     let ns = |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1000;
     ns(usage.ru_utime) + ns(usage.ru_stime)

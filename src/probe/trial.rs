@@ -1,4 +1,4 @@
-//! Tries which of an object's programs this kernel takes: loads them, attaches none, and closes them.
+//! Tries which programs of an object this kernel accepts: loads them, attaches none, and closes them.
 
 use libbpf_rs::OpenObject;
 use libbpf_rs::skel::OpenSkel;
@@ -6,7 +6,7 @@ use libbpf_rs::skel::OpenSkel;
 use super::libbpf;
 use crate::refusal::plain;
 
-/// One value per program in the order of the names, or what is known of a load that failed.
+/// One value per program in the order of the names, or the result of a failed load.
 pub type Loaded<T> = Result<Vec<T>, Refused<T>>;
 
 /// Loads the named programs of an object.
@@ -14,10 +14,10 @@ pub type Load<'a, T> = dyn FnMut(&[String]) -> Loaded<T> + 'a;
 
 /// A load that failed.
 pub struct Refused<T> {
-    /// The program at which libbpf gave up, if libbpf names one.
+    /// The program that libbpf failed to load, if libbpf names one.
     pub program: Option<String>,
     pub reason: String,
-    /// The values of the programs that were loaded before it, as far as the loader can give them.
+    /// The values of the programs that were loaded before it, as far as the loader can return them.
     pub before: Vec<T>,
 }
 
@@ -27,12 +27,12 @@ impl<T, E: Into<anyhow::Error>> From<E> for Refused<T> {
     }
 }
 
-/// Tries all programs of `names`, which has the order of the object: for each the value that `load` returns, or why it
-/// was refused.
+/// Tries all programs of `names`, which has the order of the object. Returns for each the value that `load` returns, or
+/// why it was refused.
 ///
-/// All are loaded at once, because libbpf's search for the kernel's types takes longer than most programs. libbpf gives
-/// up at the first program that is refused; the others are loaded again without it. If libbpf names no program, each
-/// half is tried separately.
+/// All are loaded at once, because libbpf's search for the kernel's types takes longer than most programs. libbpf stops
+/// at the first program that is refused; the others are loaded again without it. If libbpf names no program, each half
+/// is tried separately.
 pub fn each<T>(names: &[String], load: &mut Load<'_, T>) -> Vec<Result<T, String>> {
     if names.is_empty() {
         return Vec::new();
@@ -90,7 +90,7 @@ pub fn load<'obj>(mut open: impl OpenSkel<'obj>, names: &[String]) -> Loaded<()>
 mod tests {
     use super::*;
 
-    /// What a failed load reports of its programs.
+    /// What a failed load reports about its programs.
     #[derive(Debug, Clone, Copy, PartialEq)]
     enum Report {
         Nothing,
@@ -98,7 +98,7 @@ mod tests {
         NameAndBefore,
     }
 
-    /// Tries `a` to `e` on a kernel that refuses `b` and `e`. How many loads that took.
+    /// Tries `a` to `e` on a kernel that refuses `b` and `e`. Returns the number of loads.
     fn loads(report: Report) -> usize {
         let names: Vec<String> = ["a", "b", "c", "d", "e"].map(str::to_string).to_vec();
         let mut loads = 0;

@@ -1,5 +1,5 @@
-//! How much work each program is for the kernel's verifier: every program of every object is
-//! loaded and closed. The tests hold the figures of each kernel against recorded ones.
+//! Measures how much work each program is for the kernel's verifier: loads and closes every program of every object.
+//! The tests compare the figures of each kernel with recorded ones.
 
 use std::ffi::c_char;
 
@@ -13,18 +13,17 @@ use super::spec::{Reach, Spec};
 use super::trial::{self, Loaded, Refused};
 use crate::host::abilities::VerifiedProgram;
 
-/// The log holds the verifier's totals (BPF_LOG_STATS), which are a few lines, and on 6.1 also a line for each call of
-/// a static function whose argument has no type, on each path. A log that is full fails the load before 6.4
-/// (121664093803).
+/// The log contains the verifier's totals (BPF_LOG_STATS), which are a few lines, and on 6.1 also a line for each call
+/// of a static function whose argument has no type, on each path. A full log fails the load before 6.4 (121664093803).
 const LOG_STATS: u32 = 4;
 const LOG_BYTES: usize = 1 << 20;
 
-/// Name and bytes of every object that the executable holds.
+/// Name and bytes of every object in the executable.
 pub fn objects() -> impl Iterator<Item = (&'static str, &'static [u8])> {
     PROBES.iter().flat_map(|spec| spec.objects.iter().copied())
 }
 
-/// Loads what the executable holds, whether this kernel is served by it or not.
+/// Loads every object in the executable, whether this kernel uses it or not.
 pub fn programs() -> Result<Vec<VerifiedProgram>> {
     let btf = KernelBtf::read()?;
     let mut all = Vec::new();
@@ -63,7 +62,7 @@ fn open(bytes: &[u8]) -> Result<OpenObject> {
     Ok(ObjectBuilder::default().open_memory(bytes)?)
 }
 
-/// The instructions that the verifier went through for each of the named programs, in their order.
+/// The number of instructions that the verifier processed for each of the named programs, in their order.
 fn verify(bytes: &[u8], spec: &Spec, names: &[String], reach: Reach, btf: &KernelBtf) -> Loaded<u64> {
     let mut object = open(bytes)?;
     (spec.configure)(&mut object, reach, btf)?;
@@ -72,8 +71,8 @@ fn verify(bytes: &[u8], spec: &Spec, names: &[String], reach: Reach, btf: &Kerne
     for mut program in object.progs_mut() {
         let Some(at) = names.iter().position(|name| program.name() == name.as_str()) else { continue };
         program.set_log_level(LOG_STATS);
-        // SAFETY: the program is valid while `object` lives, and `logs`, which nothing moves, outlives the load
-        // below, which is the last to write to it.
+        // SAFETY: the program is valid while `object` lives, and `logs`, which nothing moves, outlives the load below,
+        // which is the last to write to it.
         let failed = unsafe {
             let log = logs[at].as_mut_ptr().cast::<c_char>();
             libbpf_sys::bpf_program__set_log_buf(program.as_libbpf_object().as_ptr(), log, LOG_BYTES as u64)
@@ -92,7 +91,7 @@ fn verify(bytes: &[u8], spec: &Spec, names: &[String], reach: Reach, btf: &Kerne
     };
     let loaded: Object = loaded.map_err(|error| {
         let program = libbpf::refused_program();
-        // The verifier's own reason is in the program's log and not in libbpf's warnings; its last lines are totals.
+        // The verifier's reason is in the program's log and not in libbpf's warnings; the log's last lines are totals.
         let log = program.as_deref().map(log_of).unwrap_or_default();
         let totals = ["processed", "stack depth", "verification time"];
         let text = log.lines().rfind(|line| !totals.iter().any(|t| line.starts_with(t)));
@@ -103,7 +102,7 @@ fn verify(bytes: &[u8], spec: &Spec, names: &[String], reach: Reach, btf: &Kerne
     })?;
     let one = |name: &String| -> Result<u64> {
         let program = loaded.progs().find(|p| p.name() == name.as_str());
-        // Since aba64c7da983 (5.16); before, the log alone says it.
+        // Since aba64c7da983 (5.16); before, only the log has it.
         match libbpf::verified_instructions(&program.context("the program is in its object")?)? {
             0 => processed(&log_of(name)).context("the verifier's log has no total"),
             instructions => Ok(instructions),

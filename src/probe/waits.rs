@@ -1,4 +1,4 @@
-//! What the programs of blocked tasks and those of reclaim have in common: their constants and their tables.
+//! Shares constants and tables between the probes of blocked tasks and of reclaim.
 
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -12,24 +12,24 @@ use super::maps::{self, element};
 use crate::wire::Record;
 use crate::wire::blocked::{RawBlocked, WireWaitProcess, WireWaitsRow, decode_stack, decode_waiter};
 
-/// The stacks' budget is kept over so long.
+/// The budget for stacks applies to each period of this length.
 pub const PERIOD: Duration = Duration::from_millis(100);
 
-/// Distinct stacks that are kept, where nobody says otherwise. Each takes 2 KiB.
+/// Default number of distinct stacks that are kept. Each takes 2 KiB.
 pub const ROOM: u32 = 8192;
 
-/// What to look at.
+/// What to measure.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Whose time.
     pub filter: Filter,
-    /// What stacks may cost, in percent of each CPU; 0: none are taken.
+    /// CPU budget for stacks, in percent of each CPU; 0: no stacks.
     pub max_cost: f64,
-    /// Waits that are shorter have no stacks; they are counted.
+    /// Shorter waits have no stacks; they are counted.
     pub min_block: Duration,
     /// Distinct stacks that are kept.
     pub room: u32,
-    /// Our own threads as well; for tests.
+    /// Include biopsy's own threads; for tests.
     pub ours: bool,
 }
 
@@ -40,29 +40,29 @@ impl Default for Options {
 }
 
 impl Options {
-    /// What the stacks of one CPU may take of a period, ns.
+    /// Time that stacks may take on one CPU in a period, ns.
     pub fn budget_ns(&self) -> u64 {
         (PERIOD.as_nanos() as f64 * self.max_cost.clamp(0.0, 100.0) / 100.0) as u64
     }
 
-    /// The same for at least one element: a map cannot be empty.
+    /// `n`, but at least one entry: a map cannot be empty.
     pub fn room_for(n: usize) -> u32 {
         n.max(1) as u32
     }
 }
 
-/// The table's stacks.
+/// Reads the table of stacks.
 pub fn read_stacks(stacks: &impl MapCore, raw: &mut RawBlocked) -> Result<()> {
     for (key, value) in maps::entries(stacks)? {
         if let Some((sample, waits)) = decode_stack(&key, &value)? {
-            // Two keys may differ in what a sample does not hold: the order of names' leftovers.
+            // Two keys may differ in bytes that a sample does not contain: leftovers after the name's end.
             raw.samples.entry(sample).or_default().add(waits);
         }
     }
     Ok(())
 }
 
-/// Who waited how long, and what of it has no stack.
+/// Reads how long each process waited, and which waits have no stack.
 pub fn read_waiters(waiters: &impl MapCore, raw: &mut RawBlocked) -> Result<()> {
     for (key, value) in maps::entries(waiters)? {
         let (process, waiter) = decode_waiter(&key, &value)?;
@@ -76,12 +76,12 @@ pub fn read_waiters(waiters: &impl MapCore, raw: &mut RawBlocked) -> Result<()> 
     Ok(())
 }
 
-/// Rows by their place.
+/// Rows by index.
 pub fn read_rows(rows: &impl MapCore, number: u32) -> Result<Vec<WireWaitsRow>> {
     (0..number).map(|place| Ok(WireWaitsRow::decode(&element(rows, place)?)?)).collect()
 }
 
-/// Runs, run time and skipped runs of programs, all in one.
+/// Runs, run time and skipped runs, summed over programs.
 pub fn stats<'a>(programs: impl IntoIterator<Item = BorrowedFd<'a>>) -> libbpf::ProgramStats {
     let mut all = libbpf::ProgramStats::default();
     for program in programs {
@@ -93,7 +93,7 @@ pub fn stats<'a>(programs: impl IntoIterator<Item = BorrowedFd<'a>>) -> libbpf::
     all
 }
 
-/// Of `waiters`.
+/// The process of a key of `waiters`.
 pub fn whose(_: &MapHandle, key: &[u8]) -> Option<(u32, [u8; 16])> {
     WireWaitProcess::decode(key).ok().map(|process| (process.pid, process.comm))
 }

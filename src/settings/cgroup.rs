@@ -1,4 +1,4 @@
-//! Limits of a cgroup (version 2) that can be varied: their files, and their values as the kernel shows them.
+//! Supports cgroup limits (version 2) that can be varied: their files, and their values as the kernel shows them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,17 +6,17 @@ use std::path::{Path, PathBuf};
 /// A file of a cgroup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limit {
-    /// Of each disk: `rbps`, `wbps`, `riops`, `wiops`.
+    /// Per disk: `rbps`, `wbps`, `riops`, `wiops`.
     IoMax,
     IoWeight,
     CpuMax,
     MemoryHigh,
 }
 
-/// What `io.max` has where it has no line for a disk.
+/// The value of `io.max` for a disk without a line.
 const NO_IO_MAX: [(&str, &str); 4] = [("rbps", "max"), ("wbps", "max"), ("riops", "max"), ("wiops", "max")];
 
-/// Of `cpu.max`, where none is given, in microseconds.
+/// Default period of `cpu.max`, in microseconds.
 const PERIOD: &str = "100000";
 
 /// The kernel counts memory in pages.
@@ -34,7 +34,7 @@ impl Limit {
         }
     }
 
-    /// The value as the kernel shows it; None: it is no value of this file.
+    /// The value as the kernel shows it; None: invalid for this file.
     pub fn canonical(self, value: &str) -> Option<String> {
         let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         match self {
@@ -61,7 +61,7 @@ impl Limit {
         }
     }
 
-    /// What it takes, for an error.
+    /// Examples of valid values, for an error.
     pub fn example(self) -> &'static str {
         match self {
             Self::IoMax => "riops=1000 or 'rbps=1048576 wbps=max', or max",
@@ -71,7 +71,7 @@ impl Limit {
         }
     }
 
-    /// The word that the line of the value begins with, of a disk with this number.
+    /// The first word of the value's line, for a disk with this number.
     pub fn line(self, disk: Option<&str>) -> Option<String> {
         match self {
             Self::IoMax => disk.map(str::to_string),
@@ -80,13 +80,13 @@ impl Limit {
         }
     }
 
-    /// The value where the file has no line for it.
+    /// The value if the file has no such line.
     pub fn absent(self) -> Option<String> {
         (self == Self::IoMax).then(|| io_max("max")).flatten()
     }
 }
 
-/// All four limits, those that are not given without one.
+/// All four limits; those that are not given are `max`.
 fn io_max(value: &str) -> Option<String> {
     let mut limits = NO_IO_MAX;
     for word in value.split_whitespace().filter(|word| *word != "max") {
@@ -97,7 +97,7 @@ fn io_max(value: &str) -> Option<String> {
     Some(limits.map(|(name, limit)| format!("{name}={limit}")).join(" "))
 }
 
-/// The folder of a cgroup by its path from the root of all; None: that of this process.
+/// The directory of a cgroup by its path from the root cgroup; None: the cgroup of this process.
 pub fn folder(root: &Path, path: Option<&str>) -> PathBuf {
     let own = || {
         let text = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();

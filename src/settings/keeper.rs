@@ -1,4 +1,4 @@
-//! Holds old values while an experiment changes them.
+//! Keeps old values of settings while an experiment changes them.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader, Write as _};
@@ -14,7 +14,7 @@ use super::saved::{Problem, Saved};
 use super::watcher;
 use crate::refusal::Refusal;
 
-/// Settings can be changed while this lives. Drop sets them back.
+/// Allows changes of settings while it lives. Dropping it restores them.
 #[derive(Debug)]
 pub struct Keeper {
     saved: Saved,
@@ -43,19 +43,20 @@ impl Keeper {
         &self.saved
     }
 
-    /// Each value was set once, and the kernel kept it: from now on another value is someone else's.
+    /// Ends the trial: each value was set once, and the kernel accepted it. From now on any other value was set by
+    /// someone else.
     pub fn end_trial(&mut self) -> Result<()> {
         self.saved.trial = false;
         write_values(&self.saved, &self.lock)?;
         let line = serde_json::to_string(&self.saved)?;
-        // A watcher that was killed is started anew with the next change.
+        // A watcher that was killed is restarted at the next change.
         if let Some(pipe) = self.watcher.stdin.as_mut() {
             let _ended = writeln!(pipe, "{line}");
         }
         Ok(())
     }
 
-    /// Sets a value of the setting with this name.
+    /// Sets the setting with this name to a value.
     pub fn set(&mut self, name: &str, value: &str) -> Result<()> {
         if let Some(disk) = self.saved.gone(Path::new("/")) {
             let why = format!("{disk} is gone, and what was measured with it: compare again when it is back");
@@ -68,7 +69,7 @@ impl Keeper {
         Ok(setting.context("a setting that is varied was read before")?.set(value)?)
     }
 
-    /// Sets all back now.
+    /// Restores all settings now.
     pub fn restore(mut self) -> Vec<Problem> {
         self.end()
     }
@@ -93,7 +94,7 @@ impl Drop for Keeper {
     }
 }
 
-/// Whole or not at all.
+/// Writes the file completely or not at all.
 fn write_values(saved: &Saved, lock: &Lock) -> Result<()> {
     let write = || -> io::Result<()> {
         let new = lock.values.with_extension("new");

@@ -1,4 +1,4 @@
-//! What can be set, by the names that users have for it.
+//! Parses the names that users have for kernel settings.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use crate::refusal::Refusal;
 
 /// Names of settings of a disk's queue, and their files below `/sys/block/DISK/queue`.
 const QUEUE: [(&str, &str); 10] = [
-    // First: to switch it resets some of the others.
+    // First: switching it resets some of the others.
     ("scheduler", "scheduler"),
     ("nr_requests", "nr_requests"),
     ("wbt", "wbt_lat_usec"),
@@ -17,23 +17,24 @@ const QUEUE: [(&str, &str); 10] = [
     ("iostats", "iostats"),
     ("io_timeout", "io_timeout"),
     ("write_cache", "write_cache"),
-    // Last: limits of the queue may raise it.
+    // Last: changing limits of the queue may raise it.
     ("read_ahead", "read_ahead_kb"),
 ];
 
-/// A setting of the kernel.
+/// A kernel setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Key {
-    /// Of a disk's queue: its index among [`QUEUE`].
+    /// A setting of a disk's queue: its index in [`QUEUE`].
     Queue(usize),
-    /// By its name: `vm.dirty_ratio`.
+    /// A sysctl by its name: `vm.dirty_ratio`.
     Sysctl(String),
-    /// A limit of a cgroup by its path from the root of all; None: of that in which this process is.
+    /// A limit of a cgroup, given by its path from the root cgroup; None: the cgroup of this process.
     Cgroup(Option<String>, Limit),
 }
 
 impl Key {
-    /// None: it is no setting of the kernel, perhaps a word of the load. A queue's file can be named as well.
+    /// None: not a kernel setting, but perhaps an option of the load. The file name of a queue's setting is accepted
+    /// too.
     pub fn parse(word: &str) -> Result<Option<Self>, Refusal> {
         if let Some(name) = word.strip_prefix("sysctl:") {
             let is_plain = |part: &str| {
@@ -68,7 +69,7 @@ impl Key {
         Ok(QUEUE.iter().position(|(name, file)| *name == word || *file == word).map(Self::Queue))
     }
 
-    /// The words of all settings of a queue.
+    /// The names of all settings of a queue.
     pub fn words() -> impl Iterator<Item = &'static str> {
         QUEUE.iter().map(|(name, _)| *name)
     }
@@ -82,7 +83,7 @@ impl Key {
         }
     }
 
-    /// A value as the kernel shows it once it is set.
+    /// A value as the kernel shows it after it is set.
     pub fn canonical(&self, value: &str) -> Result<String, Refusal> {
         let Self::Cgroup(_, limit) = self else { return Ok(value.to_string()) };
         limit.canonical(value).ok_or_else(|| {
@@ -91,7 +92,7 @@ impl Key {
         })
     }
 
-    /// In which order settings are made and restored.
+    /// The order in which settings are changed and restored.
     pub fn rank(&self) -> usize {
         match self {
             Self::Queue(index) => *index,
@@ -112,7 +113,7 @@ impl Key {
         }
     }
 
-    /// Of a cgroup.
+    /// The limit, for a cgroup setting.
     pub fn limit(&self) -> Option<Limit> {
         match self {
             Self::Cgroup(_, limit) => Some(*limit),
@@ -120,7 +121,7 @@ impl Key {
         }
     }
 
-    /// What setting it can cost beside time.
+    /// What changing it can cost other than time.
     pub fn risk(&self) -> Option<&'static str> {
         let name = self.name();
         (name == "write_cache").then_some(

@@ -1,4 +1,5 @@
-//! One comparison on a disk at a time; and what one left behind that was killed together with its watcher.
+//! Allows one comparison per disk at a time, and restores what is left by one that was killed together with its
+//! watcher.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -9,20 +10,20 @@ use std::path::{Path, PathBuf};
 use super::saved::{Problem, Saved};
 use crate::refusal::{Refusal, reason};
 
-/// Where the old values and the locks are.
+/// Directory of the old values and the locks.
 const FOLDER: &str = "/run/biopsy";
 
-/// Held by a comparison, and by its watcher until all is restored.
+/// Held by a comparison, and by its watcher until everything is restored.
 #[derive(Debug)]
 pub struct Lock {
     pub(super) file: File,
     path: PathBuf,
-    /// Where the old values stand meanwhile.
+    /// File of the old values meanwhile.
     pub(super) values: PathBuf,
 }
 
 impl Lock {
-    /// Refused where another comparison holds it.
+    /// Refused if another comparison holds it.
     pub fn take(name: &str) -> Result<Self, Refusal> {
         let folder = folder()?;
         let refused = |error: &io::Error| {
@@ -34,7 +35,7 @@ impl Lock {
                 .write(true)
                 .create(true)
                 .truncate(false)
-                // Who can read it can lock it.
+                // A process that can read it can lock it.
                 .mode(0o600)
                 .custom_flags(libc::O_NOFOLLOW)
                 .open(&path)
@@ -46,7 +47,8 @@ impl Lock {
                     path.display()
                 )));
             }
-            // Who held it before may have removed it between the two: then the lock is on a file that nobody finds.
+            // The previous holder may have removed the file between opening and locking: then the lock is on a deleted
+            // file.
             let is_there = file.metadata().map_err(|error| refused(&error))?.ino();
             if fs::symlink_metadata(&path).is_ok_and(|found| found.ino() == is_there) {
                 return Ok(Self { file, path, values: folder.join(format!("compare-{name}.json")) });
@@ -54,26 +56,26 @@ impl Lock {
         }
     }
 
-    /// The old values that a comparison left here: it was killed, and its watcher too.
+    /// The old values that a comparison left here: it was killed together with its watcher.
     fn left(&self, root: &Path) -> Option<Saved> {
         let saved: Saved = serde_json::from_slice(&fs::read(&self.values).ok()?).ok()?;
         saved.is_plausible(root).then_some(saved)
     }
 }
 
-/// While it is still held, see [`Lock::take`].
+/// Removes the file while the lock is still held, see [`Lock::take`].
 impl Drop for Lock {
     fn drop(&mut self) {
         let _gone = fs::remove_file(&self.path);
     }
 }
 
-/// What [`Lock`] removes, for the watcher, which has only its descriptor.
+/// Removes the file of a [`Lock`], for the watcher, which has only its descriptor.
 pub(super) fn remove(values: &Path) {
     let _gone = fs::remove_file(values.with_extension("lock"));
 }
 
-/// The folder, which nobody but root may write to.
+/// The directory, which only root may write to.
 fn folder() -> Result<PathBuf, Refusal> {
     let folder = PathBuf::from(FOLDER);
     match DirBuilder::new().mode(0o755).create(&folder) {
@@ -95,7 +97,8 @@ fn folder() -> Result<PathBuf, Refusal> {
     Ok(folder)
 }
 
-/// Restores what killed comparisons left, but for those that still run: the names, each with what did not come back.
+/// Restores the settings of killed comparisons, except those still running. Returns their names, each with what could
+/// not be restored.
 pub fn restore_left() -> Result<Vec<(String, Vec<Problem>)>, Refusal> {
     let Ok(entries) = fs::read_dir(FOLDER) else { return Ok(Vec::new()) };
     let name_of = |entry: fs::DirEntry| {
@@ -106,7 +109,7 @@ pub fn restore_left() -> Result<Vec<(String, Vec<Problem>)>, Refusal> {
     names.sort();
     let mut restored = Vec::new();
     for name in names {
-        // Its watcher does it.
+        // Its watcher restores it.
         let Ok(lock) = Lock::take(&name) else { continue };
         let root = Path::new("/");
         let Some(saved) = lock.left(root) else { continue };
@@ -117,7 +120,7 @@ pub fn restore_left() -> Result<Vec<(String, Vec<Problem>)>, Refusal> {
     Ok(restored)
 }
 
-/// Removes the file of old values; it stays where one of them could not be set, for `--restore`.
+/// Removes the file of old values; keeps it for `--restore` if one of them could not be set.
 pub(super) fn finish(values: &Path, problems: &[Problem]) {
     if !problems.iter().any(|problem| matches!(problem, Problem::Failed { .. })) {
         let _gone = fs::remove_file(values);

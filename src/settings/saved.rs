@@ -1,4 +1,4 @@
-//! Old values, and how they come back.
+//! Holds old values of settings, and restores them.
 
 use std::fmt;
 use std::fs;
@@ -12,7 +12,7 @@ use super::files;
 use super::key::Key;
 use crate::refusal::{Refusal, reason};
 
-/// Two forms of one limit: to set one clears the other, and 0 cannot be set.
+/// Two forms of one limit: setting one clears the other, and 0 cannot be set.
 const PAIRED: [&str; 4] = [
     "sysctl:vm.dirty_ratio",
     "sysctl:vm.dirty_bytes",
@@ -25,36 +25,36 @@ const PAIRED: [&str; 4] = [
 pub struct Setting {
     pub name: String,
     pub path: PathBuf,
-    /// The word that its line begins with, in a file of several lines.
+    /// The first word of its line, in a file of several lines.
     #[serde(default)]
     pub line: Option<String>,
-    /// The value where the file has no such line.
+    /// The value if the file has no such line.
     #[serde(default)]
     pub absent: Option<String>,
     pub old: String,
-    /// Each value that we set. Another one was set by someone else.
+    /// Each value that biopsy sets. Any other value was set by someone else.
     pub ours: Vec<String>,
-    /// Other settings that the kernel resets when this one is set, in the order in which they come back.
+    /// Other settings that the kernel resets when this one is set, in the order in which they are restored.
     pub resets: Vec<(PathBuf, String)>,
 }
 
-/// All settings of an experiment, in the order in which they come back.
+/// All settings of an experiment, in the order in which they are restored.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Saved {
     /// Names the lock and the file.
     pub name: String,
     pub disk: Option<String>,
-    /// Tells a disk from a later one of the same name. None before Linux 5.15.
+    /// Distinguishes a disk from a later one with the same name. None before Linux 5.15.
     pub sequence: Option<String>,
     pub settings: Vec<Setting>,
-    /// The values are being tried: the kernel may have made others of them.
+    /// The values are being tried: the kernel may have changed them.
     pub trial: bool,
 }
 
-/// A setting that did not come back.
+/// A setting that could not be restored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Problem {
-    /// The disk is not there any more.
+    /// The disk no longer exists.
     Gone {
         disk: String,
     },
@@ -62,7 +62,7 @@ pub enum Problem {
     NoCgroup {
         path: PathBuf,
     },
-    /// Another process has set it meanwhile.
+    /// Another process has changed it meanwhile.
     Changed {
         path: PathBuf,
         found: String,
@@ -97,7 +97,7 @@ impl fmt::Display for Problem {
 }
 
 impl Setting {
-    /// Reads what a setting is now.
+    /// Reads the current value of a setting.
     pub fn read(root: &Path, disk: &str, key: &Key, ours: &[String]) -> Result<Self, Refusal> {
         let path = key.path(root, disk);
         let name = key.name();
@@ -128,7 +128,7 @@ impl Setting {
         }
         let resets = match name.as_str() {
             "scheduler" => reset_by_scheduler(root, disk),
-            // A change of limits may raise the read-ahead (blk_apply_bdi_limits).
+            // Changing limits may raise the read-ahead (blk_apply_bdi_limits).
             "max_sectors" | "iostats" | "write_cache" => {
                 let path = root.join("sys/block").join(disk).join("queue/read_ahead_kb");
                 files::read(&path).ok().map(|old| (path, old)).into_iter().collect()
@@ -146,12 +146,12 @@ impl Setting {
         files::write(&self.path, &self.written(value))
     }
 
-    /// A value as it is written to the file.
+    /// The text that is written to the file for a value.
     pub fn written(&self, value: &str) -> String {
         self.line.as_ref().map_or_else(|| value.to_string(), |line| format!("{line} {value}"))
     }
 
-    /// Sets it, and checks that the kernel has it so. To the old value it goes with all that was reset.
+    /// Sets it, and checks that the kernel accepted it. Setting the old value also restores everything that was reset.
     pub fn set(&self, value: &str) -> Result<(), Refusal> {
         let refused = |why: &str| {
             let remedy = match files::choices(&self.path) {
@@ -177,7 +177,7 @@ impl Setting {
             io::ErrorKind::NotFound => refused("the device is gone"),
             _ => refused(&format!("the kernel refuses it ({})", reason(&error))),
         })?;
-        // What a scheduler has by default belongs to its arm; a read-ahead does not.
+        // The defaults of a scheduler belong to its arm; a changed read-ahead does not.
         if value == self.old || self.name != "scheduler" {
             self.restore_resets();
         }
@@ -191,7 +191,7 @@ impl Setting {
     fn restore_resets(&self) {
         for (path, old) in &self.resets {
             if files::read(path).is_ok_and(|now| now != *old) {
-                // The check behind it reads them again.
+                // The check that follows reads them again.
                 let _refused = files::write(path, old);
             }
         }
@@ -232,15 +232,15 @@ impl Setting {
     }
 }
 
-/// The value of a file, or of the line that begins with a word.
+/// The value of a file, or of its line that begins with a word.
 fn read(path: &Path, line: Option<&str>, absent: Option<&str>) -> io::Result<String> {
     let Some(line) = line else { return files::read(path) };
     let found = files::read_line(path, line)?;
     Ok(found.or_else(|| absent.map(str::to_string)).unwrap_or_default())
 }
 
-/// What the kernel resets when the scheduler is switched: the depth, what the scheduler itself has, and the throttling of
-/// writeback, in the order in which they can be set again.
+/// What the kernel resets when the scheduler is switched: the depth, the scheduler's own settings, and write-back
+/// throttling, in the order in which they can be set again.
 fn reset_by_scheduler(root: &Path, disk: &str) -> Vec<(PathBuf, String)> {
     let queue = root.join("sys/block").join(disk).join("queue");
     let mut paths = vec![queue.join("nr_requests")];
@@ -257,7 +257,7 @@ fn reset_by_scheduler(root: &Path, disk: &str) -> Vec<(PathBuf, String)> {
 }
 
 impl Saved {
-    /// What all these keys are now.
+    /// The current values of all these keys.
     pub fn read(root: &Path, disk: Option<&str>, keys: &[(Key, Vec<String>)]) -> Result<Self, Refusal> {
         let mut keys: Vec<&(Key, Vec<String>)> = keys.iter().collect();
         keys.sort_by_key(|(key, _)| key.rank());
@@ -280,7 +280,7 @@ impl Saved {
         Ok(Self { name, disk: disk.map(str::to_string), sequence, settings, trial: true })
     }
 
-    /// The disk, where it is not there any more, or is another one by now.
+    /// The disk, if it no longer exists, or was replaced by another one.
     pub fn gone(&self, root: &Path) -> Option<&str> {
         let is_gone = |disk: &str| {
             !has_queue(root, disk) || has_no_medium(root, disk) || sequence(root, disk) != self.sequence
@@ -288,10 +288,10 @@ impl Saved {
         self.disk.as_deref().filter(|disk| is_gone(disk))
     }
 
-    /// Sets all back, and says what did not come back.
+    /// Restores everything, and returns what could not be restored.
     pub fn restore(&self, root: &Path) -> Vec<Problem> {
         if let Some(disk) = self.gone(root) {
-            // Limits of a cgroup for a disk go with it, but a loop device that is detached keeps them.
+            // A disk's cgroup limits disappear with it, except that a detached loop device keeps them.
             let is_there = has_queue(root, disk);
             let is_left = |setting: &&Setting| {
                 !setting.path.starts_with(root.join("sys/block")) && (setting.absent.is_none() || is_there)
@@ -302,7 +302,7 @@ impl Saved {
         self.settings.iter().filter_map(|setting| setting.restore(self.trial)).collect()
     }
 
-    /// Whether a file of ours can have these paths: only settings are written.
+    /// Whether biopsy's own file can contain these paths: only settings are written.
     pub fn is_plausible(&self, root: &Path) -> bool {
         let is_setting = |path: &Path| {
             let inside = ["sys/block", "proc/sys", "sys/fs/cgroup"]
@@ -316,12 +316,12 @@ impl Saved {
     }
 }
 
-/// The queue goes first; the disk's folder stays while somebody has it open.
+/// The queue disappears first; the disk's directory stays while it is open.
 fn has_queue(root: &Path, disk: &str) -> bool {
     root.join("sys/block").join(disk).join("queue").exists()
 }
 
-/// A loop device that is detached stays, without a byte, and forgets its settings when it is used again.
+/// A detached loop device stays, with size 0, and loses its settings when it is reused.
 fn has_no_medium(root: &Path, disk: &str) -> bool {
     files::read(&root.join("sys/block").join(disk).join("size")).is_ok_and(|sectors| sectors == "0")
 }
@@ -418,7 +418,7 @@ mod tests {
         assert_eq!(saved.restore(&tree.0), [Problem::Gone { disk: "loop7".into() }]);
     }
 
-    /// Before Linux 5.15 there is no number that tells.
+    /// Before Linux 5.15 there is no sequence number.
     #[test]
     fn a_loop_device_that_is_detached_is_gone() {
         let tree = Tree::new("detached");
@@ -444,7 +444,7 @@ mod tests {
         assert!(Saved::read(&tree.0, None, &keys).unwrap_err().to_string().contains("name it with -d"));
     }
 
-    /// Of each disk there is a line; without one there is no limit.
+    /// The file has a line per disk; without a line there is no limit.
     #[test]
     fn limits_of_a_cgroup_are_those_of_the_disk() {
         let tree = Tree::new("cgroup");
@@ -463,7 +463,7 @@ mod tests {
         let old: Vec<&str> = saved.settings.iter().map(|setting| setting.old.as_str()).collect();
         assert_eq!(old, ["rbps=max wbps=max riops=max wiops=max", "100"]);
         assert!(saved.is_plausible(&tree.0));
-        // The kernel keeps the lines of other disks; a file has what was written last.
+        // The kernel keeps the lines of other disks; this plain file has what was written last.
         saved.settings[0].set(ours).unwrap();
         assert_eq!(fs::read_to_string(&file).unwrap(), format!("7:7 {ours}"));
         saved.settings[1].set("200").unwrap();

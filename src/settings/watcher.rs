@@ -1,6 +1,6 @@
-//! The process that restores settings when the one that changed them ends without doing so.
+//! Implements the process that restores settings if the process that changed them ends without doing so.
 //!
-//! It has a session of its own, so that no terminal ends it, and no signal but SIGKILL does.
+//! It has its own session, so that no terminal ends it, and only SIGKILL does.
 
 use std::fs;
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
@@ -12,17 +12,17 @@ use super::saved::{Problem, Saved};
 /// The hidden verb that runs it.
 pub const VERB: &str = "setting-watcher";
 
-/// What it answers when it has the old values.
+/// Its answer when it has the old values.
 pub(super) const READY: &str = "ready\n";
 
-/// What it is told when there is nothing left to restore.
+/// The message that nothing is left to restore.
 pub(super) const DONE: &str = "done\n";
 
-/// Reads old values from stdin, a line each time they change, until it closes. What did not come back; None where there was
-/// nothing to do.
+/// Reads old values from stdin, one line whenever they change, until it closes. Returns what could not be restored;
+/// None if there was nothing to do.
 ///
 /// # Errors
-/// When stdin is no pipe of ours.
+/// When stdin is not biopsy's pipe.
 pub fn serve(values: &Path) -> io::Result<Option<(String, Vec<Problem>)>> {
     if io::stdin().is_terminal() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "this verb is for biopsy itself"));
@@ -42,18 +42,18 @@ pub fn serve(values: &Path) -> io::Result<Option<(String, Vec<Problem>)>> {
         match input.read_line(&mut line) {
             Ok(0) | Err(_) => break,
             Ok(_) if line == DONE => return Ok(None),
-            // A line that was cut by the end says nothing.
+            // A line that the end of input cut off is ignored.
             Ok(_) => {
                 let Ok(saved) = serde_json::from_str::<Saved>(&line) else { continue };
                 if saved.is_plausible(root) && last.replace(saved).is_none() {
                     let mut out = io::stdout().lock();
-                    // Where nobody reads it the tool has ended: the next line does not come, and all is restored.
+                    // If nothing reads it, the tool has ended: no further line comes, and everything is restored.
                     let _ended = out.write_all(READY.as_bytes()).and_then(|()| out.flush());
                 }
             }
         }
     }
-    // The tool may have ended before it could write a line: the file is older than any change.
+    // The tool may have ended before it wrote a line; the file is older than any change.
     let of_file = || serde_json::from_slice::<Saved>(&fs::read(values).ok()?).ok();
     let saved = last.or_else(of_file).filter(|saved| saved.is_plausible(root));
     let Some(saved) = saved else { return Ok(None) };

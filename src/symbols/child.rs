@@ -1,13 +1,13 @@
 //! Runs the helper process that reads the ELF files and DWARF of other programs: the parent's side.
 //!
-//! A damaged or hostile file can bring any reader down, and blazesym's is no exception: nested inlined functions
-//! recurse as deep as the file nests them (a stack overflow kills the process, no handler helps), a compressed
-//! section claims any size, sums overflow, and a mapped file that is truncated is a SIGBUS. biopsy runs as root
-//! on a machine in trouble, so that none of this may end it. The helper has bounds on memory and time, and when it
-//! dies, only the names of the file that it was reading are lost.
+//! A damaged or hostile file can crash any reader, including blazesym's. Nested inlined functions recurse as deep as
+//! the file nests them (a stack overflow kills the process, and no handler helps), a compressed section can claim any
+//! size, sums overflow, and truncating a mapped file causes a SIGBUS. biopsy runs as root on machines in trouble, so
+//! none of this may end it. The helper has limits on memory and time, and if it dies, only the names of the file that
+//! it was reading are lost.
 //!
-//! One helper reads one file: the file is its stdin, and a socket is its stdout. The request goes through the socket, and
-//! the answers come back through it. The helper's side is [`super::helper`].
+//! One helper reads one file: the file is its stdin, and a socket is its stdout. The request and the answers go through
+//! the socket. The helper's side is [`super::helper`].
 
 use std::ffi::OsString;
 use std::io::{self, ErrorKind, Read as _, Write as _};
@@ -20,31 +20,31 @@ use std::time::{Duration, Instant};
 
 use super::demangle::MOST;
 
-/// The program that is the helper process: biopsy itself, by a hidden verb.
+/// The program of the helper process: biopsy itself, with a hidden verb.
 #[derive(Debug, Clone)]
 pub(super) struct Program {
     pub path: PathBuf,
     pub args: Vec<OsString>,
 }
 
-/// Addresses of one file to be named.
+/// Addresses of one file to be symbolized.
 #[derive(Debug)]
 pub(super) struct Job<'a> {
     pub file: BorrowedFd<'a>,
-    /// Read its DWARF, too.
+    /// Read its DWARF as well.
     pub debug: bool,
     /// In the file's own tables.
     pub addresses: Vec<u64>,
 }
 
-/// What a helper may use.
+/// Resource limits of a helper.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds {
-    /// Without a further name. A gigabyte of DWARF takes some seconds until the first.
+    /// Time without a further name. A gigabyte of DWARF takes some seconds until the first.
     pub silence: Duration,
     /// For all files together.
     pub whole: Duration,
-    /// Private memory, without that of its start.
+    /// Private memory, in addition to that at its start.
     pub bytes: u64,
 }
 
@@ -54,23 +54,23 @@ impl Default for Bounds {
     }
 }
 
-/// Names of all jobs' addresses, in their order, and which files could not be read to their end.
+/// Names of all jobs' addresses, in their order, and which files could not be read completely.
 #[derive(Debug, Default)]
 pub(super) struct Answers {
     pub names: Vec<Vec<Vec<String>>>,
-    /// Jobs whose file brought a helper down, or took too long.
+    /// Jobs whose file crashed a helper, or took too long.
     pub failed: Vec<usize>,
     /// No helper could be started.
     pub refused: Option<io::Error>,
 }
 
-/// Names the addresses of all jobs.
+/// Symbolizes the addresses of all jobs.
 pub(super) fn names(program: &Program, jobs: &[Job<'_>], bounds: Bounds) -> Answers {
     let mut answers = Answers { names: vec![Vec::new(); jobs.len()], ..Answers::default() };
     let end = Instant::now() + bounds.whole;
     for (at, job) in jobs.iter().enumerate() {
         let names = &mut answers.names[at];
-        // Where its DWARF brings a helper down, the next one goes on behind the last answer without it.
+        // If the DWARF crashes a helper, the next helper continues after the last answer without DWARF.
         for debug in [true, false] {
             if names.len() == job.addresses.len() || (debug && !job.debug) || Instant::now() >= end {
                 continue;
@@ -88,7 +88,7 @@ pub(super) fn names(program: &Program, jobs: &[Job<'_>], bounds: Bounds) -> Answ
     answers
 }
 
-/// Runs one helper to its end: appends the names of the addresses behind those that have some.
+/// Runs one helper to its end, and appends names for the addresses that have none yet.
 fn run_helper(
     program: &Program,
     job: &Job<'_>,
@@ -108,7 +108,7 @@ fn run_helper(
     let helper = Command::new(&program.path)
         .args(&program.args)
         .env_clear()
-        // Ctrl-C is for the parent.
+        // Ctrl-C is for the parent only.
         .process_group(0)
         .stdin(Stdio::from(job.file.try_clone_to_owned()?))
         .stdout(Stdio::from(OwnedFd::from(theirs)))
@@ -129,18 +129,18 @@ fn run_helper(
     Ok(())
 }
 
-/// A process that ends with this value, and leaves no zombie.
+/// A process that is killed and reaped when this is dropped.
 struct KillOnDrop(Child);
 
 impl Drop for KillOnDrop {
     fn drop(&mut self) {
-        // Fails where it has ended already.
+        // Fails if it has exited already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// What a helper says first: another program would be read as names.
+/// The first output of a helper: output of another program would otherwise be read as names.
 pub(super) const GREETING: [u8; 8] = *b"biopsy-1";
 
 fn read_greeting(mut socket: &UnixStream, patience: Duration) -> io::Result<()> {
@@ -153,7 +153,7 @@ fn read_greeting(mut socket: &UnixStream, patience: Duration) -> io::Result<()> 
     }
 }
 
-/// Reads answers until there are `number` more, the helper ends, or has been silent for too long.
+/// Reads answers until there are `number` more, the helper ends, or is silent for too long.
 fn listen(
     mut socket: &UnixStream,
     number: usize,
@@ -166,7 +166,7 @@ fn listen(
     let mut buffer = vec![0; 64 << 10];
     while names.len() < all {
         let patience = silence.min(end.saturating_duration_since(Instant::now()));
-        // No time at all would mean any time.
+        // Zero would mean no timeout.
         if socket.set_read_timeout(Some(patience.max(Duration::from_millis(1)))).is_err() {
             return;
         }
@@ -188,13 +188,13 @@ fn listen(
     }
 }
 
-/// What a helper is to do.
+/// The task of a helper.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Request {
-    /// The process that asks: without it the helper ends.
+    /// The requesting process: when it exits, the helper exits.
     pub parent: u32,
     pub debug: bool,
-    /// Of private memory, and of CPU time.
+    /// Limits on private memory and on CPU time.
     pub bytes: u64,
     pub seconds: u64,
     pub addresses: Vec<u64>,
@@ -212,7 +212,7 @@ impl Request {
         words.iter().chain(&self.addresses).flat_map(|word| word.to_ne_bytes()).collect()
     }
 
-    /// What [`Self::encode`] has written.
+    /// Decodes the output of [`Self::encode`].
     pub fn read(mut from: impl io::Read) -> io::Result<Self> {
         let mut word = || {
             let mut bytes = [0; 8];
@@ -225,7 +225,7 @@ impl Request {
     }
 }
 
-/// One address' names, and the bytes that they took; none where some are yet to come.
+/// Decodes the names of one address; returns them with the bytes consumed, or None if more bytes are to come.
 fn decode(bytes: &[u8]) -> Option<(Vec<String>, usize)> {
     let mut at = 1;
     let mut names = Vec::new();
@@ -237,7 +237,7 @@ fn decode(bytes: &[u8]) -> Option<(Vec<String>, usize)> {
     Some((names, at))
 }
 
-/// What [`decode`] reads.
+/// Encodes for [`decode`].
 pub(super) fn encode(names: &[String], out: &mut Vec<u8>) {
     out.push(names.len().min(255) as u8);
     for name in names.iter().take(255) {
@@ -278,7 +278,8 @@ mod tests {
         }
     }
 
-    /// A shell in the helper's place, which takes the request first. `exec`: what is killed must be the program itself.
+    /// A shell as the helper, which first reads the request. `exec`: the process to be killed must be the program
+    /// itself.
     fn shell(script: &str) -> Program {
         let script = format!("PATH=/usr/bin:/bin; dd bs=4k count=1 <&1 >/dev/null 2>&1; {script}");
         Program { path: "/bin/sh".into(), args: vec!["-c".into(), script.into()] }
@@ -307,7 +308,7 @@ mod tests {
         }
     }
 
-    /// A helper that dies: the next one goes on behind the last answer, and without DWARF. One that hangs is killed.
+    /// If a helper dies, the next one continues after the last answer, without DWARF. A helper that hangs is killed.
     #[test]
     fn what_a_helper_has_not_answered_another_one_is_asked() {
         // An empty answer is one byte of 0.

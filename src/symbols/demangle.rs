@@ -1,16 +1,16 @@
-//! Names as they stand in the source, from those that linkers see.
+//! Demangles symbol names.
 
 use std::fmt::{self, Write};
 
-/// The most bytes of a name. Few come near; a name that refers to itself a hundred times over unfolds to more than
-/// any memory holds.
+/// The most bytes of a name. Few names come near; a name that refers to itself a hundred times expands to more than any
+/// memory holds.
 pub(super) const MOST: usize = 4096;
 
-/// The name as in the source: Rust without the hash, C++ without parameters (as perf shows both). What is of neither
-/// language stays as it is.
+/// The name as in the source: Rust without the hash, C++ without parameters (like perf shows both). Other names are
+/// unchanged.
 pub(super) fn readable(name: &str) -> String {
     let mut out = Bounded(String::new());
-    // What was cut is still the beginning of the right name.
+    // A truncated result is still the beginning of the right name.
     if let Ok(rust) = rustc_demangle::try_demangle(name) {
         let _ = write!(out, "{rust:#}");
     } else if name.starts_with("_Z") || name.starts_with("__Z") {
@@ -23,9 +23,9 @@ pub(super) fn readable(name: &str) -> String {
 }
 
 fn cpp(name: &str, out: &mut Bounded) {
-    // gcc makes clones with names of their own: `_Zfoo.cold`, `.part.0`.
+    // gcc gives clones suffixes: `_Zfoo.cold`, `.part.0`.
     let (name, clone) = name.split_at(name.find('.').unwrap_or(name.len()));
-    // Longer ones are made to be slow.
+    // Longer names are crafted to be slow.
     if name.len() > MOST {
         return;
     }
@@ -36,7 +36,7 @@ fn cpp(name: &str, out: &mut Bounded) {
     }
 }
 
-/// Text up to a length: more is an error, which stops who writes it.
+/// A string with a maximum length: exceeding it is an error, which stops the writer.
 struct Bounded(String);
 
 impl Write for Bounded {
@@ -74,10 +74,10 @@ mod tests {
         assert_eq!(readable(&"ä".repeat(4000)).len(), MOST);
     }
 
-    /// Each level names the one before twice.
+    /// Each level refers to the previous one twice.
     #[test]
     fn a_name_that_unfolds_without_end_is_cut() {
-        // Template instances: the third of S_, S0_, S1_, ... is the one that the level before made.
+        // Template instances: the third of S_, S0_, S1_, ... is the one that the previous level made.
         let mut name = "_Z1fI1AIiiE".to_string();
         let digit = |n: u32| char::from_digit(n, 36).unwrap().to_ascii_uppercase();
         for level in 0..34 {

@@ -1,4 +1,5 @@
-//! Names from an ELF file's symbol table and line tables (blazesym). Runs in the helper process: see [`super::child`].
+//! Symbolizes with an ELF file's symbol table and line tables (blazesym). Runs in the helper process: see
+//! [`super::child`].
 
 use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
@@ -9,35 +10,35 @@ use blazesym::symbolize::{Builder, Input, Symbolized, Symbolizer};
 use super::demangle::readable;
 use super::table::Table;
 
-/// The most names that one address has: a function and what was inlined into it.
+/// The most names per address: a function and the functions inlined into it.
 const MOST_NAMES: usize = 100;
 
-/// Functions in assembly may have no size: none is known that is longer.
+/// Limit for functions in assembly, which may have no size; none longer than this is known.
 const MOST_WITHOUT_SIZE: u64 = 4096;
 
-/// A reader of one file: what it has read goes with it.
+/// A reader of one file, with a cache of what it has read.
 pub(super) struct Reader {
     inner: Symbolizer,
     path: PathBuf,
-    /// Whether its DWARF is worth a try.
+    /// Whether its DWARF should be tried.
     debug: bool,
-    /// Read when blazesym gives up.
+    /// Read if blazesym fails.
     table: OnceCell<Table>,
 }
 
 impl Reader {
     pub fn new(path: &Path, debug: bool) -> Self {
-        // A file that is named by its descriptor cannot become another one, so that it need not be looked at again.
-        // Other files are searched by build-id beforehand: a name in the file would be a stranger's choice.
+        // A file that is named by its descriptor cannot be replaced, so it need not be checked again. Other files are
+        // looked up by build-id beforehand: a debug link in the file is untrusted.
         let inner = Symbolizer::builder();
         let inner: Builder = inner.enable_auto_reload(false).enable_demangling(false).set_debug_dirs(NONE);
         Self { inner: inner.build(), path: path.to_path_buf(), debug, table: OnceCell::new() }
     }
 
-    /// Names at an address of the file's own tables, outermost first; none where it has no function there.
+    /// Names at an address of the file's own tables, outermost first; empty if there is no function.
     pub fn names(&self, address: u64) -> Vec<String> {
-        // A function without a name in the DWARF may have one in the symbol table, and damaged DWARF comes with an
-        // intact one.
+        // A function without a name in the DWARF may have one in the symbol table, and a file with damaged DWARF may
+        // have an intact one.
         let found = if self.debug { self.look(address, true) } else { Vec::new() };
         if found.is_empty() { self.look(address, false) } else { found }
     }
@@ -55,10 +56,10 @@ impl Reader {
                 return table.name(address).map(|name| readable(&name)).into_iter().collect();
             }
         };
-        // Linkers give functions that they threw away the address 0 (or 1) in the DWARF, with all their length: they
-        // would cover the first real ones.
+        // Linkers give discarded functions the address 0 (or 1) in the DWARF, with their full length: they would cover
+        // the first real functions.
         let thrown_away = debug && symbol.addr <= 1 && symbol.size.is_some();
-        // Marks of the linker have no size, and would name all that follows; the one at 0 is nowhere.
+        // Linker marks have no size, and would name everything after them; the one at address 0 is not real.
         let stray = symbol.size.is_none()
             && (symbol.addr == 0 || address.saturating_sub(symbol.addr) >= MOST_WITHOUT_SIZE);
         if symbol.name.is_empty() || thrown_away || stray {

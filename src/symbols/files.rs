@@ -1,4 +1,4 @@
-//! Files that wait for names of places in them: each file is read once, however many processes have it mapped.
+//! Collects the files whose places are to be symbolized: each file is read once, however many processes have mapped it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
@@ -10,21 +10,20 @@ use super::child::{self, Bounds, Job, Program};
 use crate::host::elf::{BuildId, Elf};
 use crate::host::mapped::{FileId, MappedFile, Owner, open_regular};
 
-/// The names at a place: a function and what was inlined into it, outermost first. One list serves all processes.
+/// The names at a place: a function and the functions inlined into it, outermost first. All processes share one list.
 pub(super) type Named = Arc<[String]>;
 
-/// Which file: two processes have the same when this is equal.
+/// Identifies a file: equal keys mean the same file.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Key {
-    /// The same build-id, made by the same user: anybody can write any build-id into a file of his, with names of
-    /// his.
+    /// The same build-id, written by the same user: any user can put any build-id into a file with arbitrary names.
     Built(BuildId, Owner),
-    /// As it was at a time: without a build-id only its size and time tell another content.
+    /// A file at a point in time: without a build-id, only size and time reveal a change of its content.
     File(FileId, (u64, i64, i64)),
 }
 
-/// Names that are known, by file and by address in its own tables; empty where there are none. They stay for the next
-/// call.
+/// Names found so far, by file and by address in the file's own tables; an empty list if there is none. Kept for the
+/// next call.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     names: HashMap<Key, HashMap<u64, Named>>,
@@ -32,7 +31,7 @@ pub(super) struct Known {
 }
 
 impl Known {
-    /// More are forgotten: a live view may run for days.
+    /// Above this they are dropped: a live view may run for days.
     const MOST: usize = 1 << 20;
 
     pub fn get(&self, key: &Key, address: u64) -> Option<&Named> {
@@ -45,7 +44,7 @@ impl Known {
     }
 }
 
-/// Files with places that wait for names.
+/// Files with places to be symbolized.
 #[derive(Debug, Default)]
 pub(super) struct Files {
     wanted: BTreeMap<Key, Wanted>,
@@ -69,7 +68,7 @@ pub(super) struct Failures {
 pub(super) const DEBUG_FOLDERS: [&str; 2] = ["/usr/lib/debug", "/lib/debug"];
 
 impl Files {
-    /// Which file it is.
+    /// The key of a file.
     pub fn key(file: &MappedFile) -> Key {
         match file.build_id() {
             Some(id) => Key::Built(id.clone(), file.owner()),
@@ -77,7 +76,7 @@ impl Files {
         }
     }
 
-    /// Asks for a name; nothing happens where it is known.
+    /// Requests a name, unless it is known.
     pub fn want(&mut self, file: &Arc<MappedFile>, key: &Key, address: u64, known: &Known) {
         if known.get(key, address).is_none() {
             let new = || Wanted { file: Arc::clone(file), addresses: BTreeSet::new() };
@@ -85,7 +84,7 @@ impl Files {
         }
     }
 
-    /// Finds all names that were asked for.
+    /// Finds all requested names.
     pub fn name(self, known: &mut Known, program: &Program, folders: &[PathBuf], bounds: Bounds) -> Failures {
         if known.number > Known::MOST {
             *known = Known::default();
@@ -96,7 +95,7 @@ impl Files {
             Key::File(..) => None,
         };
         let debug: Vec<Option<File>> = self.wanted.keys().map(debug_of).collect();
-        // The debug file knows more; where it has no name, the file itself may.
+        // The debug file has more names; where it has none, the file itself may have one.
         let (mut jobs, mut of) = (Vec::new(), Vec::new());
         for ((key, wanted), debug) in self.wanted.iter().zip(&debug) {
             let addresses: Vec<u64> = wanted.addresses.iter().copied().collect();
@@ -124,9 +123,9 @@ impl Files {
     }
 }
 
-/// The file itself, when it still is what it was. Who follows a link in it to a debug file opens what a stranger
-/// chose: a file with one is read without DWARF (distributions put one into every binary that has no DWARF of its
-/// own).
+/// The file itself, if it is unchanged. A debug link in it is untrusted, and following it would open a file of someone
+/// else's choice. So a file with a link is read without DWARF (distributions put one into every binary that has no
+/// DWARF of its own).
 fn own(wanted: &Wanted, addresses: Vec<u64>) -> Option<Job<'_>> {
     let debug = wanted.file.elf().is_some_and(|elf| !elf.points_elsewhere);
     Some(Job { file: wanted.file.unchanged()?.as_fd(), debug, addresses })
@@ -154,7 +153,7 @@ fn run(
     }
 }
 
-/// The debug file of a build-id, from folders that are laid out as those of a distribution.
+/// The debug file with a build-id, from directories in a distribution's layout.
 pub(super) fn debug_file(folders: &[PathBuf], id: &BuildId) -> Option<File> {
     let hex = id.to_string();
     let (first, rest) = hex.split_at(2);
@@ -173,7 +172,7 @@ mod tests {
     fn a_debug_file_is_one_of_the_same_build() {
         let folder = std::env::temp_dir().join(format!("biopsy-debug-{}", std::process::id()));
         let own = File::open("/proc/self/exe").unwrap();
-        // Some linkers write none; then there is nothing to be found by.
+        // Some linkers write no build-id; then there is nothing to look up.
         if let Some(id) = Elf::read(&own).unwrap().build_id {
             let hex = id.to_string();
             let there = folder.join(".build-id").join(&hex[..2]);

@@ -1,4 +1,5 @@
-//! The helper process that reads the ELF files and DWARF of other programs: see [`super::child`] for why.
+//! Implements the helper process that reads the ELF files and DWARF of other programs; see [`super::child`] for the
+//! reason.
 
 use std::fs;
 use std::io::{self, BufWriter, ErrorKind, Write as _};
@@ -10,11 +11,11 @@ use std::time::{Duration, Instant};
 use super::child::{GREETING, Request, encode};
 use super::elf::Reader;
 
-/// All of the helper: a request comes through the socket that is stdout, answers for the file that is stdin go back
-/// through it.
+/// Serves one request: reads it from the socket on stdout, and writes the answers for the file on stdin back to the
+/// socket.
 ///
 /// # Errors
-/// When stdout is no socket, or the parent does not speak as ours does.
+/// When stdout is not a socket, or the parent uses another protocol.
 pub(super) fn serve() -> io::Result<()> {
     let socket = UnixStream::from(io::stdout().as_fd().try_clone_to_owned()?);
     if socket.peer_addr().is_err() {
@@ -40,11 +41,11 @@ pub(super) fn serve() -> io::Result<()> {
     out.flush()
 }
 
-/// Sets the bounds of this process, and ties its life to the parent's.
+/// Sets the limits of this process, and makes it exit with its parent.
 fn confine(request: &Request) -> io::Result<()> {
     let limit = |which, bytes: u64| {
         let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
-        // SAFETY: reads one rlimit that lives across the call. A limit that cannot be set is a bound less.
+        // SAFETY: reads one rlimit that lives across the call. A limit that cannot be set is merely absent.
         unsafe { libc::setrlimit(which, &raw const limit) };
     };
     limit(libc::RLIMIT_DATA, own_data().saturating_add(request.bytes));
@@ -55,7 +56,7 @@ fn confine(request: &Request) -> io::Result<()> {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     }
-    // The parent may have ended before the signal was asked for.
+    // The parent may have exited before the signal was requested.
     if std::os::unix::process::parent_id() != request.parent {
         return Err(ErrorKind::NotConnected.into());
     }

@@ -1,7 +1,7 @@
-//! Names of kernel addresses: functions, modules, BPF programs, trampolines.
+//! Symbolizes kernel addresses: functions, modules, BPF programs, trampolines.
 //!
-//! Only from the running kernel's own list: a vmlinux file on the disk may be of another build, and its line tables
-//! would take longer to read than the measurement took.
+//! Uses only the running kernel's own list: a vmlinux file on disk may be of another build, and its line tables would
+//! take longer to read than the measurement took.
 
 use std::cmp::Reverse;
 use std::fs;
@@ -13,23 +13,23 @@ pub(super) struct Kernel {
     symbols: Vec<Symbol>,
 }
 
-/// A line of it. The table has no sizes.
+/// A line of the list, which has no sizes.
 #[derive(Debug, Clone, Copy)]
 struct Symbol {
     address: u64,
-    /// Its name in the text.
+    /// Position of its name in the text.
     at: u32,
     length: u16,
     kind: u8,
-    /// A module, a BPF program, or anything else that comes and goes.
+    /// A module, a BPF program, or anything else that is loaded and unloaded.
     transient: bool,
 }
 
 impl Kernel {
-    /// How far behind its symbol an address may be. What is further away is in a hole: of a program that was
-    /// unloaded, or where the list has a gap. Functions of more than a few pages are rare.
+    /// Largest distance of an address from its symbol. Addresses further away are in a hole: of a program that was
+    /// unloaded, or in a gap of the list. Functions of more than a few pages are rare.
     const LARGEST: u64 = 256 << 10;
-    /// The same for what comes and goes: behind the last one of a module or of BPF there is no border.
+    /// The same for transient symbols: nothing bounds the last one of a module or of BPF.
     const LARGEST_TRANSIENT: u64 = 64 << 10;
 
     pub fn read() -> Self {
@@ -43,12 +43,12 @@ impl Kernel {
             symbols.extend(Symbol::of(line, at));
             at += line.len() + 1;
         }
-        // Equal ones stay in the kernel's order.
+        // Equal addresses keep the kernel's order.
         symbols.sort_by_key(|symbol: &Symbol| symbol.address);
         Self { text, symbols }
     }
 
-    /// Nobody may read it (then all addresses are 0), or it is not there.
+    /// The list is unreadable (then all addresses are 0), or does not exist.
     pub fn is_empty(&self) -> bool {
         self.symbols.is_empty()
     }
@@ -58,7 +58,7 @@ impl Kernel {
         let last = self.symbols[..behind].last()?;
         let first = self.symbols[..behind].partition_point(|symbol| symbol.address < last.address);
         let code = self.symbols[first..behind].iter().filter(|symbol| symbol.is_code());
-        // Several names for one place: marks of the linker script, aliases.
+        // Several names for one address: linker script marks, aliases.
         let best = code.min_by_key(|symbol| symbol.rank(&self.text))?;
         let most = if best.transient { Self::LARGEST_TRANSIENT } else { Self::LARGEST };
         let name = &self.text[best.at as usize..][..usize::from(best.length)];
@@ -87,8 +87,8 @@ impl Symbol {
         matches!(self.kind, b't' | b'T' | b'w' | b'W' | b'i')
     }
 
-    /// Of names for the same place the one that perf takes, the least first: no weak one, a global one, with few
-    /// underscores before it, the longest.
+    /// Of several names for the same address, the one that perf chooses has the lowest rank: not weak, global, with few
+    /// leading underscores, the longest.
     fn rank(self, text: &[u8]) -> (bool, bool, usize, Reverse<u16>) {
         let name = &text[self.at as usize..][..usize::from(self.length)];
         let underscores = name.iter().take_while(|&&b| b == b'_').count();
@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(kernel(lines).name(0x1000).as_deref(), Some("sys_name"));
     }
 
-    /// The list of the running kernel: each function by its first byte, and by its second.
+    /// The list of the running kernel: each function by its first and by its second byte.
     #[test]
     fn the_running_kernel_names_itself() {
         let kernel = Kernel::read();
@@ -156,7 +156,7 @@ mod tests {
         assert!(checked > 10_000, "only {checked}");
     }
 
-    /// kptr_restrict: the list is there, and all addresses are 0.
+    /// With kptr_restrict the list exists, and all addresses are 0.
     #[test]
     fn a_hidden_list_names_nothing() {
         let hidden = kernel("0000000000000000 T _stext\n0000000000000000 T do_one\n");

@@ -1,15 +1,15 @@
-//! Names of code that a process made itself, as it tells them: lines of `/tmp/perf-PID.map`.
+//! Symbolizes code that a process generated itself, from lines of `/tmp/perf-PID.map`.
 
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 
-/// A runtime that makes code for days may have written gigabytes.
+/// A runtime that generates code for days may have written gigabytes.
 const MOST_BYTES: u64 = 64 << 20;
-/// And in lines of a few bytes, which would take more memory than the file. The newest are kept.
+/// Lines of a few bytes would take more memory than the file. The newest are kept.
 const MOST_FUNCTIONS: usize = 1 << 20;
 
-/// The functions that a process says it made.
+/// The functions that a process reports.
 #[derive(Debug, Default)]
 pub(super) struct PerfMap {
     text: Vec<u8>,
@@ -24,7 +24,7 @@ struct Function {
 }
 
 impl PerfMap {
-    /// What is in the file now: it grows while its process lives, and the newest is at its end.
+    /// The current content of the file: it grows while its process runs, and the newest lines are at its end.
     pub fn read(file: &File) -> Self {
         let end = file.metadata().map_or(0, |meta| meta.len());
         let from = end.saturating_sub(MOST_BYTES);
@@ -46,14 +46,14 @@ impl PerfMap {
             }
         }
         functions.drain(..functions.len().saturating_sub(MOST_FUNCTIONS));
-        // Equal ones stay in the order of the file.
+        // Equal addresses keep the order of the file.
         functions.sort_by_key(|f: &Function| f.start);
         Self { text, functions }
     }
 
-    /// The function at an address. Memory of code that was thrown away is used again: the later line holds.
+    /// The function at an address. Memory of discarded code is reused: the later line is valid.
     pub fn name(&self, address: u64) -> Option<String> {
-        /// A stranger may write a million functions over each other.
+        /// An untrusted file may have a million overlapping functions.
         const LOOKS: usize = 1000;
         let behind = self.functions.partition_point(|f| f.start <= address);
         let over = self.functions[..behind].iter().rev().take(LOOKS);
@@ -64,7 +64,7 @@ impl PerfMap {
 }
 
 impl Function {
-    /// `7f0012345678 1a0 LazyCompile:*main /app/index.js:3`, with any name.
+    /// `7f0012345678 1a0 LazyCompile:*main /app/index.js:3`, where the name may be any text.
     fn of(line: &[u8], at: usize) -> Option<Self> {
         let mut fields = line.splitn(3, |&b| b == b' ');
         let mut hex = || {

@@ -5,22 +5,22 @@ use std::sync::Arc;
 
 use crate::host::elf::BuildId;
 
-/// Where a user frame's code lies.
+/// Location of a user frame's code.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Place {
-    /// None: the file had none, or could not be read. Nobody can tell then whether another file is the same.
+    /// None: the file had none, or could not be read. Then it is unknown whether another file is the same.
     pub build_id: Option<BuildId>,
-    /// The path as the process saw it, or `[vdso]` and the like. A name that a stranger chose.
+    /// The path as the process saw it, or `[vdso]` and the like. Untrusted.
     pub file: Arc<str>,
-    /// In the file, in bytes.
+    /// File offset in bytes.
     pub offset: u64,
-    /// In the file's own tables: what `addr2line` takes, and what a debug file is searched by (that has no offsets).
-    /// None where the file's tables could not be read.
+    /// Address in the file's own tables: what `addr2line` takes, and what a debug file is searched by (which has no
+    /// offsets). None if the file's tables could not be read.
     pub address: Option<u64>,
 }
 
 impl Place {
-    /// `[file]+0x1234`: for who cannot name it.
+    /// `[file]+0x1234`: the label of a place without a name.
     pub fn label(&self) -> String {
         let name = self.file.rsplit('/').next().unwrap_or_default();
         let name = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
@@ -28,7 +28,7 @@ impl Place {
     }
 }
 
-/// Places by the label of each; not those that share it with another place.
+/// Places by label; labels that several places share are excluded.
 pub fn by_label<'a>(places: impl IntoIterator<Item = &'a Place>) -> BTreeMap<String, Place> {
     let mut all: BTreeMap<String, Option<&Place>> = BTreeMap::new();
     for place in places {

@@ -1,4 +1,4 @@
-//! What the addresses of a process mean: which file, where in it, or what code it made itself.
+//! Resolves addresses of a process: to a file and an offset in it, or to code that the process generated.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::{self, File};
@@ -13,37 +13,37 @@ use super::place::Place;
 use crate::host::elf::Elf;
 use crate::host::mapped::{self, FileId, Generation, Mapped, MappedFile, Mapping};
 
-/// What an address of a process is.
+/// What an address of a process refers to.
 #[derive(Debug, Clone)]
 pub(super) enum Meaning {
     /// Nothing was mapped there, or no code.
     Nothing,
-    /// The process called exec while it was looked at, and the address is in both programs.
+    /// The process called exec during the measurement, and both programs have this address.
     Ambiguous,
-    /// Code that the process made, and named.
+    /// Code that the process generated, and named.
     Made(String),
     Place {
         place: Place,
-        /// The file to look into; none where it is gone, or no longer the one that ran.
+        /// The file to read; None if it is gone, or no longer the one that ran.
         file: Option<(Key, Arc<MappedFile>)>,
     },
 }
 
-/// Looks addresses up in what was kept of processes, and in what lives.
+/// Resolves addresses with recorded mappings of processes, and with those of live ones.
 #[derive(Debug)]
 pub(super) struct Processes<'a> {
     kept: &'a Mapped,
     live: Mapped,
-    /// Files that nobody held open, by path: opened once.
+    /// Files that were not kept open, by path: each is opened once.
     opened: HashMap<FileId, Option<Arc<MappedFile>>>,
     paths: HashMap<Arc<[u8]>, Arc<str>>,
     vdso: &'a Vdso,
-    /// Some process' mappings may not be read.
+    /// The mappings of some process may not be read.
     pub refused: bool,
     pub ambiguous: usize,
-    /// Ended before anybody read its mappings, so that addresses of it mean nothing.
+    /// Processes that exited before their mappings were read, so that their addresses cannot be resolved.
     pub ended: usize,
-    /// Of those that have ended, addresses that mean nothing although some mappings were kept.
+    /// Unresolved addresses of exited processes of which some mappings were recorded.
     pub unmapped: usize,
 }
 
@@ -62,10 +62,10 @@ impl<'a> Processes<'a> {
         }
     }
 
-    /// What each of the addresses of a process means.
+    /// Resolves the addresses of a process.
     pub fn meanings(&mut self, pid: u32, addresses: &BTreeSet<u64>) -> Vec<(u64, Meaning)> {
         let kept = self.kept.generations(pid);
-        // A process that began at another time only has the number of the one that was sampled.
+        // A process with another start time merely reused the process id.
         let same = kept
             .last()
             .is_none_or(|last| last.began.is_none() || last.began == mapped::began(&mapped::folder(pid)))
@@ -110,7 +110,7 @@ impl<'a> Processes<'a> {
             match found {
                 None => found = Some((mapping, *kept)),
                 Some((other, _)) if other.same_place(mapping, address) => {
-                    // The file that was opened while it was sampled is the surer one.
+                    // The file that was opened while the process was sampled is more reliable.
                     if *kept {
                         found = Some((mapping, true));
                     }
@@ -137,7 +137,7 @@ impl<'a> Processes<'a> {
             true => {
                 let source = if kept { self.kept } else { &self.live };
                 match source.file(mapping.file_id()).cloned() {
-                    // Too many were open: what has its path now may still be the one.
+                    // Too many files were open; the file that has its path now may still be the same.
                     Some(closed) if !closed.is_open() => {
                         let now = self.opened(mapping);
                         let same = now.filter(|now| now.file().is_some_and(|file| closed.is_still(file)));
@@ -166,7 +166,7 @@ impl<'a> Processes<'a> {
         Meaning::Place { place, file }
     }
 
-    /// The file that now has the path of a mapping, when it is the mapped one.
+    /// The file that has the path of a mapping now, if it is the mapped one.
     fn opened(&mut self, mapping: &Mapping) -> Option<Arc<MappedFile>> {
         let id = mapping.file_id();
         let open = || {
@@ -177,7 +177,7 @@ impl<'a> Processes<'a> {
     }
 }
 
-/// The code that the kernel maps into every process: the same in all of them, so that our own can be read.
+/// The vDSO, which the kernel maps into every process: it is the same in all of them, so this process's own is read.
 #[derive(Debug)]
 pub(super) struct Vdso {
     file: Option<Arc<MappedFile>>,
@@ -189,7 +189,7 @@ impl Vdso {
         let maps = mapped::mappings(&fs::read("/proc/self/maps").unwrap_or_default());
         let own = maps.iter().find(|mapping| &*mapping.path == b"[vdso]");
         let file = own.and_then(|own| {
-            // SAFETY: the kernel mapped these bytes to be read, and nobody unmaps them.
+            // SAFETY: the kernel mapped these bytes readable, and nothing unmaps them.
             let image = unsafe {
                 std::slice::from_raw_parts(own.start as usize as *const u8, (own.end - own.start) as usize)
             };
@@ -203,7 +203,7 @@ impl Vdso {
         self.file.as_ref()
     }
 
-    /// Ours, where a mapping is the same. That of a 32-bit process is another, and lies below 4 GiB.
+    /// This process's vDSO if the mapping is the same. That of a 32-bit process differs, and lies below 4 GiB.
     fn of(&self, mapping: &Mapping) -> Option<Arc<MappedFile>> {
         let same = &*mapping.path == b"[vdso]"
             && mapping.end - mapping.start == self.bytes
@@ -213,12 +213,12 @@ impl Vdso {
 }
 
 fn in_memory(bytes: &[u8]) -> Option<File> {
-    // SAFETY: a name that ends in zero; the result is looked at.
+    // SAFETY: a NUL-terminated name; the result is checked.
     let fd = unsafe { libc::memfd_create(c"biopsy-vdso".as_ptr(), libc::MFD_CLOEXEC) };
     if fd < 0 {
         return None;
     }
-    // SAFETY: just opened, and nobody else has it.
+    // SAFETY: just opened, and nothing else owns it.
     let mut file = unsafe { File::from_raw_fd(fd) };
     file.write_all(bytes).ok()?;
     Some(file)

@@ -1,18 +1,18 @@
-//! Where in the kernel its scheduler is.
+//! Finds the address ranges of the kernel's scheduler.
 
 use std::collections::HashMap;
 use std::fs;
 
-/// Where the kernel's scheduler is, and what waits in its name: what a thread waits in is the first frame outside, as
-/// the kernel's own `wchan` finds it.
+/// Address ranges of the kernel's scheduler and of functions that wait on behalf of others. A thread's wait channel is
+/// the first frame outside of them, as for the kernel's own `wchan`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Scheduler {
-    /// From the first address to the one behind the last.
+    /// First address, and the address after the last one.
     pub ranges: Vec<(u64, u64)>,
 }
 
 impl Scheduler {
-    /// By the kernel's own marks (`__sched` and `__lockfunc`) in `/proc/kallsyms`; empty where it shows no addresses.
+    /// Uses the kernel's own marks (`__sched` and `__lockfunc`) in `/proc/kallsyms`; empty if it shows no addresses.
     pub fn read() -> Self {
         fs::read("/proc/kallsyms").map_or_else(|_| Self::default(), |symbols| Self::of(&symbols))
     }

@@ -1,6 +1,6 @@
-//! The symbol tables of an ELF file, for where blazesym gives up on them. That is where a stripped file has the names of
-//! its functions packed (`.gnu_debugdata`, which Fedora and its kin put into every program and library): it refuses all
-//! others, too, also where that section is damaged.
+//! Reads the symbol tables of an ELF file, for files on which blazesym fails. These are stripped files with compressed
+//! symbols (`.gnu_debugdata`, which Fedora and related distributions put into every program and library): blazesym then
+//! rejects all other tables as well, even if that section is damaged.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -23,19 +23,19 @@ pub(super) struct Table {
 struct Function {
     address: u64,
     bytes: u64,
-    /// Where it begins in the strings.
+    /// Offset in the strings.
     name: u64,
 }
 
-/// A table of more is not worth its memory here.
+/// A larger table is not worth its memory here.
 const MOST_BYTES: u64 = 256 << 20;
-/// What unpacking may take: `xz -9` has dictionaries of 64 MiB.
+/// Memory limit for decompression: `xz -9` has dictionaries of 64 MiB.
 const MOST_TO_UNPACK: u64 = 128 << 20;
 const SYMTAB: u32 = 2;
 const DYNSYM: u32 = 11;
 const PACKED: &[u8] = b".gnu_debugdata\0";
 
-/// The bytes of a file from a place on, all or none.
+/// Reads bytes of a file from an offset, all or none.
 type Read<'a> = &'a dyn Fn(u64, u64) -> Option<Vec<u8>>;
 
 impl Table {
@@ -49,7 +49,7 @@ impl Table {
             };
             let sections = Sections::of(&read)?;
             let own = sections.table();
-            // What is packed leaves out what the file tells others.
+            // The compressed table omits the file's dynamic symbols.
             let is_whole = own.as_ref().is_some_and(|(kind, _)| *kind == SYMTAB);
             let packed = if is_whole { None } else { sections.packed() };
             let packed = packed.and_then(|packed| Self::of_bytes(&packed));
@@ -59,7 +59,7 @@ impl Table {
         File::open(path).ok().and_then(of).unwrap_or_default()
     }
 
-    /// The symbol table of a whole file in memory.
+    /// The symbol table of a complete file in memory.
     fn of_bytes(bytes: &[u8]) -> Option<Self> {
         let read = |offset: u64, length: u64| {
             let end = usize::try_from(offset.checked_add(length)?).ok()?;
@@ -81,9 +81,9 @@ impl Table {
         all
     }
 
-    /// The name of the function at an address, as linkers see it.
+    /// The mangled name of the function at an address.
     pub fn name(&self, address: u64) -> Option<String> {
-        /// Functions do not lie over each other, but in a damaged file.
+        /// Functions overlap only in a damaged file.
         const LOOKS: usize = 64;
         let behind = self.functions.partition_point(|f| f.address <= address);
         let mut before = self.functions[..behind].iter().rev().take(LOOKS);
@@ -97,7 +97,7 @@ impl Table {
 /// The sections of a file.
 struct Sections<'a> {
     read: Read<'a>,
-    /// Where their headers begin, how long one is, how many there are, and which one has their names.
+    /// Offset and size of a section header, their number, and the index of the section with their names.
     at: u64,
     size: u16,
     number: u16,
@@ -127,13 +127,13 @@ impl<'a> Sections<'a> {
         (0..u64::from(self.number)).filter_map(|i| self.header(i))
     }
 
-    /// The header of the table of all symbols, or else of those that are told to others; and which of them it is.
+    /// The header of the table of all symbols, or else of the dynamic symbols; and its type.
     fn table(&self) -> Option<(u32, Vec<u8>)> {
         let of_kind = |kind| Some((kind, self.headers().find(|header| u32_at(header, 4) == Some(kind))?));
         of_kind(SYMTAB).or_else(|| of_kind(DYNSYM))
     }
 
-    /// The file that is packed into this one.
+    /// The ELF file that is compressed inside this one.
     fn packed(&self) -> Option<Vec<u8>> {
         let names = self.contents(&self.header(self.names.into())?)?;
         let is_packed = |header: &Vec<u8>| {
@@ -152,14 +152,14 @@ impl<'a> Sections<'a> {
         let strings = self.contents(&self.header(u64::from(u32_at(table, 40)?))?)?;
         let symbols = self.contents(table)?;
         let function = |symbol: &[u8]| {
-            // Functions (2) and those that are chosen at the start (10), with a section and a size.
+            // Functions (2) and indirect functions (10), with a section and a size.
             let is_wanted = matches!(symbol[4] & 15, 2 | 10) && u16_at(symbol, 6)? != 0;
             let function = Function {
                 address: u64_at(symbol, 8)?,
                 bytes: u64_at(symbol, 16)?,
                 name: u64::from(u32_at(symbol, 0)?),
             };
-            // A name beyond its table would be another table's.
+            // A name beyond its string table would be read from another one.
             let is_inside = function.name < strings.len() as u64;
             (is_wanted && is_inside && function.bytes > 0).then_some(function)
         };
@@ -203,7 +203,7 @@ mod tests {
     }
 
     proptest! {
-        /// The head and the sections of a small file, damaged.
+        /// Header and sections of a small file, damaged.
         #[test]
         fn damage_never_panics(mut bytes in proptest::collection::vec(any::<u8>(), 64..512), at: u64) {
             bytes[..6].copy_from_slice(b"\x7fELF\x02\x01");

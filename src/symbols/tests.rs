@@ -1,11 +1,11 @@
-//! What a report says where names are missing.
+//! Tests what is reported when names are missing.
 
 use super::*;
 
-/// A process that cannot live: above the highest pid that Linux gives.
+/// A process that cannot exist: above the highest pid of Linux.
 const ENDED: u32 = 1 << 30;
 
-/// Without the kernel's records processes that end have no names: the report says why, and the remedy.
+/// Without the kernel's records, exited processes have no names: the report has the reason and the remedy.
 #[test]
 fn records_that_were_refused_have_a_reason_and_a_remedy() {
     for (why, reason, remedy) in [

@@ -1,9 +1,9 @@
-//! System calls that can carry I/O, followed at their functions (fentry and fexit). The events of all system calls send
-//! each call of each process through the slow path; here only these calls pay.
+//! Follows system calls that can do I/O at their functions (fentry and fexit). The events of all system calls send
+//! every call of every process through the slow path; here only these calls pay.
 //!
-//! They are 25, and the kernel takes programs from functions one by one, with a grace period of all tasks for each: 80 to
-//! 110 ms for one of these 50 in guests with Linux 6.1 and 6.12, 40 in one with 7.3. So they are not what is attached
-//! without being asked for. Where the kernel refuses one of them none is followed so, and the events serve.
+//! There are 25 of them, and the kernel detaches programs from functions one by one, with a grace period of all tasks
+//! for each: 80 to 110 ms for each of these 50 programs in guests with Linux 6.1 and 6.12, 40 ms in one with 7.3. So
+//! this is not the default. If the kernel refuses one of them, none is used, and the events are used instead.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -17,11 +17,11 @@ use super::super::skel::latency::LatencySkel;
 use super::super::syscalls;
 use crate::host::syscalls::name;
 
-/// The programs.
+/// Names of the programs.
 pub const ENTER: &str = "call_enter";
 pub const EXIT: &str = "call_exit";
 
-/// The function of a system call, by its number in the kernel's BTF; None: the kernel has none, or does not say so.
+/// The function of a system call, as its id in the kernel's BTF; None: the kernel does not have or does not list it.
 fn function(btf: &KernelBtf, name: &str) -> Option<u32> {
     match name {
         // Without arguments: its function has two names, of which BTF has this one.
@@ -31,7 +31,7 @@ fn function(btf: &KernelBtf, name: &str) -> Option<u32> {
     }
 }
 
-/// The functions of all calls that are followed. Empty where one of them is not known, or none may be followed.
+/// The functions of all followed calls. Empty if one of them is unknown, or none may be followed.
 pub fn functions(btf: &KernelBtf) -> Vec<u32> {
     let all: Option<Vec<u32>> =
         syscalls::followed().map(|(number, _)| function(btf, name(u32::try_from(number).ok()?)?)).collect();
@@ -39,15 +39,15 @@ pub fn functions(btf: &KernelBtf) -> Vec<u32> {
     if all.first().is_some_and(|first| libbpf::may_follow(*first)) { all } else { Vec::new() }
 }
 
-/// The programs, loaded for each call. Dropping it detaches them.
+/// The programs, loaded once per call. Dropping it detaches them.
 pub struct Calls {
-    /// At the entry and at the return.
+    /// One for the entry and one for the return.
     programs: Vec<[OwnedFd; 2]>,
     links: Vec<OwnedFd>,
 }
 
 impl Calls {
-    /// Loads the programs of the object once more for each of these functions.
+    /// Loads the programs of the object again for each of these functions.
     pub fn load(skel: &LatencySkel<'_>, functions: &[u32]) -> io::Result<Self> {
         let [enter, exit] = [&skel.progs.call_enter, &skel.progs.call_exit];
         let both = |function: &u32| {
@@ -59,7 +59,7 @@ impl Calls {
         Ok(Self { programs: functions.iter().map(both).collect::<io::Result<_>>()?, links: Vec::new() })
     }
 
-    /// All returns before the first entry.
+    /// All returns are attached before the first entry.
     pub fn attach(&mut self) -> io::Result<()> {
         let in_order =
             self.programs.iter().map(|[_, exit]| exit).chain(self.programs.iter().map(|[enter, _]| enter));

@@ -1,4 +1,4 @@
-//! Which devices are traced together: bio-based ones, and what lies below those that are named.
+//! Chooses the devices that are traced together: bio-based ones, and devices below the selected ones.
 
 use anyhow::Result;
 
@@ -10,12 +10,12 @@ use crate::probe::skel;
 use crate::refusal::Refusal;
 use crate::wire::{BELOW, MAX_DEVICES};
 
-/// Drivers whose bios are known to end by themselves and to be counted by the kernel: these are traced
-/// without being named.
+/// Drivers whose bios have a completion event of their own and are counted by the kernel: these are traced without
+/// being named.
 const KNOWN: [&str; 3] = ["dm", "md", "zram"];
 
-/// Whether bios of devices without requests can be followed here. Kernels without compare-and-swap are
-/// those in which the drivers still counted in ways of their own.
+/// Whether bios of devices without requests can be followed. On kernels without compare-and-swap, drivers still counted
+/// bios in their own ways.
 pub fn sees_bios() -> bool {
     skel::is_usual()
 }
@@ -23,21 +23,21 @@ pub fn sees_bios() -> bool {
 const OLD_MULTIPATH: &str = "this kernel does not tell which path of a multipath drive an I/O takes: use Linux 6.1 or \
      newer, or boot with nvme_core.multipath=N";
 
-/// Everything that is traced for these options: disks with requests first, each once. With how many that
-/// nobody uses were left out.
+/// Everything that is traced for these options: disks with requests first, each once. Also returns how many unused
+/// disks were left out.
 pub fn plan(host: &Host, options: &Options) -> Result<(Plan, usize)> {
     select::disjoint(host, &options.devices)?;
     let (mut chosen, left_out) =
         if options.devices.is_empty() { in_use(host, options) } else { (named(host, options), 0) };
     if !sees_bios() {
         let paths = chosen.iter().filter(|(device, _)| device.hidden).count();
-        // Their requests name the head, by no number that a path has.
+        // Their requests name the head, not the path.
         chosen.retain(|(device, _)| device.request_based && !device.hidden);
         if chosen.is_empty() && paths > 0 {
             return Err(Refusal::Refused(OLD_MULTIPATH.to_string()).into());
         }
     }
-    // Stable: a disk whose slots are looked for by their number has some.
+    // A stable sort: the device of a slot is searched by slot number, so disks that have slots come first.
     chosen.sort_by_key(|(device, _)| !device.request_based);
     let mut plan = Plan::new(chosen.iter().map(|(device, _)| *device), host.cpus_possible)?;
     for (planned, (device, added_for)) in plan.devices.iter_mut().zip(&chosen) {
@@ -62,7 +62,7 @@ pub fn plan(host: &Host, options: &Options) -> Result<(Plan, usize)> {
 
 type Chosen<'a> = Vec<(&'a BlockDevice, Vec<String>)>;
 
-/// All disks with requests, and the stacked ones that somebody uses, as far as there is room.
+/// All disks with requests, and the stacked ones that are in use, as far as there is room.
 fn in_use<'a>(host: &'a Host, options: &Options) -> (Chosen<'a>, usize) {
     let (mut all, left_out) = plan::in_use(&host.devices);
     if options.layers {
@@ -76,7 +76,8 @@ fn in_use<'a>(host: &'a Host, options: &Options) -> (Chosen<'a>, usize) {
     (all.into_iter().map(|device| (device, Vec::new())).collect(), left_out)
 }
 
-/// The named disks and those of the named partitions, and with layers all below them, each with the names that it is there for.
+/// The named disks, the disks of named partitions, and with layers all disks below them, each with the names for which
+/// it was added.
 fn named<'a>(host: &'a Host, options: &Options) -> Chosen<'a> {
     let is_named = |device: &BlockDevice| {
         let partitions = device.partitions.iter().map(|partition| &partition.name);
@@ -94,7 +95,7 @@ fn named<'a>(host: &'a Host, options: &Options) -> Chosen<'a> {
     let uppers: Vec<&BlockDevice> = all.iter().map(|(device, _)| *device).collect();
     for upper in uppers {
         for lower in select::below(host, upper) {
-            // A head's bios become its paths', which stand below it.
+            // A head's bios become those of its paths, which are below it.
             if is_named(lower) || select::is_head(host, lower) {
                 continue;
             }
@@ -107,7 +108,7 @@ fn named<'a>(host: &'a Host, options: &Options) -> Chosen<'a> {
     all
 }
 
-/// A bio has no stages: it is not known when a driver takes it, nor when a device ends it.
+/// A bio has no stages: it is unknown when a driver takes it, and when a device completes it.
 pub fn missing_stages(plan: &Plan) -> Vec<Missing> {
     let devices = plan.devices.iter().filter(|device| device.is_bio_based());
     let gaps = devices.flat_map(|device| {
@@ -186,7 +187,7 @@ mod tests {
         assert_eq!(names(planned(&["bcache0"], true)), ["sdb", "bcache0"]);
     }
 
-    /// Else the bios of a layer would be taken for the application's.
+    /// Otherwise bios of a stacked device would be taken for the application's.
     #[test]
     fn what_lies_below_a_bio_based_disk_is_told_so() {
         let (plan, _) = plan(&host(), &Options { layers: true, ..Options::default() }).unwrap();
@@ -256,7 +257,7 @@ mod tests {
         let wire = device.wire;
         assert_eq!((wire.partition, wire.first_sector, wire.sectors), (8 << 20 | 2, 2048, 1 << 21));
         assert!(device.is_partition());
-        // The array lies on sda: that is there already, as its partition.
+        // The array is on sda, which is there already as its partition.
         let (both, _) = of(&["md0", "sda2"]).unwrap();
         let names: Vec<(&str, bool)> =
             both.devices.iter().map(|d| (d.name.as_str(), d.added_for.is_empty())).collect();

@@ -1,4 +1,4 @@
-//! What is loaded on this kernel.
+//! Describes what is loaded on this kernel.
 
 use super::super::btf::{EventHome, KernelBtf, RingSubmit};
 use super::super::events::EventOptions;
@@ -10,30 +10,30 @@ use crate::envelope::{Missing, Reason};
 use crate::host::rights::Rights;
 use crate::probe::btf_file;
 
-/// What is loaded: what was asked for, less what this kernel does not have or refuses.
+/// What is loaded: what was requested, minus what this kernel lacks or refuses.
 pub struct LoadPlan {
     pub nvme: Option<NvmeEvent>,
     pub queue: bool,
-    /// Operations are followed, with this event of io_uring.
+    /// The io_uring event by which operations are followed; None: they are not followed.
     pub ring: Option<RingSubmit>,
-    /// The functions of the system calls, where they are followed there and not by their events.
+    /// The functions of system calls, if these are followed there and not by their events.
     pub calls: Vec<u32>,
-    /// Stages are taken apart; and whether the end of the bios' callbacks can be seen (6.5).
+    /// Break stages down; and whether the end of the bios' callbacks has an event (6.5).
     pub parts: bool,
     pub io_done: bool,
-    /// A limit is set on a traced device: what blk-throttle holds back is looked for.
+    /// A cgroup limit is set on a traced device: bios that blk-throttle throttles are looked up.
     pub throttle: bool,
-    /// Operations of this process's own threads begin and end with their own stamps.
+    /// Operations of this process's own threads begin and end with the threads' own stamps.
     pub generator: bool,
-    /// The place of the bio in block_bio_complete, where a bio-based device is traced.
+    /// Argument index of the bio in block_bio_complete, if a bio-based device is traced.
     pub bio_complete: Option<u32>,
     pub events: Option<EventOptions>,
     pub stacks: Option<StackOptions>,
     pub cpus: u32,
     pub grouping: Option<Grouping>,
-    /// `FILES_*`: what files are found for.
+    /// `FILES_*`: the purposes for which files are looked up.
     pub files: u32,
-    /// Where they are: the functions by which bios of direct I/O are recognised.
+    /// Addresses of the functions by which bios of direct I/O are recognised.
     pub file_callbacks: wire_file_callbacks,
     pub filter: Filter,
     /// Bios are counted by process.
@@ -45,22 +45,22 @@ pub struct LoadPlan {
 }
 
 impl LoadPlan {
-    /// Somebody asks who handed an I/O in.
+    /// Whether submitters are recorded.
     pub fn submitter(&self) -> bool {
         self.events.is_some() || self.grouping.is_some()
     }
 }
 
-/// The program on the event by which the device stage of NVMe drives ends.
+/// The program at the event that ends the device stage of NVMe devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NvmeEvent {
     /// `nvme_sq`, with the types of its module.
     Typed,
-    /// `nvme_sq_raw`, without.
+    /// `nvme_sq_raw`, without types.
     Raw,
 }
 
-/// How the end of the device stage can be seen on NVMe drives, else why not.
+/// How the end of the device stage of NVMe devices can be observed, or else why not.
 pub fn nvme_sq(btf: &KernelBtf, rights: &Rights) -> Result<NvmeEvent, Box<Missing>> {
     match btf.event("nvme_sq", Some("nvme_core")) {
         EventHome::Vmlinux | EventHome::Module(_) if btf_file::path().is_some() => Ok(NvmeEvent::Raw),

@@ -1,4 +1,4 @@
-//! The object of the probe: its maps, what its programs are told, and how it is loaded.
+//! Loads the object of the probe: sizes its maps, and sets the constants of its programs.
 
 use std::path::Path;
 
@@ -23,13 +23,13 @@ use super::submits;
 use crate::wire::files::{FILES_COUNTED, FILES_EACH};
 use crate::wire::generator::GENERATOR_PLACES;
 
-/// Places of the map `stack_owners`: the programs hash into as many.
+/// Entries of the map `stack_owners`: must match the hash in the programs.
 const STACK_OWNERS: u32 = 1 << skel::header_number(include_str!("../../../bpf/callers.h"), "STACK_BITS");
 
-/// Places of the map `iocbs`, likewise.
+/// Entries of the map `iocbs`, likewise.
 const IOCBS: u32 = 1 << skel::header_number(include_str!("../../../bpf/op_table.h"), "IOCB_BITS");
 
-/// Sizes the maps, tells the programs what to do, and loads those of them that are wanted.
+/// Sizes the maps, configures the programs, and loads the selected ones.
 pub fn load(plan: &mut Plan, btf: &KernelBtf, wanted: &mut LoadPlan) -> Result<LatencySkel<'static>> {
     let mut open = skel::latency_builder()
         .and_then(|builder| builder.open(libbpf::object_place()))
@@ -153,7 +153,7 @@ fn size(open: &mut OpenLatencySkel<'_>, plan: &mut Plan, wanted: &mut LoadPlan) 
     }
     wanted.filter.size(open).map_err(|e| refusal("sizing the filter", &e))?;
     open.maps.rows.set_max_entries(plan.rows).map_err(|e| refusal("sizing the rows", &e))?;
-    // Last: these take what all others leave. Where there are groups those are worth more.
+    // Last, as these take the remaining memory. Groups have priority if there are any.
     if wanted.ring.is_some() {
         let others = if wanted.grouping.is_some() { MOST_BYTES } else { map_bytes(open) };
         plan.fit_unowned(others, wanted.cpus);
@@ -172,7 +172,7 @@ fn map_bytes(open: &OpenLatencySkel<'_>) -> u64 {
     maps.map(|map| u64::from(map.value_size()) * u64::from(map.max_entries())).sum()
 }
 
-/// What is known of operations and calls lies beside their own tables.
+/// Tables parallel to those of operations and calls.
 fn size_calls(open: &mut OpenLatencySkel<'_>) -> Result<()> {
     let places = open.maps.operations.max_entries() + open.maps.callers.max_entries();
     let sizes = [
@@ -183,7 +183,7 @@ fn size_calls(open: &mut OpenLatencySkel<'_>) -> Result<()> {
     resize(sizes, "sizing the tables of parts of operations")
 }
 
-/// What is known of requests lies beside the tables of slots and bios.
+/// Tables parallel to those of slots and bios.
 fn size_parts(open: &mut OpenLatencySkel<'_>, plan: &Plan) -> Result<()> {
     let sizes = [
         (&mut open.maps.slot_parts, plan.slots),
@@ -195,7 +195,7 @@ fn size_parts(open: &mut OpenLatencySkel<'_>, plan: &Plan) -> Result<()> {
 
 fn resize<const N: usize>(sizes: [(&mut OpenMapMut<'_>, u32); N], what: &str) -> Result<()> {
     for (map, entries) in sizes {
-        // Where no traced device has requests there is none of some.
+        // Some have no entries if no traced device has requests.
         map.set_max_entries(entries.max(1)).map_err(|e| refusal(what, &e))?;
     }
     Ok(())

@@ -1,17 +1,17 @@
-//! What to trace.
+//! Declares the options of a trace.
 
 use super::super::events::EventOptions;
 use super::super::filter::Filter;
 use super::submits::StackOptions;
 
-/// Which stages are followed. What the others need is not attached, and costs nothing.
+/// The stages that are followed. Programs that only other stages need are not attached, and cost nothing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stages {
-    /// From issue to completion. Who submits is not known then.
+    /// From issue to completion. The submitter is unknown then.
     Device,
-    /// Queue as well.
+    /// The queue stage as well.
     QueueDevice,
-    /// And operations: io_uring requests, and system calls that read or write.
+    /// Operations as well: io_uring requests, and system calls that read or write.
     #[default]
     All,
 }
@@ -19,7 +19,7 @@ pub enum Stages {
 impl Stages {
     pub const ALL: [Self; 3] = [Self::Device, Self::QueueDevice, Self::All];
 
-    /// As the command line has it.
+    /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Device => "device",
@@ -32,43 +32,43 @@ impl Stages {
 /// What to trace.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Names of disks and partitions, of each disk at most one; empty: every disk that is in use.
+    /// Names of disks and partitions, at most one per disk; empty: every disk in use.
     pub devices: Vec<String>,
-    /// Trace bio-based disks too, and what lies below the disks that are named.
+    /// Also trace bio-based disks, and disks below the named ones.
     pub layers: bool,
-    /// But not what lies below.
+    /// With `layers`: not the disks below.
     pub only_named: bool,
     pub stages: Stages,
-    /// What the programs may take of the busiest CPU, in percent: above it operations are followed in slices of time. None:
-    /// all the time, which is what `parts`, `events`, `group_by`, `generator` and `functions` need.
+    /// CPU budget of the programs, in percent of the busiest CPU: if they exceed it, operations are followed in time
+    /// slices. None: all the time, which `parts`, `events`, `group_by`, `generator` and `functions` need.
     pub budget: Option<f64>,
-    /// Follow system calls at their functions, where the kernel lets us. Needs all stages.
+    /// Follow system calls at their functions, if the kernel allows it. Needs all stages.
     pub functions: bool,
-    /// Take stages apart (`--detail`). Needs all stages.
+    /// Break stages down (`--detail`). Needs all stages.
     pub parts: bool,
-    /// Send an event per I/O; None: nobody looks at each.
+    /// Send an event per I/O; None: no events.
     pub events: Option<EventOptions>,
-    /// Take stacks of who hands in, and send events of only those I/Os that have one. Needs `events`.
+    /// Take stacks of submitters, and send events only for I/Os that have one. Needs `events`.
     pub stacks: Option<StackOptions>,
-    /// What I/Os are counted apart by, `BY_*` of the wire; None: they are not.
+    /// Group I/Os by these, `BY_*` of the wire; None: no groups.
     pub group_by: Option<u32>,
     /// Count bios by process.
     pub processes: bool,
-    /// Count bios by file, by samples. Needs `processes`.
+    /// Count bios by file, by sampling. Needs `processes`.
     pub files: bool,
-    /// Find the file of each event. Needs `events`.
+    /// Look up the file for each event. Needs `events`.
     pub event_files: bool,
-    /// Whose I/O is followed.
+    /// The submitters whose I/O is followed.
     pub filter: Filter,
     /// Track the processes of a command, and follow only its I/O where `filter` is empty; see
     /// [`LatencyProbe::start_command`](super::LatencyProbe::start_command). Needs `processes`.
     pub command: bool,
-    /// The load generator runs in this process and tells when it hands in and when it looks; see
+    /// The load generator runs in this process and reports when it submits and when it polls; see
     /// [`LatencyProbe::generators`](super::LatencyProbe::generators). Needs all stages.
     pub generator: bool,
     /// Measure the probes' cost with the kernel's program statistics.
     pub cost: bool,
-    /// Test aid: forget every Nth issue event; 0: none.
+    /// Test aid: drop every Nth issue event; 0: none.
     pub drop_issue: u32,
 }
 

@@ -1,4 +1,4 @@
-//! The programs: which of them are loaded, in which order they are attached, and what runs of them were skipped.
+//! Manages the programs: which of them are loaded, the order in which they are attached, and their skipped runs.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use super::LatencyProbe;
 use super::calls::{Calls, ENTER, EXIT};
 use super::load_plan::{LoadPlan, NvmeEvent};
 
-/// Leaves out what is not wanted, before the object is loaded.
+/// Disables the programs that are not needed, before the object is loaded.
 pub fn choose(open: &mut OpenLatencySkel<'_>, wanted: &LoadPlan) {
     open.progs.nvme_sq.set_autoload(wanted.nvme == Some(NvmeEvent::Typed));
     open.progs.nvme_sq_raw.set_autoload(wanted.nvme == Some(NvmeEvent::Raw));
@@ -54,7 +54,7 @@ pub fn choose(open: &mut OpenLatencySkel<'_>, wanted: &LoadPlan) {
     }
 }
 
-/// Those that do nothing but follow operations.
+/// Programs that only follow operations.
 pub const OPERATION_PROGRAMS: [&str; 7] = [
     "sys_enter",
     "sys_exit",
@@ -66,10 +66,10 @@ pub const OPERATION_PROGRAMS: [&str; 7] = [
 ];
 
 impl LatencyProbe {
-    /// Attaches the programs that were loaded and are wanted; none does anything yet. What ends something is there
-    /// before what begins it.
+    /// Attaches the loaded programs that `wanted` selects; none of them does anything yet. Programs that end something
+    /// are attached before those that begin it.
     pub(super) fn attach_programs(&mut self, wanted: &dyn Fn(&str) -> bool) -> Result<()> {
-        // In place of the events of all system calls.
+        // Replaces the events of all system calls.
         if wanted(ENTER) && self.calls.as_mut().is_some_and(|calls| calls.attach().is_ok()) {
             self.attached.extend([ENTER, EXIT]);
         } else {
@@ -116,8 +116,8 @@ impl LatencyProbe {
         Ok(())
     }
 
-    /// Attaches all programs, or detaches them: what they count meanwhile is of no use, for what begins in one state may
-    /// end in the other.
+    /// Attaches or detaches all programs. What they count across a change is not usable, since an I/O may begin in one
+    /// state and end in the other.
     ///
     /// # Errors
     /// When the kernel does not attach again what it had attached before.

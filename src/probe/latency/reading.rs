@@ -1,4 +1,4 @@
-//! The state of all tables at one moment.
+//! Reads the state of all tables at one point in time.
 
 use std::cell::RefCell;
 
@@ -22,7 +22,7 @@ use crate::wire::reading::{DeviceSample, Reading};
 use crate::wire::rows::{OperationRow, Row};
 use crate::wire::{COVERS, OPS, OPS_SHARDED, WireBioIo, WireCounters, WireSlot};
 
-/// Gives the groups the names of their files.
+/// Sets the file names of groups.
 fn name_files(groups: &mut GroupsSample, names: &mut FileNames) {
     let files: Vec<WireFile> = groups.groups.iter().map(|group| group.key.file).collect();
     names.look_everywhere(&files);
@@ -77,7 +77,7 @@ impl LatencyProbe {
         for ((device, before), after) in devices.iter_mut().zip(before).zip(after) {
             device.kernel_before = before;
             device.kernel_after = after;
-            // All of the plan were there when the host was read.
+            // All planned devices existed when the host was read.
             device.vanished = !block::is_there(&self.root, &device.name);
         }
         let unfollowed = self.skel.maps.bss_data.as_ref().map_or(0, |bss| bss.unfollowed);
@@ -93,7 +93,7 @@ impl LatencyProbe {
         })
     }
 
-    /// Gives the rows of files their names: once, at the end, since each name is looked up.
+    /// Sets the file names of rows. Done once, at the end, since each name is looked up.
     pub(super) fn name_files(&mut self, devices: &mut [DeviceSample]) {
         let Some(names) = self.file_names.as_mut().map(RefCell::get_mut) else { return };
         let mut rows: Vec<&mut FileSample> =
@@ -105,7 +105,7 @@ impl LatencyProbe {
         }
     }
 
-    /// Requests that were issued before `before_ns`, and from there to `until_ns`, and have not been seen to complete,
+    /// Requests that were issued before `before_ns`, and from then until `until_ns`, and were not observed to complete,
     /// per device.
     pub(super) fn held(&self, before_ns: u64, until_ns: u64) -> Result<Vec<[u64; 2]>> {
         let mut held = vec![[0; 2]; self.plan.devices.len()];
@@ -136,10 +136,10 @@ impl LatencyProbe {
         Ok(held)
     }
 
-    /// Results that came since `since_ns` and that nobody was seen to fetch, per device and class; None where
-    /// operations are not followed. After the end of the window, which leaves all as it was.
+    /// Results that became visible since `since_ns` and were not observed to be fetched, per device and class; None if
+    /// operations are not followed. Must be called after the end of the interval, when the tables no longer change.
     pub(super) fn unfetched(&self, since_ns: u64) -> Result<Option<Vec<[u64; OPS]>>> {
-        // What was in flight between slices is not known.
+        // Operations in flight between slices are unknown.
         if !self.attached.contains("ring_complete") || self.slices.as_ref().is_some_and(Slices::sliced) {
             return Ok(None);
         }
@@ -187,7 +187,7 @@ impl LatencyProbe {
             all.push(DeviceSample {
                 name: device.name.clone(),
                 disk: device.is_partition().then(|| device.disk.clone()),
-                // Before those of all I/Os, where each of these is already.
+                // Before those of all I/Os, in which each of these is included already.
                 unowned: unowned.map(row).collect::<Result<_>>()?,
                 unowned_shards: wire.unowned_shards,
                 hw_queues: wire.hw_queues,

@@ -1,9 +1,10 @@
-//! When operations are followed: all the time where the programs take no more than their budget, else in slices of
-//! time, between which the programs that follow them are not attached and cost nothing, also not the slow path that a
-//! tracepoint on system calls puts each of them on.
+//! Decides when operations are followed. They are followed all the time while the programs stay within their budget.
+//! Otherwise they are followed in time slices. Between slices, the programs that follow operations are detached and
+//! cost nothing, not even the slow path that a tracepoint at system calls forces all of them onto.
 //!
-//! A slice has two parts. In the first one operations that begin are followed; in the second one none begins, and those
-//! that are under way may end, so that long ones do not vanish from the tail. What has not ended then is counted as cut.
+//! A slice has two parts. In the first part, new operations are followed. In the second, no new ones are followed, and
+//! those in flight may end, so that long ones do not vanish from the tail. Those that have not ended by then are
+//! counted as cut.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -24,26 +25,26 @@ const STARTS: u32 = 1;
 const ENDS: u32 = 2;
 const ALL: u32 = 4;
 
-/// The programs are attached for at least so long: each attach and detach of one on system calls walks all threads and
+/// The minimum time that the programs are attached: each attach and detach at system calls walks all threads and
 /// patches the kernel's text on all CPUs.
 const SLICE: Duration = Duration::from_secs(1);
 /// The second part of a slice.
 const REST: Duration = Duration::from_millis(200);
-/// From one slice to the next at least.
+/// Minimum time between the begins of two slices.
 const PERIOD: Duration = Duration::from_secs(5);
-/// And at most, whatever the budget: who asks for operations sees some.
+/// Maximum, whatever the budget is: if operations are requested, some are measured.
 const LONGEST_PERIOD: Duration = Duration::from_secs(20);
-/// An I/O of an operation that was under way when the slice began would be taken for one of none: from here on those are
-/// few.
+/// Age after which an I/O of no operation can be classified: an I/O of an operation in flight at the begin of the slice
+/// would be taken for one; after this time there are few.
 const OLD: Duration = Duration::from_millis(50);
-/// Of the run at most so much goes into attaching and detaching.
+/// Most of the run time that is spent on attaching and detaching, as a fraction.
 const EDGES: f64 = 0.005;
-/// Operations are followed all the time again where that takes less than this part of the budget.
+/// Operations are followed all the time again if that takes less than this fraction of the budget.
 const CALM: f64 = 0.8;
-/// What takes more than this part of the budget is named: slices end up to a nap late.
+/// Usage above this fraction of the budget is reported: slices end late by up to a sleep.
 const SLACK: f64 = 1.1;
 
-/// How long slices are, and from the begin of one to that of the next.
+/// The length of slices, and the time between the begins of two slices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Turns {
     slice: Duration,
@@ -51,8 +52,8 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// `budget`, and what the programs take that follow operations and the others, are shares of the busiest CPU;
-    /// `edges` is how long attaching and detaching took. None: all fits.
+    /// `budget`, `operations` (cost of the programs that follow operations) and `others` are fractions of the busiest
+    /// CPU; `edges` is the time that attaching and detaching took. None: the budget suffices for all.
     pub fn new(budget: f64, operations: f64, others: f64, edges: Duration) -> Option<Self> {
         if operations + others <= budget {
             return None;
@@ -64,7 +65,7 @@ impl Turns {
         Some(Self { slice, period })
     }
 
-    /// How much of the time the programs are attached.
+    /// Fraction of the time in which the programs are attached.
     fn share(self) -> f64 {
         self.slice.as_secs_f64() / self.period.as_secs_f64()
     }
@@ -74,50 +75,50 @@ impl Turns {
 enum Phase {
     /// All the time.
     Whole,
-    /// Until then operations that begin are followed.
+    /// New operations are followed until then.
     Starts(Instant),
-    /// Until then those that began.
+    /// Operations that began are followed until then.
     Rest(Instant),
-    /// Until then none.
+    /// None are followed until then.
     Off(Instant),
 }
 
-/// How operations are followed within a budget.
+/// Follows operations within a budget.
 pub struct Slices {
-    /// Of the busiest CPU.
+    /// Fraction of the busiest CPU.
     budget: f64,
     phase: Phase,
-    /// When this slice began.
+    /// Begin of the current slice.
     began: Instant,
     turns: Turns,
-    /// Measures the cost between slices; that of slices is the probe's.
+    /// Measures the cost between slices; the cost within slices is measured by the probe.
     pub off: Option<CostMeter>,
-    /// The programs that follow operations have been attached for so long, without this slice.
+    /// Total time that the programs for operations were attached, without the current slice.
     attached: Duration,
     opened: Instant,
-    /// What attaching and detaching took, the last time.
+    /// How long attaching and detaching took, the last time.
     edges: Duration,
-    /// I/Os by CPU, or by hardware queue where there are several, at the last decision.
+    /// I/Os by CPU, or by hardware queue if there are several, at the last decision.
     spread: Vec<u64>,
     decided: u64,
     sliced: bool,
-    /// What the programs take of the busiest CPU where even the shortest and rarest slices are above the budget.
+    /// Cost of the programs as a fraction of the busiest CPU, if even the shortest and rarest slices exceed the budget.
     excess: Option<f64>,
 }
 
 /// How long operations were followed.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Followed {
-    /// In slices that are over, ns.
+    /// In completed slices, ns.
     ended_ns: u64,
-    /// CLOCK_MONOTONIC; None: those that begin are not followed now.
+    /// CLOCK_MONOTONIC; None: new operations are not followed now.
     since_ns: Option<u64>,
-    /// Operations in flight when a slice ended.
+    /// Operations in flight at the end of a slice.
     pub cut: u64,
 }
 
 impl Followed {
-    /// Until then, which is not before the last change.
+    /// Time until `at_ns`, which is not before the last change.
     pub fn until(&self, at_ns: u64) -> u64 {
         self.ended_ns + self.since_ns.map_or(0, |since| at_ns.saturating_sub(since))
     }
@@ -152,29 +153,29 @@ impl Slices {
         }
     }
 
-    /// Operations are followed now, or may end.
+    /// Whether operations are followed now, or may still end.
     pub fn attached(&self) -> bool {
         !matches!(self.phase, Phase::Off(_))
     }
 
-    /// Operations were not followed all the time.
+    /// Whether operations were at times not followed.
     pub fn sliced(&self) -> bool {
         self.sliced
     }
 
-    /// That the budget did not hold; None: it did.
+    /// Reports that the budget was exceeded; None: it was not.
     pub fn missing(&self) -> Option<Missing> {
         self.excess.map(|excess| missing::over_budget(excess * 100.0, self.budget * 100.0))
     }
 
-    /// The share of the time in which the programs that follow operations were attached.
+    /// Fraction of the time in which the programs that follow operations were attached.
     pub fn share(&self) -> f64 {
         let now = if self.attached() { self.began.elapsed() } else { Duration::ZERO };
         let all = self.opened.elapsed().as_secs_f64();
         ((self.attached + now).as_secs_f64() / all.max(1e-9)).min(1.0)
     }
 
-    /// The window opens.
+    /// The interval begins.
     pub fn open(&mut self) {
         self.opened = Instant::now();
         self.began = self.opened;
@@ -185,7 +186,7 @@ impl Slices {
         self.phase = Phase::Off(Instant::now() + Duration::from_secs(u32::MAX.into()));
     }
 
-    /// What of the cost falls on the busiest CPU: as much as of the I/Os since the last decision.
+    /// The busiest CPU's share of the cost: its share of the I/Os since the last decision.
     fn busiest(&mut self, spread: Vec<u64>) -> f64 {
         let before = std::mem::replace(&mut self.spread, spread);
         let then = before.into_iter().chain(std::iter::repeat(0));
@@ -196,7 +197,7 @@ impl Slices {
     }
 }
 
-/// What the programs that follow operations take, and what the others take, of one CPU.
+/// Cost of the programs that follow operations, and of the others, as fractions of one CPU.
 fn two_shares(shares: &Shares) -> (f64, f64) {
     let of = |wanted: bool| {
         let each = shares.programs.iter().filter(|(name, _)| OPERATION_PROGRAMS.contains(name) == wanted);
@@ -231,7 +232,7 @@ impl LatencyProbe {
             Phase::Starts(until) if now >= until => {
                 match self.decide(slices, CALM)? {
                     Some(turns) => slices.turns = turns,
-                    // Nothing was measured, or all of it fits.
+                    // Either nothing was measured, or the budget suffices for all.
                     None if slices.decided == self.measured() => {
                         slices.phase = Phase::Whole;
                         return self.follow_all();
@@ -283,7 +284,7 @@ impl LatencyProbe {
         OPERATION_PROGRAMS.iter().for_each(|name| drop(self.links.remove(name)));
     }
 
-    /// No more operations are followed that begin.
+    /// New operations are no longer followed.
     fn rest(&mut self, slices: &mut Slices) -> Result<()> {
         self.followed.end(now_ns());
         self.follow(ENDS)?;
@@ -292,7 +293,8 @@ impl LatencyProbe {
         Ok(())
     }
 
-    /// How to go on after what was measured since the last decision; None: all the time, or nothing was measured.
+    /// Decides how to go on from what was measured since the last decision; None: all the time, or nothing was
+    /// measured.
     fn decide(&mut self, slices: &mut Slices, part: f64) -> Result<Option<Turns>> {
         let Some(meter) = &self.meter else { return Ok(None) };
         let Some(shares) = meter.shares().filter(|shares| shares.number > slices.decided) else {
@@ -300,7 +302,7 @@ impl LatencyProbe {
         };
         slices.decided = shares.number;
         let (operations, others) = two_shares(shares);
-        // Where even one CPU with all of it keeps the budget, rows need not be read.
+        // If the budget is kept even with the whole cost on one CPU, rows need not be read.
         if operations + others <= slices.budget * part {
             return Ok(None);
         }
@@ -313,12 +315,12 @@ impl LatencyProbe {
         Ok(turns)
     }
 
-    /// How many slices of the cost there were.
+    /// Number of slices in which the cost was measured.
     fn measured(&self) -> u64 {
         self.meter.as_ref().and_then(CostMeter::shares).map_or(0, |shares| shares.number)
     }
 
-    /// What measures the programs that are attached now.
+    /// The meter of the programs that are attached now.
     pub(super) fn current_meter(&mut self) -> &mut Option<CostMeter> {
         match &mut self.slices {
             Some(slices) if !slices.attached() => &mut slices.off,
@@ -326,7 +328,7 @@ impl LatencyProbe {
         }
     }
 
-    /// Ends what it measures.
+    /// Ends the current measurement of the cost.
     pub(super) fn end_metering(&mut self) {
         if let Some(mut meter) = self.current_meter().take() {
             meter.end(&self.metered(), &|| self.completed());
@@ -359,7 +361,7 @@ impl LatencyProbe {
         Ok(by_place)
     }
 
-    /// Operations that were followed and have an I/O out. Those of requests of several bios are not known here.
+    /// Operations that were followed and have an I/O in flight. Those of requests with several bios are not included.
     fn under_way(&self) -> Result<u64> {
         let mut all = BTreeSet::new();
         let mut note = |io: u64, op_ref: u32, generation: u64| {
@@ -379,8 +381,8 @@ impl LatencyProbe {
         Ok(all.len() as u64)
     }
 
-    /// Empties the tables of operations and calls: what was under way when the last slice ended must not be taken for
-    /// what begins in the next one, which may use the same requests and threads.
+    /// Empties the tables of operations and calls. Operations in flight at the end of the last slice must not be
+    /// confused with those of the next slice, which may use the same requests and threads.
     pub(super) fn forget_operations(&self) -> Result<()> {
         let maps = &self.skel.maps;
         for map in [&maps.operations, &maps.callers, &maps.rings] {
@@ -411,13 +413,13 @@ mod tests {
     #[test]
     fn slices_are_as_long_and_as_rare_as_the_budget_asks() {
         assert_eq!(turns(0.03, 0.02, 0.01), None);
-        // Half of the operations' cost is left: half of the time.
+        // The budget leaves half of the operations' cost: half of the time.
         assert_eq!(turns(0.03, 0.04, 0.01), Some((2500, 5000)));
         assert_eq!(turns(0.03, 0.2, 0.01), Some((1000, 10_000)));
-        // A period that is longer than any, and no budget left at all.
+        // The period hits its maximum, and there is no budget left at all.
         assert_eq!(turns(0.03, 1.0, 0.02), Some((1000, 20_000)));
         assert_eq!(turns(0.03, 0.2, 0.06), Some((1000, 20_000)));
-        // Just above the budget: there is a time without them all the same.
+        // Slightly above the budget: there is a pause all the same.
         assert_eq!(turns(0.03, 0.0201, 0.01), Some((4500, 5000)));
     }
 

@@ -1,4 +1,4 @@
-//! The programs of the latency object, and what they are for.
+//! Lists the programs of the latency object, and what each is for.
 
 use anyhow::{Context, Result};
 use libbpf_rs::OpenObject;
@@ -22,11 +22,11 @@ pub const SPEC: Spec = Spec {
 };
 
 pub const VIEW: View = View { name: "latency", state: view };
-/// It measures with the same programs.
+/// Uses the same programs.
 pub const DIAGNOSE: View = View { name: "diagnose", state: with_requests };
 pub const TRACE: View = View { name: "trace", state: with_requests };
 
-/// What helps a kernel that is too old.
+/// The remedy for a kernel that is too old.
 pub const NEWER: &str = "use Linux 6.1 or newer";
 
 fn view(here: &Here<'_>) -> ViewState {
@@ -41,8 +41,8 @@ fn with_requests(here: &Here<'_>) -> ViewState {
     if let Some(program) = here.lacks(is_needed) {
         return spec::without(program);
     }
-    // The programs of such a kernel are built apart, and its modules have no BTF: NVMe drives have no
-    // events of their own.
+    // Such a kernel has a separate build of the programs, and its modules have no BTF, so NVMe devices have no events
+    // of their own.
     if here.rights.can_trace() && !skel::is_usual() {
         return match btf_file::path() {
             Some(_) => ViewState::degraded(format!("block layer only: {BY_FILE}"), None),
@@ -64,7 +64,7 @@ fn with_requests(here: &Here<'_>) -> ViewState {
     }
 }
 
-/// What is shown with these programs.
+/// What is shown with the programs that work.
 fn reach(here: &Here<'_>) -> &'static str {
     let submits = [RING_SUBMIT, SQE_SUBMIT].into_iter().any(|name| here.works(name));
     if submits
@@ -80,7 +80,7 @@ const ALL_CALLS: &str = "--functions is as without it";
 
 const FOLLOWS: &str = "operations are not followed: no submit and no reap";
 
-/// The same event had another name before 6.3.
+/// Before 6.3 the same event had another name.
 pub const RING_SUBMIT: &str = "ring_submit_req";
 pub const SQE_SUBMIT: &str = "ring_submit_sqe";
 
@@ -121,7 +121,7 @@ pub const LATENCY: &[Program] = &[
     },
 ];
 
-/// Attached by `latency --detail` only. They split the stages of operations, so they need the programs that follow
+/// Attached by `latency --detail` only. They break down the stages of operations, so they need the programs that follow
 /// operations.
 pub const DETAIL: &[Program] = &[
     Program::of_operations("bio_getrq", "block_getrq", "queue is not taken apart"),
@@ -134,7 +134,7 @@ pub const DETAIL: &[Program] = &[
 
 const FOLLOWS_COMMAND: &str = "the processes of a command count as other processes";
 
-/// What only `diagnose -- COMMAND` attaches.
+/// Attached only by `diagnose -- COMMAND`.
 const COMMAND: &[Program] = &[
     Program::optional("process_fork", "sched_process_fork", FOLLOWS_COMMAND),
     Program::optional("process_exit", "sched_process_exit", FOLLOWS_COMMAND),
@@ -179,7 +179,7 @@ fn configure(object: &mut OpenObject, reach: Reach, btf: &KernelBtf) -> Result<(
         config.count_processes = wanted;
         config.own_process = wanted;
         config.files_enabled = u32::MAX * wanted;
-        // Any address: what is not there is not looked at.
+        // Arbitrary addresses: they are only compared, never read.
         constants.file_callbacks = files::any_callbacks();
     })
 }

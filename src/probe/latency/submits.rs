@@ -1,4 +1,4 @@
-//! By which ways I/Os are handed in: one stack in so many, as a budget allows.
+//! Samples the stacks that submit I/Os, within a budget.
 
 use std::time::Duration;
 
@@ -9,18 +9,18 @@ use super::super::skel::latency::{LatencySkel, OpenLatencySkel};
 use crate::wire::Record;
 use crate::wire::submits::{Submits, WireSubmitRow, decode_stack};
 
-/// The budget is kept over so long.
+/// The budget applies to each period of this length.
 const PERIOD: Duration = Duration::from_millis(100);
 
-/// A number has room for so many of each CPU (`SUBMIT_NUMBER_BITS`).
+/// Numbers per CPU that a stack's number has room for (`SUBMIT_NUMBER_BITS`).
 const MOST_ROOM: u32 = (1 << 16) - 1;
 
 /// Which stacks are taken.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StackOptions {
-    /// What taking them may cost, in percent of each CPU.
+    /// CPU budget for taking stacks, in percent of each CPU.
     pub max_cost: f64,
-    /// Distinct stacks that are kept. Each takes 2 KiB.
+    /// Number of distinct stacks that are kept. Each takes 2 KiB.
     pub room: u32,
 }
 
@@ -30,7 +30,7 @@ impl Default for StackOptions {
     }
 }
 
-/// Sizes the maps, and tells the programs what is asked for. Before they are loaded.
+/// Sizes the maps, and configures the programs. Must be called before they are loaded.
 pub fn prepare(open: &mut OpenLatencySkel<'_>, options: &StackOptions, cpus: u32) -> Result<()> {
     let maps = &mut open.maps;
     maps.submit_stacks.set_max_entries(options.room.clamp(1, MOST_ROOM))?;
@@ -43,7 +43,7 @@ pub fn prepare(open: &mut OpenLatencySkel<'_>, options: &StackOptions, cpus: u32
     Ok(())
 }
 
-/// All that were taken so far, without the mappings of the processes.
+/// All stacks taken so far, without the mappings of the processes.
 pub fn read(skel: &LatencySkel<'_>, cpus: u32) -> Result<Submits> {
     let mut all = Submits::default();
     for cpu in 0..cpus {

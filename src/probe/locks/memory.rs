@@ -1,4 +1,4 @@
-//! The kernel's memory, and where in it the members of its structs are.
+//! Reads kernel memory, and knows the member offsets of kernel structs.
 
 use std::collections::BTreeMap;
 
@@ -8,14 +8,14 @@ use crate::probe::btf::KernelBtf;
 use crate::probe::skel::locks::LocksSkel;
 use crate::wire::locks::{PEEK_BYTES, WireNvmePlaces};
 
-/// Reads what lies at an address of the kernel's. It may be another thing by then, or nothing: whoever reads asks for
-/// proof.
+/// Reads kernel memory at an address. The object there may have changed or been freed, so readers verify what they
+/// find.
 pub trait Memory {
-    /// False where nothing is.
+    /// False if nothing is mapped there.
     fn read(&self, address: u64, bytes: &mut [u8]) -> bool;
-    /// The address of the task that asks.
+    /// The address of the current task.
     fn current(&self) -> Option<u64>;
-    /// The name of the cache of the slab allocator that an address lies in.
+    /// The name of the slab cache that an address lies in.
     fn slab(&self, address: u64) -> Option<String>;
 
     fn word(&self, address: u64) -> Option<u64> {
@@ -28,15 +28,15 @@ pub trait Memory {
         self.read(address, &mut bytes).then(|| u32::from_ne_bytes(bytes))
     }
 
-    /// A pointer into the kernel's half of the addresses.
+    /// A pointer into the kernel's half of the address space.
     fn pointer(&self, address: u64) -> Option<u64> {
         self.word(address).filter(|pointer| *pointer >= KERNEL_HALF)
     }
 
-    /// Text that ends with 0, or with the field. Any bytes: much of it is written by strangers.
+    /// Text that ends with 0, or with the field. Any bytes: much of it is untrusted.
     fn text(&self, address: u64, most: usize) -> Option<String> {
         let mut bytes = vec![0; most];
-        // A short text may lie at the end of what there is.
+        // A short text may lie at the end of mapped memory.
         if !self.read(address, &mut bytes) {
             bytes = (0..most as u64)
                 .map_while(|at| {
@@ -50,13 +50,13 @@ pub trait Memory {
     }
 }
 
-/// Where the kernel's addresses begin: x86-64, with five levels of tables as well.
+/// Begin of the kernel's addresses: x86-64, including five-level page tables.
 pub const KERNEL_HALF: u64 = 0xff00_0000_0000_0000;
 
-/// The running kernel's, by a program of ours that nothing but we call.
+/// Memory of the running kernel, read by a BPF program that only this process runs.
 pub struct Kernel<'a, 'b> {
     skel: &'a LocksSkel<'b>,
-    /// The program that asks the slab allocator is loaded.
+    /// The program that looks up slab caches is loaded.
     has_slab: bool,
 }
 
@@ -104,17 +104,17 @@ impl Memory for Kernel<'_, '_> {
     }
 }
 
-/// As many bytes of a cache's name as the program reads.
+/// Bytes of a cache's name that the program reads.
 const SLAB_NAME: usize = 64;
 
-/// Where members lie, of this kernel. What it does not have is not there.
+/// Member offsets in this kernel; missing members are absent.
 #[derive(Debug, Clone, Default)]
 pub struct Layout {
     offsets: BTreeMap<(&'static str, &'static str), u64>,
     sizes: BTreeMap<&'static str, u64>,
 }
 
-/// All that is asked for.
+/// All members that are used.
 const MEMBERS: &[(&str, &str)] = &[
     ("lruvec", "lru_lock"),
     ("lruvec", "pgdat"),
@@ -237,7 +237,7 @@ impl Layout {
         Self { offsets: btf.offsets(MEMBERS), sizes: btf.sizes(OBJECTS) }
     }
 
-    /// Adds what the BTF of the NVMe driver says, which is mostly a module's.
+    /// Adds offsets from the BTF of the NVMe driver, which is mostly a module.
     pub fn add_nvme(&mut self, places: WireNvmePlaces) {
         if places.known == 0 {
             return;
@@ -254,7 +254,7 @@ impl Layout {
         self.sizes.insert("nvme_queue", places.size.into());
     }
 
-    /// None where this kernel has no such member.
+    /// None if this kernel has no such member.
     pub fn of(&self, object: &'static str, member: &'static str) -> Option<u64> {
         debug_assert!(MEMBERS.contains(&(object, member)), "{object}.{member} is not asked for");
         self.offsets.get(&(object, member)).copied()

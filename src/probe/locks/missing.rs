@@ -1,4 +1,4 @@
-//! What the lock probe cannot see, and why.
+//! Describes what the lock probe cannot observe, and why.
 
 use std::path::Path;
 
@@ -16,20 +16,20 @@ pub fn gap(part: &str, reason: Reason, why: String, remedy: Option<&str>) -> Mis
     }
 }
 
-/// Beside a cost that was measured.
+/// Added to a measured cost.
 pub fn no_cost_of_samples() -> Missing {
     let why = "what it costs to take samples of the CPUs is not in the cost: their program begins anew with every \
                reading";
     gap("cost.spin", Reason::NotCounted, why.to_string(), None)
 }
 
-/// Where only some waiters are followed.
+/// The gap if only some waiters are followed.
 pub fn no_spin_of_some() -> Missing {
     let why = "what the CPUs spend spinning is sampled of the whole machine, and not of whom was asked for";
     gap("spin", Reason::Filtered, why.to_string(), Some("leave --pid, --comm and --cgroup out"))
 }
 
-/// `has_releases`: the kernel says who releases a lock.
+/// `has_releases`: the kernel has an event for releases.
 pub fn no_holders(has_releases: bool) -> Missing {
     let (reason, why, remedy) = match has_releases {
         true => (
@@ -46,7 +46,7 @@ pub fn no_holders(has_releases: bool) -> Missing {
     gap("holder", reason, why.to_string(), Some(remedy))
 }
 
-/// Waits that have no event. `slow_path`: it is probed.
+/// Waits that have no event. `slow_path`: the slow path is probed.
 pub fn waits(root: &Path, cpus_possible: u32, source: Source, slow_path: bool) -> Vec<Missing> {
     let mut missing = Vec::new();
     let mut add = |part: &str, reason: Reason, why: &str, remedy: Option<&str>| {

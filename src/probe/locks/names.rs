@@ -1,4 +1,4 @@
-//! Which lock an address is: by the structs around it, which have to point back to themselves.
+//! Names the lock at an address by the struct around it, which must point back to itself.
 
 use std::collections::BTreeMap;
 
@@ -7,31 +7,31 @@ use crate::host::kallsyms::Kallsyms;
 use crate::host::mounts::Mount;
 use crate::wire::locks::{Kind, LockName, RecognisedBy};
 
-/// What is known of the machine from elsewhere.
+/// Data about the machine from other sources.
 #[derive(Debug, Default)]
 pub struct Known {
     pub symbols: Kallsyms,
-    /// By number: the name, and of a partition that of its disk.
+    /// Device name by number, and for a partition the name of its disk.
     pub devices: BTreeMap<(u32, u32), (String, String)>,
     pub mounts: Vec<Mount>,
-    /// Paths of the memory groups by id.
+    /// Paths of the memory cgroups by id.
     pub groups: BTreeMap<u64, String>,
     /// Disks by the address of their request queues.
     pub queues: BTreeMap<u64, String>,
 }
 
-/// Looks at what is around a lock.
+/// Examines the memory around a lock.
 pub struct Namer<'a> {
     memory: &'a dyn Memory,
     layout: &'a Layout,
     known: &'a Known,
 }
 
-/// More nodes, zones, processors and the like no machine has: else it is another thing.
+/// Limits that no machine exceeds: a larger value means that the struct was misidentified.
 const MOST_NODES: u32 = 1024;
 const MOST_ZONES: u64 = 8;
 const MOST_CPUS: u32 = 1 << 16;
-/// Folders in each other, and files of a process, that are looked at.
+/// Limit on nested directories, and on files of a process, that are examined.
 const DEEPEST: usize = 64;
 
 fn structure(name: String) -> LockName {
@@ -43,7 +43,7 @@ impl<'a> Namer<'a> {
         Self { memory, layout, known }
     }
 
-    /// None: nothing around it proves what it is.
+    /// None: nothing around the lock proves what it is.
     pub fn name(&self, lock: u64, kind: Kind) -> Option<LockName> {
         let found = match kind {
             Kind::Spin | Kind::Rwlock => self.spin(lock),
@@ -98,13 +98,13 @@ impl<'a> Namer<'a> {
         Some(LockName { by: RecognisedBy::Symbol, ..structure(name) })
     }
 
-    /// The kind of object that it lies in: there are many of one kind.
+    /// The kind of object that contains it; there are many of one kind.
     fn slab(&self, lock: u64) -> Option<LockName> {
         let cache = self.memory.slab(lock)?;
         Some(LockName { by: RecognisedBy::Slab, ..structure(format!("lock in {cache}")) })
     }
 
-    /// The struct around a member.
+    /// The struct that contains a member at this address.
     fn around(&self, address: u64, object: &'static str, member: &'static str) -> Option<u64> {
         address.checked_sub(self.layout.of(object, member)?)
     }
@@ -125,7 +125,7 @@ impl<'a> Namer<'a> {
         self.memory.text(self.at(base, object, member)?, most)
     }
 
-    /// The number of a memory node, which its first zone points back to.
+    /// The number of a NUMA node, verified by its first zone, which points back to it.
     fn node(&self, pgdat: u64) -> Option<u32> {
         let zone = self.at(pgdat, "pglist_data", "node_zones")?;
         let node = self.half(pgdat, "pglist_data", "node_id")?;
@@ -146,7 +146,7 @@ impl<'a> Namer<'a> {
         Some(name)
     }
 
-    /// The path of the memory group that has these lists, which it points back to.
+    /// Path of the memory cgroup with these LRU lists, which it points back to.
     fn memory_group(&self, lruvec: u64, node: u32) -> Option<String> {
         let of_node = self.around(lruvec, "mem_cgroup_per_node", "lruvec")?;
         let group = self.pointer(of_node, "mem_cgroup_per_node", "memcg")?;
@@ -159,7 +159,7 @@ impl<'a> Namer<'a> {
         Some(self.known.groups.get(&id).cloned().unwrap_or_else(|| format!("(removed, id {id})")))
     }
 
-    /// Before 15b447361794 (5.11) a node had one for all groups.
+    /// Before 15b447361794 (5.11) a node had one lock for all cgroups.
     fn lru_lock_of_node(&self, lock: u64) -> Option<LockName> {
         let node = self.node(self.around(lock, "pglist_data", "lru_lock")?)?;
         Some(LockName { node: Some(node), ..structure(format!("lru_lock of node {node}")) })
@@ -178,7 +178,7 @@ impl<'a> Namer<'a> {
         Some(LockName { node: Some(node), ..structure(format!("zone lock of node {node}, zone {name}")) })
     }
 
-    /// Since 5cb9eaa3d274 (5.13) its lock has underscores.
+    /// Since 5cb9eaa3d274 (5.13) the lock's name has underscores.
     fn run_queue(&self, lock: u64) -> Option<LockName> {
         let queue = self.around(lock, "rq", "__lock").or_else(|| self.around(lock, "rq", "lock"))?;
         if self.layout.of("rq", "cfs.rq").is_some() && self.pointer(queue, "rq", "cfs.rq") != Some(queue) {
@@ -192,7 +192,7 @@ impl<'a> Namer<'a> {
     fn of_mapping(&self, lock: u64, member: &'static str, word: &str) -> Option<LockName> {
         let mapping = self.around(lock, "address_space", member)?;
         let inode = self.pointer(mapping, "address_space", "host")?;
-        // The inode's own, or that of the block device which it stands for.
+        // The inode's own mapping, or that of the block device which the inode represents.
         let points_back = self.at(inode, "inode", "i_data") == Some(mapping)
             || self.pointer(inode, "inode", "i_mapping") == Some(mapping);
         points_back.then(|| self.inode_name(inode, word))?
@@ -204,7 +204,7 @@ impl<'a> Namer<'a> {
         (self.pointer(own, "address_space", "host") == Some(inode)).then(|| self.inode_name(inode, member))?
     }
 
-    /// `i_pages of vda1:1234 (/var/tmp/f)`; of a block device's inode the device.
+    /// `i_pages of vda1:1234 (/var/tmp/f)`; for an inode of a block device the device's name.
     fn inode_name(&self, inode: u64, word: &str) -> Option<LockName> {
         let sb = self.pointer(inode, "inode", "i_sb")?;
         let kind = self.memory.text(
@@ -227,7 +227,7 @@ impl<'a> Namer<'a> {
         })
     }
 
-    /// Where an inode can be found: one of its names, below where its file system is mounted.
+    /// A path of an inode: one of its names, below the mount point of its file system.
     fn path(&self, inode: u64, device: (u32, u32)) -> Option<String> {
         let alias = self.pointer(inode, "inode", "i_dentry")?;
         let mut entry = self
@@ -260,7 +260,7 @@ impl<'a> Namer<'a> {
         found.unwrap_or_else(|| path.to_string())
     }
 
-    /// The disk of a request queue, which it points back to.
+    /// The disk of a request queue, which points back to it.
     fn disk(&self, queue: u64) -> Option<String> {
         let disk = self.pointer(queue, "request_queue", "disk")?;
         (self.pointer(disk, "gendisk", "queue") == Some(queue))
@@ -290,7 +290,7 @@ impl<'a> Namer<'a> {
         Some(self.on_disk(disk, member))
     }
 
-    /// From the other side: an elevator does not point to its disk.
+    /// Searched from the disks, since an elevator does not point to its disk.
     fn elevator(&self, lock: u64) -> Option<LockName> {
         for (queue, disk) in &self.known.queues {
             let Some(elevator) = self.pointer(*queue, "request_queue", "elevator") else { continue };
@@ -308,7 +308,7 @@ impl<'a> Namer<'a> {
         None
     }
 
-    /// A queue of an NVMe controller, which is one of those that its device has.
+    /// A queue of an NVMe controller, which must be in its device's array.
     fn nvme_queue(&self, lock: u64, member: &'static str) -> Option<LockName> {
         let queue = self.around(lock, "nvme_queue", member)?;
         let device = self.pointer(queue, "nvme_queue", "dev")?;
@@ -321,7 +321,7 @@ impl<'a> Namer<'a> {
         Some(structure(format!("{member} of nvme{controller}q{number}")))
     }
 
-    /// A queue of a virtio disk, which is one of those that its disk has.
+    /// A queue of a virtio disk, which must be in its disk's array.
     fn virtio_queue(&self, lock: u64) -> Option<LockName> {
         let queue = self.around(lock, "virtio_blk_vq", "lock")?;
         let device = self.pointer(self.pointer(queue, "virtio_blk_vq", "vq")?, "virtqueue", "vdev")?;
@@ -339,7 +339,7 @@ impl<'a> Namer<'a> {
         Some(self.on_disk(name, &format!("lock of virtqueue {}", behind / size)))
     }
 
-    /// Neighbours of a list point to it.
+    /// Whether the neighbours of a list head point to it.
     fn is_list(&self, list: u64) -> bool {
         let (next, previous) = (self.memory.pointer(list), self.memory.pointer(list + 8));
         next.and_then(|next| self.memory.pointer(next + 8)) == Some(list)
@@ -350,7 +350,7 @@ impl<'a> Namer<'a> {
         let writeback = self.around(lock, "bdi_writeback", member)?;
         let device = self.pointer(writeback, "bdi_writeback", "bdi")?;
         let first = self.at(device, "backing_dev_info", "wb")?;
-        // Whatever memory looks like a list that is empty is none of a device's: its own one points back to it.
+        // Memory may look like an empty list by chance: a device's own first list points back to the device.
         if self.pointer(first, "bdi_writeback", "bdi") != Some(device) {
             return None;
         }
@@ -380,7 +380,7 @@ impl<'a> Namer<'a> {
         Some((self.text(leader, "task_struct", "comm", 16)?, pid))
     }
 
-    /// A ring of io_uring, by the first task that has used it, whose note of that points back to it.
+    /// An io_uring ring, by the first task that has used it, whose node points back to the ring.
     fn ring(&self, lock: u64, member: &'static str) -> Option<LockName> {
         let ring = self.around(lock, "io_ring_ctx", member)?;
         let list = self.at(ring, "io_ring_ctx", "tctx_list")?;
@@ -395,7 +395,7 @@ impl<'a> Namer<'a> {
         Some(LockName { pid: Some(pid), ..structure(name) })
     }
 
-    /// The number of the open file of a task that stands for an object.
+    /// The descriptor of a task that refers to an object.
     fn descriptor(&self, task: u64, object: u64) -> Option<u64> {
         let table = self.pointer(self.pointer(task, "task_struct", "files")?, "files_struct", "fdt")?;
         let most = u64::from(self.half(table, "fdtable", "max_fds")?).min(4 * DEEPEST as u64);
@@ -443,7 +443,7 @@ impl<'a> Namer<'a> {
         Some(structure(format!("inode list of file system {id}")))
     }
 
-    /// The request queue of a disk, by one of our own descriptors of its folder in sysfs.
+    /// The request queue of a disk, found through a descriptor of this process for the disk's directory in sysfs.
     pub fn queue_by_descriptor(&self, task: u64, fd: u64) -> Option<(u64, String)> {
         let table = self.pointer(self.pointer(task, "task_struct", "files")?, "files_struct", "fdt")?;
         let file = self.memory.pointer(self.pointer(table, "fdtable", "fd")? + 8 * fd)?;

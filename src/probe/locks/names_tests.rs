@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 
-/// Memory that somebody laid out: bytes by address, in pieces.
+/// Memory with given contents: bytes by address.
 #[derive(Default)]
 struct Literal(BTreeMap<u64, Vec<u8>>);
 
@@ -56,7 +56,7 @@ const ROOT: u64 = 0xffff_8880_0009_0000;
 const TEXT: u64 = 0xffff_8880_000a_0000;
 const ZONE: u64 = 256;
 
-/// Some members, at places of no kernel.
+/// Some members, at offsets of no real kernel.
 fn layout() -> Layout {
     Layout::literal(
         &[
@@ -151,7 +151,7 @@ fn an_lru_lock_is_that_of_the_group_which_points_back() {
     assert_eq!(name(&memory, &known(), lists + 80, Kind::Mutex), None, "it is no mutex");
     memory.set(FOLDER + 96, 78);
     assert!(name(&memory, &known(), lists + 80, Kind::Spin).unwrap().name.ends_with("(removed, id 78)"));
-    // Another group has the lists of this node.
+    // Another cgroup has the lists of this node.
     memory.set(GROUP + 512 + 8, LISTS + 4096);
     assert_eq!(name(&memory, &known(), lists + 80, Kind::Spin), None);
 }
@@ -162,7 +162,7 @@ fn the_lists_of_a_node_itself_are_of_no_group() {
     node(&mut memory, 0);
     memory.set(NODE + 2048 + 120, NODE);
     assert_eq!(name(&memory, &known(), NODE + 2048 + 80, Kind::Spin).unwrap().name, "lru_lock of node 0");
-    // A node whose first zone is another's is none.
+    // A node whose first zone belongs to another node is invalid.
     memory.set(NODE + 24, LISTS);
     assert_eq!(name(&memory, &known(), NODE + 2048 + 80, Kind::Spin), None);
 }
@@ -179,13 +179,13 @@ fn a_zone_is_one_of_its_node() {
         name(&memory, &known(), zone + 64, Kind::Spin).unwrap().name,
         "zone lock of node 0, zone Normal"
     );
-    // Something that points to the node and lies between two zones.
+    // Memory that points to the node but lies between two zones.
     memory.set(zone + 8 + 24, NODE);
     memory.set(zone + 8 + 32, TEXT);
     assert_eq!(name(&memory, &known(), zone + 8 + 64, Kind::Spin), None);
 }
 
-/// An inode of sda1 with a name two folders deep.
+/// An inode of sda1 whose name is two directories deep.
 fn inode(memory: &mut Literal) {
     memory.set(INODE + 128, INODE);
     memory.set(INODE + 48, INODE + 128);
@@ -208,14 +208,14 @@ fn the_pages_of_a_file_have_its_device_number_and_path() {
     let mut memory = Literal::default();
     inode(&mut memory);
     let found = name(&memory, &known(), INODE + 128 + 8, Kind::Spin).unwrap();
-    // What strangers wrote is escaped where it is shown, and kept as it is.
+    // Untrusted text is escaped when it is printed, and is kept unchanged here.
     assert_eq!(found.name, "i_pages of sda1:1234 (/data/f\u{1b}[2J)");
     assert_eq!(found.device.as_deref(), Some("sda"));
-    // Without a name it is the number alone, and on a file system without a disk the kind of that.
+    // Without a name there is only the inode number; on a file system without a disk, the file system's type.
     memory.set(ENTRY + 48, INODE + 8);
     memory.put(SB + 16, &0u32.to_ne_bytes());
     assert_eq!(name(&memory, &known(), INODE + 128 + 8, Kind::Spin).unwrap().name, "i_pages of ext4:1234");
-    // What points to an inode that does not point back is no page cache.
+    // A mapping whose inode does not point back is no page cache.
     memory.set(INODE + 48, INODE);
     memory.set(INODE + 4096 + 128, INODE);
     assert_eq!(name(&memory, &known(), INODE + 4096 + 128 + 8, Kind::Spin), None);
@@ -230,7 +230,7 @@ fn the_pages_of_a_block_device_have_its_name() {
     assert_eq!(name(&memory, &known(), INODE + 128 + 8, Kind::Spin).unwrap().name, "i_pages of sda1");
 }
 
-/// A loop of folders, as memory that changes while it is read may show one.
+/// A loop of directories, which memory that changes while it is read may show.
 #[test]
 fn folders_without_an_end_have_no_path() {
     let mut memory = Literal::default();
@@ -240,8 +240,8 @@ fn folders_without_an_end_have_no_path() {
     assert_eq!(name(&memory, &known(), INODE + 128 + 8, Kind::Spin).unwrap().name, "i_pages of sda1:1234");
 }
 
-/// A group's write-back is in a list of its device's, whose own one points back to the device. What merely looks like an
-/// empty list is nobody's.
+/// A cgroup's write-back is in a list of its device, whose own list points back to the device. Memory that merely looks
+/// like an empty list is not named.
 #[test]
 fn write_back_is_of_the_device_that_points_back() {
     const DEVICE: u64 = NODE;
@@ -303,7 +303,7 @@ fn a_queue_of_a_drive_is_one_of_those_that_its_device_has() {
     assert_eq!(name(&memory, &known(), second + 8, Kind::Spin), None);
 }
 
-/// Where nothing else is known.
+/// The name if nothing else is known.
 #[test]
 fn a_lock_is_of_the_kind_of_object_that_it_lies_in() {
     let found = name(&Literal::default(), &known(), IN_A_SLAB, Kind::Spin).unwrap();

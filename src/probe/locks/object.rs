@@ -1,4 +1,4 @@
-//! The object of the lock probe: which programs are loaded, the sizes of its maps, what it is told.
+//! Loads the object of the lock probe: chooses its programs, sizes its maps, sets its constants.
 
 use std::path::Path;
 
@@ -56,7 +56,7 @@ fn view(here: &Here<'_>) -> ViewState {
     without
 }
 
-/// Whether waits for spinlocks can be seen without an event.
+/// Whether spinlock waits can be observed without events.
 fn has_slow_path(root: &Path) -> bool {
     let symbols = Kallsyms::read(root);
     has_kprobes(root) && SLOW_PATHS.iter().any(|name| symbols.has_function(name))
@@ -64,7 +64,7 @@ fn has_slow_path(root: &Path) -> bool {
 
 fn configure(object: &mut OpenObject, _: Reach, btf: &KernelBtf) -> Result<()> {
     if !btf.event("contention_begin", None).is_there() {
-        // Storage of tasks is not there either, and one map that cannot be made would refuse all programs.
+        // There is no task storage either, and a map that cannot be created would fail all programs.
         for mut map in object.maps_mut().filter(|map| map.name() == "sleeps") {
             map.set_autocreate(false)?;
         }
@@ -78,20 +78,20 @@ fn configure(object: &mut OpenObject, _: Reach, btf: &KernelBtf) -> Result<()> {
     })
 }
 
-/// Which programs this kernel takes.
+/// The programs that this kernel accepts.
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted {
     pub source: Source,
     pub slow_path: bool,
-    /// It says who releases a lock that others sleep for.
+    /// The kernel has an event for the release of a lock that other threads sleep on.
     pub holders: bool,
-    /// It says what kind of object an address lies in.
+    /// The kernel can look up the slab cache of an address.
     pub slab: bool,
-    /// The NVMe driver is there.
+    /// The NVMe driver is loaded.
     pub nvme: bool,
 }
 
-/// Loads what is wanted.
+/// Loads the selected programs.
 pub fn load(host: &Host, wanted: Wanted, options: &Options) -> Result<LocksSkel<'static>> {
     let mut open = LocksSkelBuilder::default()
         .open(libbpf::object_place())
@@ -135,7 +135,7 @@ fn size(open: &mut OpenLocksSkel<'_>, cpus: u32, wanted: Wanted, options: &Optio
         maps.lock_stacks.set_max_entries(STACK_ROOM)?;
         maps.lock_whos.set_max_entries(WHO_ROOM)?;
     }
-    // Storage of tasks came with 4cf1bc1f1045 (5.11).
+    // Task storage came with 4cf1bc1f1045 (5.11).
     maps.sleeps.set_autocreate(wanted.source == Source::Events)?;
     if wanted.holders {
         maps.lock_holders.set_max_entries(options.room.max(1))?;

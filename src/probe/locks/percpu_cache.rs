@@ -1,29 +1,29 @@
-//! What CPUs have kept to themselves of rows that all of them share, read so that nothing is missing and nothing is
-//! there twice, while they go on.
+//! Reads the per-CPU caches of shared rows without a lock: caches are read until two consecutive reads agree, so that
+//! no count is lost or doubled while the CPUs go on.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Result;
 
-/// A look at all places takes some 50 us, and a place changes hands a few thousand times a second at most: the second
-/// look is mostly the last.
+/// Reading all slots takes about 50 us, and a slot is reused at most a few thousand times a second, so the second read
+/// is mostly the last one.
 const LOOKS: usize = 8;
 
-/// A place of one CPU.
+/// A cache slot of one CPU.
 pub trait CacheEntry: Copy {
     type Key: Ord + Copy;
 
-    /// Whose row it belongs to.
+    /// The row that it belongs to.
     fn key(&self) -> Self::Key;
 
-    /// Whether it was not given to others since `earlier`, so that what it had then is in no row yet.
+    /// Whether the slot was not reused since `earlier`, so that its contents of then are in no row yet.
     fn follows(&self, earlier: &Self) -> bool;
 }
 
-/// Looks at the places until none has changed hands between the rows and the last look. `before` is a look from before
-/// the rows were read; rows of what changed hands since are read anew.
+/// Reads the slots until none was reused between reading the rows and the last read of the slots. `before` are the
+/// slots as read before the rows; rows of slots that were reused since are read again.
 ///
-/// After [`LOOKS`] what is in between is in neither, and comes with the next reading.
+/// After [`LOOKS`] attempts, counts that moved in between are in neither, and appear in the next reading.
 pub fn settle<P: CacheEntry, R>(
     mut before: Vec<Option<P>>,
     rows: &mut BTreeMap<P::Key, R>,
@@ -37,7 +37,7 @@ pub fn settle<P: CacheEntry, R>(
             (before, _) => before.as_ref().map(CacheEntry::key),
         });
         let mut keys: BTreeSet<P::Key> = gone.collect();
-        // A row that came after they were read.
+        // Rows that were added after they were read.
         keys.extend(now.iter().flatten().map(CacheEntry::key).filter(|key| !rows.contains_key(key)));
         if keys.is_empty() {
             break;
@@ -58,7 +58,7 @@ mod tests {
 
     use super::*;
 
-    /// Key, and how much.
+    /// Key and count.
     impl CacheEntry for (u64, u64) {
         type Key = u64;
 
@@ -71,7 +71,7 @@ mod tests {
         }
     }
 
-    /// The kernel's side: a place is given to another key at these looks, counted from 0.
+    /// Simulates the kernel: a slot is given to another key at these reads, counted from 0.
     struct Kernel {
         rows: RefCell<BTreeMap<u64, u64>>,
         place: Cell<(u64, u64)>,

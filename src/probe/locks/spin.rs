@@ -1,4 +1,4 @@
-//! Where CPUs wait for locks while they run: samples by the function that they were in.
+//! Samples where CPUs spin on locks, by the function that they execute.
 
 use anyhow::Result;
 
@@ -8,10 +8,11 @@ use crate::probe::stacks::StacksProbe;
 use crate::wire::locks::SpinSample;
 use crate::wire::stacks::RawProfile;
 
-/// Samples per second and CPU: enough for a share to a percent within seconds, and not in step with the kernel's timer.
+/// Samples per second and CPU: enough for a share with an error of one percent within seconds, and not synchronous with
+/// the kernel's timer.
 const FREQUENCY: u64 = 199;
 
-/// The loops in which a CPU waits for a lock.
+/// Functions in which a CPU spins on a lock.
 const WAITING: [&str; 13] = [
     "native_queued_spin_lock_slowpath",
     "__pv_queued_spin_lock_slowpath",
@@ -28,7 +29,7 @@ const WAITING: [&str; 13] = [
     "rtmutex_spin_on_owner",
 ];
 
-/// Where interrupts come on again behind a spinlock.
+/// Functions that enable interrupts again after a spinlock.
 const UNLOCKING: [&str; 8] = [
     "_raw_spin_unlock_irq",
     "_raw_spin_unlock_irqrestore",
@@ -36,12 +37,12 @@ const UNLOCKING: [&str; 8] = [
     "_raw_read_unlock_irqrestore",
     "_raw_write_unlock_irq",
     "_raw_write_unlock_irqrestore",
-    // With paravirtual spinlocks it is these that a guest calls.
+    // Functions that a guest calls with paravirtual spinlocks.
     "__raw_spin_unlock_irq",
     "__raw_spin_unlock_irqrestore",
 ];
 
-/// What the functions are called on this kernel, as addresses.
+/// Address ranges of the functions on this kernel.
 #[derive(Debug)]
 pub struct Functions {
     waiting: Vec<(u64, u64)>,
@@ -49,14 +50,14 @@ pub struct Functions {
 }
 
 impl Functions {
-    /// None where the symbols are hidden.
+    /// None if the symbols are hidden.
     pub fn new(symbols: &Kallsyms) -> Option<Self> {
         let waiting = symbols.functions(|name| WAITING.contains(&name));
         let unlocking = symbols.functions(|name| UNLOCKING.contains(&name));
         (!waiting.is_empty()).then_some(Self { waiting, unlocking })
     }
 
-    /// By the innermost frame: an interrupt on top of a waiter is not waiting.
+    /// Uses the innermost frame: an interrupt on top of a waiter does not wait.
     pub fn count(&self, raw: &RawProfile) -> SpinSample {
         let mut sample = SpinSample {
             sampler: raw.sampler,
@@ -96,13 +97,13 @@ impl Spinning {
         Ok(Self { functions, probe: Some(StacksProbe::of_kernel(FREQUENCY)?), so_far: None })
     }
 
-    /// All samples so far; `last`: no more are taken.
+    /// All samples so far; with `last` sampling ends.
     pub fn read(&mut self, last: bool) -> Option<SpinSample> {
         let raw = match last {
             true => self.probe.take().and_then(|mut probe| probe.detach().ok()),
             false => self.probe.as_ref().and_then(|probe| probe.read().ok()),
         };
-        // One that has failed, or could not begin.
+        // Restarts a sampler that has failed, or could not start.
         if raw.is_none() && !last {
             self.probe = StacksProbe::of_kernel(FREQUENCY).ok();
         }

@@ -1,4 +1,4 @@
-//! The functions on the way of a page to the lists and away from them, and the probes on them.
+//! Probes the functions that move pages to and from the LRU lists.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -14,7 +14,7 @@ use crate::probe::maps::{self, element};
 use crate::probe::skel::paths::{PathsSkel, PathsSkelBuilder};
 use crate::wire::pagecache::{Follower, PATH_SPIN, PathSample, WirePath};
 
-/// Names that a function has had, the newest first, and the kernels of each.
+/// A function, with the names that it has had, newest first.
 struct Function {
     place: usize,
     names: &'static [&'static str],
@@ -24,9 +24,9 @@ const fn function(place: usize, names: &'static [&'static str]) -> Function {
     Function { place, names }
 }
 
-/// Those before 5.16 that took pages are gone by 6.1: `shrink_page_list` and `isolate_lru_pages` until 5.19,
-/// `pagevec_lru_move_fn` until 5.18. Before 5.11 the lock was the node's and had no function of its own.
-/// `evict_folios` (6.1) is that of the multi-generational LRU, where it runs.
+/// Variants before 5.16 that took pages are gone by 6.1: `shrink_page_list` and `isolate_lru_pages` existed until 5.19,
+/// `pagevec_lru_move_fn` until 5.18. Before 5.11 the lock was the node's and had no function of its own. `evict_folios`
+/// (6.1) belongs to the multi-generational LRU, if that is enabled.
 const FUNCTIONS: &[Function] = &[
     function(0, &["folio_lruvec_lock"]),
     function(1, &["folio_lruvec_lock_irq"]),
@@ -42,7 +42,7 @@ const FUNCTIONS: &[Function] = &[
     function(11, &["move_folios_to_lru"]),
 ];
 
-/// Where a CPU waits for a spinlock: on hardware, and as the guest of a hypervisor that helps.
+/// The slow path of spinlocks: on bare metal, and in a guest with paravirtual spinlocks.
 const SPIN: [&str; 2] = ["native_queued_spin_lock_slowpath", "__pv_queued_spin_lock_slowpath"];
 
 /// A function that is followed.
@@ -55,7 +55,7 @@ struct Followed {
 }
 
 impl Followed {
-    /// At its begin and at its end.
+    /// Programs at its entry and at its return.
     fn programs(&self) -> [BorrowedFd<'_>; 2] {
         let progs = &self.skel.progs;
         match self.by {
@@ -65,21 +65,22 @@ impl Followed {
     }
 }
 
-/// All of them; dropping it detaches.
+/// All followed functions; dropping it detaches.
 #[derive(Default)]
 pub struct Functions {
     all: Vec<Followed>,
 }
 
 impl Functions {
-    /// Attaches to what this kernel has and allows. What it has and does not allow is said in `missing`.
+    /// Attaches to the functions that this kernel has and allows. Functions that it has and does not allow are reported
+    /// in `missing`.
     pub fn attach(btf: &KernelBtf, missing: &mut Vec<Missing>) -> Self {
         let mut functions = Self::default();
         let mut refused: Vec<(&'static str, String)> = Vec::new();
         for function in FUNCTIONS {
             let Some(name) = function.names.iter().find(|name| btf.has_function(name)) else { continue };
             functions.add(function.place, name, &mut refused);
-            // Where nobody may attach to any function there is no need to ask for each.
+            // If no function at all can be probed, there is no need to try each.
             if functions.all.is_empty() && refused.len() >= 3 {
                 break;
             }
@@ -94,8 +95,8 @@ impl Functions {
     }
 
     fn add(&mut self, place: usize, name: &'static str, refused: &mut Vec<(&'static str, String)>) {
-        // Before ca06f55b9002 (5.12) a program that is entered by a function is entered again where it calls that
-        // function itself, and to wait for a lock of its own map is to call one.
+        // Before ca06f55b9002 (5.12) an fentry program is entered recursively if it calls its own function, which it
+        // does when it takes the lock of its map.
         let kinds: &[Follower] = match libbpf::has_swap() {
             true => &[Follower::Fentry, Follower::Kprobe],
             false => &[Follower::Kprobe],
@@ -108,8 +109,8 @@ impl Functions {
                     self.all.push(followed);
                     return;
                 }
-                // What it is refused for first is the better reason: kprobes are not even built in where
-                // functions are locked.
+                // The first error is the better reason: kprobes may not even be built in on kernels that lock down
+                // functions.
                 Err(error) => {
                     why.get_or_insert_with(|| format!("{}: {error:#}", by.name()));
                 }
@@ -122,7 +123,7 @@ impl Functions {
         self.all.is_empty()
     }
 
-    /// Opens or closes the window for all of them at once.
+    /// Opens or closes the interval for all of them at once.
     pub fn run(&self, running: bool) -> Result<()> {
         let Some(first) = self.all.first() else { return Ok(()) };
         let map = &first.skel.maps.path_shared;
@@ -131,7 +132,7 @@ impl Functions {
         Ok(map.update(&0u32.to_ne_bytes(), &value, MapFlags::ANY)?)
     }
 
-    /// What was counted so far. Both functions that wait for spinlocks are one.
+    /// What was counted so far. The two spinlock functions count as one.
     pub fn read(&self) -> Result<Vec<PathSample>> {
         let Some(first) = self.all.first() else { return Ok(Vec::new()) };
         let mut out: Vec<PathSample> = Vec::new();
@@ -184,7 +185,7 @@ impl Functions {
     }
 }
 
-/// An object of its own for the function, with the maps of the first.
+/// Loads a separate object for the function, with the maps of the first object.
 fn follow(place: usize, name: &'static str, by: Follower, first: Option<&Followed>) -> Result<Followed> {
     let mut open = PathsSkelBuilder::default().open(libbpf::object_place())?;
     open.maps.rodata_data.as_mut().context("the object has read-only data")?.path = place as u32;
@@ -210,7 +211,7 @@ fn follow(place: usize, name: &'static str, by: Follower, first: Option<&Followe
     }
     let skel = open.load().map_err(|error| reason(&error))?;
     let progs = &skel.progs;
-    // The end first: a call that goes on now is not seen to begin.
+    // The end first: the begin of a call that is in progress now is not recorded.
     let links = match by {
         Follower::Fentry => [progs.path_exit.attach(), progs.path_entry.attach()],
         Follower::Kprobe => {
@@ -228,7 +229,7 @@ fn reason(error: &libbpf_rs::Error) -> anyhow::Error {
     }
 }
 
-/// One entry for all where nothing can be followed, else one for each.
+/// One entry for all if nothing can be followed, else one per function.
 fn said(refused: &[(&'static str, String)], all: bool) -> Vec<Missing> {
     let one = |names: String, why: &str, remedy: Option<&str>| Missing {
         part: Some(names),

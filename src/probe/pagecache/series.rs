@@ -1,4 +1,4 @@
-//! The kernel's counters ten times a second, in memory that does not grow with the run.
+//! Records the kernel's counters ten times a second, in memory that does not grow with the run.
 
 use std::path::PathBuf;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
@@ -12,13 +12,13 @@ use crate::clock::{now_ns, thread_ns};
 use crate::host::memory_reading::MemoryReading;
 use crate::wire::pagecache::Step;
 
-/// From one reading to the next, at first.
+/// Initial time between two readings.
 const STEP: Duration = Duration::from_millis(100);
 
-/// More readings than these are thinned out: an hour of a second each.
+/// Above this many readings the series is thinned out: an hour at one per second.
 const MOST: usize = 3600;
 
-/// Readings at equal distances; twice as far from each other whenever there are too many.
+/// Readings at equal distances; the distance doubles whenever there are too many.
 #[derive(Debug)]
 struct Series {
     steps: Vec<Step>,
@@ -31,7 +31,8 @@ impl Series {
         Self { steps: Vec::new(), most, every: STEP }
     }
 
-    /// What is counted goes on, so that a reading less is a longer step and loses nothing. The first one stays.
+    /// Dropping a reading loses nothing, since counters are cumulative: it makes a longer step. The first reading
+    /// stays.
     fn push(&mut self, step: Step) {
         if self.steps.len() >= self.most {
             let mut at = 0;
@@ -44,8 +45,8 @@ impl Series {
         self.steps.push(step);
     }
 
-    /// All of them, for a reading of that time. The last one up to it stays, since the next step begins there, and so
-    /// do those behind it; what is to come is as dense as at first.
+    /// All of them, for a reading at that time. The last one up to that time stays, since the next step begins there,
+    /// and so do later ones. Further readings are as dense as initially.
     fn take(&mut self, at_ns: u64) -> Vec<Step> {
         let all = self.steps.clone();
         let up_to = self.steps.partition_point(|step| step.memory.at_ns <= at_ns);
@@ -58,13 +59,13 @@ impl Series {
 /// The thread that reads.
 pub struct Recorder {
     series: Arc<Mutex<Series>>,
-    /// Dropped: the thread stops.
+    /// Dropping it stops the thread.
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Recorder {
-    /// `reclaims`: how often tasks had to reclaim so far, by our own count. `spins`: time of waits that are spun.
+    /// `reclaims`: how often tasks had to reclaim so far, as counted by the probe. `spins`: time of spinning waits.
     pub fn start(
         root: PathBuf,
         disks: Vec<String>,
@@ -88,7 +89,7 @@ impl Recorder {
                     let step = look();
                     let mut series = shared.lock().unwrap_or_else(PoisonError::into_inner);
                     series.push(step);
-                    // One that was late does not make the next ones come at once.
+                    // A late reading does not make the next ones follow at once.
                     due = (due + series.every).max(Instant::now() + series.every / 2);
                     drop(series);
                     let wait = due.saturating_duration_since(Instant::now());
@@ -102,12 +103,12 @@ impl Recorder {
         Ok(Self { series, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// The steps up to now, for a reading of that time, which the next one has no more.
+    /// The steps up to now, for a reading at that time; later readings do not include them.
     pub fn take(&self, at_ns: u64) -> Vec<Step> {
         self.series.lock().unwrap_or_else(PoisonError::into_inner).take(at_ns)
     }
 
-    /// Ends the thread; the steps since the reading that took them last.
+    /// Ends the thread; returns the steps since the last reading.
     pub fn end(mut self) -> Vec<Step> {
         self.stop();
         std::mem::take(&mut self.series.lock().unwrap_or_else(PoisonError::into_inner).steps)
@@ -115,14 +116,14 @@ impl Recorder {
 
     fn stop(&mut self) {
         drop(self.stop.take());
-        // One that panicked has left the steps before.
+        // If the thread panicked, the earlier steps remain.
         let _ended = self.thread.take().map(JoinHandle::join);
     }
 }
 
 impl Drop for Recorder {
     fn drop(&mut self) {
-        // After `stop` there is nothing left to do.
+        // After `stop` nothing is left to do.
         self.stop();
     }
 }
@@ -151,7 +152,7 @@ mod tests {
         assert!(times.windows(2).all(|pair| pair[1] - pair[0] == every), "{every}: {times:?}");
     }
 
-    /// Up to 35: with the step over that edge the next reading begins.
+    /// Up to 35: the next reading begins with the step across that boundary.
     #[test]
     fn a_reading_takes_the_steps_but_for_the_one_at_its_edge() {
         let mut series = Series::new(8);
@@ -175,7 +176,7 @@ mod tests {
         let steps = recorder.end();
         assert!((2..=5).contains(&steps.len()), "{}", steps.len());
         assert!(steps.iter().all(|step| step.reclaims == Some(7) && step.memory.memory.free_bytes.is_some()));
-        // What they cost is known from the second one on, and is a part of the time.
+        // Their cost is known from the second one on, and is a fraction of the time.
         let spent: Vec<u64> = steps.iter().map(|step| step.cpu_ns).collect();
         assert!(spent.is_sorted_by(|a, b| a < b) && spent[spent.len() - 1] < 350_000_000, "{spent:?}");
         std::thread::sleep(2 * STEP);

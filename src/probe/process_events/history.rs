@@ -1,4 +1,4 @@
-//! What processes ran, one program after the other, as the kernel's records tell it. Pure.
+//! Reconstructs what processes ran, one program after the other, from the kernel's records. Pure.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
@@ -6,27 +6,27 @@ use std::sync::{Arc, OnceLock};
 use crate::host::mapped::{Mapped, Mapping, fits, put_over};
 use crate::wire::process_events::{Comm, Happened, Record};
 
-/// Processes by number: those that live, as far as anything was recorded of them, and those that ended of late.
+/// Processes by id: those that run, as far as anything was recorded of them, and those that exited recently.
 #[derive(Debug, Default)]
 pub struct ProcessHistory {
     lives: HashMap<u32, Life>,
-    /// Processes of which there are samples, and what their threads were called then.
+    /// Processes that were sampled, with the names of their threads at that time.
     sampled: HashMap<u32, Vec<Comm>>,
-    /// Sampled ones that called exec or ended since they were asked for.
+    /// Sampled processes that called exec or exited since the last query.
     changed: BTreeSet<u32>,
-    /// The same path in every process is kept once.
+    /// Paths shared by all processes, each stored once.
     paths: HashSet<Arc<[u8]>>,
-    /// Of all of `lives`; what several have in common counts for each.
+    /// Total over all `lives`; mappings shared by several processes count for each.
     mappings: usize,
     look: u64,
-    /// Who ended in the look before this one, and in this one.
+    /// Processes that exited in the previous lookup, and in the current one.
     over: [Vec<u32>; 2],
     lost: u64,
-    /// Numbers that were given to earlier programs.
+    /// Number of ids assigned to earlier programs.
     numbers: u32,
-    /// When what is taken in happened, ns of CLOCK_MONOTONIC.
+    /// Time of the record being applied, ns of CLOCK_MONOTONIC.
     at: u64,
-    /// The look from which on the dead may be looked for, and whether there may be some.
+    /// The lookup from which on exited processes may be searched, and whether there may be some.
     sweep_from: u64,
     unsure: bool,
 }
@@ -34,50 +34,50 @@ pub struct ProcessHistory {
 #[derive(Debug)]
 struct Life {
     parent: Option<u32>,
-    /// None: it began before the records.
+    /// None: it started before recording.
     threads: Option<u32>,
     programs: Vec<Program>,
-    /// The look in which it ended.
+    /// The lookup in which it exited.
     ended: Option<u64>,
 }
 
-/// From an exec on, or from what it was forked with; up to the next exec, or until something else is mapped where
-/// something was.
+/// A program from an exec, or a fork, on; until the next exec, or until something else is mapped over an existing
+/// mapping.
 #[derive(Debug, Clone)]
 struct Program {
-    /// Equal for programs that are parts of one.
+    /// Equal for parts of the same program.
     exec: u32,
     /// By address.
     code: Arc<Vec<Mapping>>,
-    /// What it had mapped before there were records, when somebody has read it; shared with who was forked since.
+    /// Its mappings from before recording, once they have been read; shared with processes forked since.
     before: Option<Arc<OnceLock<Before>>>,
-    /// What threads were called in it, since its exec or since there are records.
+    /// Names of its threads, since its exec or since recording began.
     names: Vec<Comm>,
     /// When something was mapped last, ns of CLOCK_MONOTONIC.
     at: u64,
-    /// What stands for it in place of the process' number, when that has come to stand for a later program.
+    /// Replaces the process id once that denotes a later program.
     number: Option<u32>,
-    /// Not given, or changed since it was.
+    /// Not returned yet, or changed since.
     new: bool,
 }
 
-/// What was read of a process that began before the records.
+/// Data of a process that started before recording.
 #[derive(Debug, Clone, Default)]
 pub struct Before {
     pub mappings: Vec<Mapping>,
-    /// Of all its threads; empty: not known.
+    /// Names of all its threads; empty: unknown.
     pub names: Vec<Comm>,
 }
 
-/// A program to be kept.
+/// A program whose mappings are to be kept.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Ran {
     pub mappings: Vec<Mapping>,
-    /// The process ended in it.
+    /// The process exited in it.
     pub ended: bool,
-    /// When the last of it was mapped, ns of CLOCK_MONOTONIC.
+    /// When its last mapping was made, ns of CLOCK_MONOTONIC.
     pub at: u64,
-    /// A number of its own, and what threads were called in it and in no other program of the process.
+    /// An id of its own, and the thread names that occurred in it and in no other program of the process.
     pub earlier: Option<(u32, Vec<Comm>)>,
 }
 
@@ -85,7 +85,7 @@ impl Program {
     const MOST_CODE: usize = 4096;
     const MOST_NAMES: usize = 64;
 
-    /// Of a process that began before the records.
+    /// The program of a process that started before recording.
     fn unknown(at: u64) -> Self {
         Self {
             at,
@@ -98,7 +98,7 @@ impl Program {
         }
     }
 
-    /// Whether a thread may have been called so in it: it was, or nobody knows all names.
+    /// Whether one of its threads may have had this name: one did, or not all names are known.
     fn may_have(&self, name: &Comm) -> bool {
         let untold = |before: &Before| before.names.is_empty() || before.names.contains(name);
         self.names.contains(name)
@@ -120,7 +120,7 @@ impl Life {
         Self { parent: None, threads: None, programs: vec![Program::unknown(at)], ended: None }
     }
 
-    /// In which programs, by exec, a thread may have been called so.
+    /// The programs, by exec, in which a thread may have had this name.
     fn programs_of(&self, name: &Comm) -> BTreeSet<u32> {
         let with = |has: &dyn Fn(&Program) -> bool| -> BTreeSet<u32> {
             self.programs.iter().filter(|program| has(program)).map(|program| program.exec).collect()
@@ -142,18 +142,18 @@ impl Life {
 }
 
 impl ProcessHistory {
-    /// More processes are counted as lost.
+    /// Processes beyond this are counted as lost.
     const MOST: usize = 16_384;
     const MOST_MAPPINGS: usize = 500_000;
     const MOST_PATHS: usize = 65_536;
-    /// Looks from one search for the dead to the next.
+    /// Lookups between two searches for exited processes.
     const SWEEP_EVERY: u64 = 50;
-    /// Of a process.
+    /// Per process.
     const MOST_NAMES: usize = 64;
-    /// Above all that the kernel gives.
+    /// Above all ids that the kernel assigns.
     const FIRST_NUMBER: u32 = 1 << 31;
 
-    /// Takes in the next thing that happened, and when: ns of CLOCK_MONOTONIC.
+    /// Applies the next record, with its time in ns of CLOCK_MONOTONIC.
     pub fn apply(&mut self, at: u64, what: Happened) {
         self.at = at;
         match what {
@@ -166,10 +166,10 @@ impl ProcessHistory {
         }
     }
 
-    /// Counts records that are missing.
+    /// Counts missing records.
     pub fn lose(&mut self, records: u64) {
         self.lost = self.lost.saturating_add(records);
-        // Among them may be ends.
+        // Exits may be among them.
         self.unsure |= records > 0;
     }
 
@@ -177,9 +177,9 @@ impl ProcessHistory {
         std::mem::take(&mut self.lost)
     }
 
-    /// The life of a process, with room for it; where it is not known, one that began before.
+    /// The history of a process, if there is room; an unknown process is taken to have started before recording.
     fn life(&mut self, pid: u32) -> Option<&mut Life> {
-        // Who is in no pid namespace of ours.
+        // A process that is not in this PID namespace.
         if pid == 0 || pid == u32::MAX {
             return None;
         }
@@ -223,7 +223,7 @@ impl ProcessHistory {
                 *threads = threads.saturating_sub(1);
                 *threads == 0
             }
-            // The first thread may end before the others; nobody counted them.
+            // The first thread may exit before the others; the threads were not counted.
             None => pid == tid,
         };
         if over {
@@ -249,7 +249,7 @@ impl ProcessHistory {
                 number: None,
                 new: true,
             });
-            // All others have ended.
+            // Exec ends all other threads.
             life.threads = Some(1);
             life.ended = None;
         } else if let Some(last) = life.programs.last_mut()
@@ -287,12 +287,12 @@ impl ProcessHistory {
             put_over(Arc::make_mut(&mut next.code), mapping);
             life.begin(next);
         }
-        // A process that goes on without its first thread.
+        // A process that continues without its first thread.
         life.ended = None;
         self.mappings = before - was + life.mappings();
     }
 
-    /// Parents of those that were forked by these records whose mappings are in no record, and were not read.
+    /// Parents of processes forked in these records whose mappings are in no record, and were not read.
     pub fn parents_to_read(&self, records: &[Record]) -> BTreeSet<u32> {
         let forks = || {
             records.iter().filter_map(|record| match record.what {
@@ -313,8 +313,8 @@ impl ProcessHistory {
         forks().map(|(_, parent)| parent).filter(|&pid| pid != 0 && pid != u32::MAX).filter(unread).collect()
     }
 
-    /// What a process has mapped and its threads are called, read when it had done all that was taken in. Of who has called exec since the records
-    /// began, they have it all.
+    /// Sets the mappings and thread names of a process, read when it had done all that was applied. If the process has
+    /// called exec since recording began, the records have all of it.
     pub fn had(&mut self, pid: u32, read: Before) {
         let program = self.lives.get(&pid).and_then(|life| life.programs.last());
         if let Some(before) = program.and_then(|program| program.before.as_ref()) {
@@ -322,7 +322,7 @@ impl ProcessHistory {
         }
     }
 
-    /// There is a sample of a process, in which a thread is called so.
+    /// Records that a process was sampled in a thread with this name.
     pub fn sampled(&mut self, pid: u32, comm: Comm) {
         if self.sampled.len() >= Mapped::MOST_PROCESSES && !self.sampled.contains_key(&pid) {
             return;
@@ -343,18 +343,18 @@ impl ProcessHistory {
         std::mem::take(&mut self.changed)
     }
 
-    /// By the records the process has ended.
+    /// Whether the process has exited, by the records.
     pub fn is_over(&self, pid: u32) -> bool {
         self.lives.get(&pid).is_some_and(|life| life.ended.is_some())
     }
 
-    /// Who forked it.
+    /// The process that forked it.
     pub fn parent(&self, pid: u32) -> Option<u32> {
         self.lives.get(&pid)?.parent
     }
 
-    /// The programs of a sampled process that it runs no more, oldest first, of which there may be samples: each once.
-    /// With `over` it has ended, whatever the records say.
+    /// The programs of a sampled process that it no longer runs and that may have samples, oldest first: each is
+    /// returned once. With `over` the process has exited, whatever the records say.
     pub fn due(&mut self, pid: u32, over: bool) -> Vec<Ran> {
         let (Some(life), Some(sampled)) = (self.lives.get_mut(&pid), self.sampled.get(&pid)) else {
             return Vec::new();
@@ -366,7 +366,7 @@ impl ProcessHistory {
         let mut all = Vec::new();
         let latest = life.programs.len() - 1;
         for (at, program) in life.programs.iter_mut().enumerate() {
-            // What of another program might be of this one would get no name, where both have the same addresses.
+            // If two programs use the same addresses, samples that may belong to either get no name.
             let sampled = of.iter().any(|(_, execs)| execs.contains(&program.exec));
             if !program.new || !sampled || at == latest && !over {
                 continue;
@@ -390,7 +390,7 @@ impl ProcessHistory {
         all
     }
 
-    /// Drops who ended before this look: a sample of it that came after the last one has been asked for by now.
+    /// Drops processes that exited before this lookup: later samples of them have been handled by now.
     pub fn end_look(&mut self) {
         let look = self.look;
         self.over.swap(0, 1);
@@ -412,7 +412,7 @@ impl ProcessHistory {
         self.sampled.remove(&pid);
     }
 
-    /// Ends those that have ended without a record; now and then, and only if there may be some.
+    /// Marks processes that exited without a record; done rarely, and only if there may be some.
     pub fn sweep(&mut self, lives: impl Fn(u32) -> bool) {
         if !self.unsure || self.look < self.sweep_from {
             return;

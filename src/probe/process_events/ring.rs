@@ -1,4 +1,4 @@
-//! The memory that a perf event of one CPU and we have in common.
+//! Reads the memory that the kernel shares for a perf event of one CPU.
 
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
@@ -10,22 +10,22 @@ use perf_event_open_sys::bindings::perf_event_mmap_page;
 use crate::probe::perf_event;
 use crate::wire::process_events::{Record, next};
 
-/// Records of one CPU, from when it was made until it is dropped.
+/// The records of one CPU, from its creation until it is dropped.
 #[derive(Debug)]
 pub struct Ring {
     page: NonNull<perf_event_mmap_page>,
     mapped: usize,
-    /// Of the page in front.
+    /// Size of the page before the data.
     head: usize,
     bytes: usize,
     taken: Vec<u8>,
 }
 
-// SAFETY: the memory is ours alone until it is dropped, and no thread's own.
+// SAFETY: the memory belongs to this value alone until it is dropped, and to no particular thread.
 unsafe impl Send for Ring {}
 
 impl Ring {
-    /// Maps `bytes`, a power of two of pages. The event lives as long as the memory, so that it costs no descriptor.
+    /// Maps `bytes`, a power of two of pages. The mapping keeps the event alive, so it costs no descriptor.
     ///
     /// # Errors
     /// Those of [`perf_event::map_ring`].
@@ -40,10 +40,10 @@ impl Ring {
         self.mapped as u64
     }
 
-    /// Takes all that is there. Gives how many records were damaged, and so lost.
+    /// Takes all available records. Returns how many were damaged, and so lost.
     pub fn take(&mut self, records: &mut Vec<Record>) -> u64 {
         let page = self.page.as_ptr();
-        // SAFETY: both are words of the mapped page, aligned, and changed by the kernel and us as atomics are.
+        // SAFETY: both are aligned words of the mapped page, accessed atomically by the kernel and this process.
         let (head, tail) = unsafe {
             (
                 AtomicU64::from_ptr(&raw mut (*page).data_head).load(Ordering::Acquire),
@@ -55,11 +55,11 @@ impl Ring {
         if len == 0 {
             return 0;
         }
-        // What goes over the end goes on at the start.
+        // Data beyond the end continues at the start.
         let at = from as usize % self.bytes;
         let first = len.min(self.bytes - at);
         self.taken.clear();
-        // SAFETY: both parts lie in the mapped data, and the kernel writes there again after `data_tail` has moved.
+        // SAFETY: both parts lie in the mapped data, and the kernel overwrites them only after `data_tail` has moved.
         unsafe {
             let data = page.cast::<u8>().add(self.head);
             self.taken.extend_from_slice(std::slice::from_raw_parts(data.add(at), first));
@@ -80,7 +80,7 @@ impl Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // SAFETY: mapped by us with this length, and nobody has a reference into it.
+        // SAFETY: mapped by `map` with this length, and no reference into it exists.
         unsafe { libc::munmap(self.page.as_ptr().cast(), self.mapped) };
     }
 }

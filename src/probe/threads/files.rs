@@ -1,4 +1,4 @@
-//! Rounds by the files of `/proc`, for those who may not load programs.
+//! Samples threads from the files of `/proc`, for users who may not load programs.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::wire::threads::{Call, Sighting, Tally};
 
 pub struct Files {
     root: PathBuf,
-    /// Each name of a place once.
+    /// Interned names of wait channels and cgroups.
     names: HashSet<Arc<str>>,
 }
 
@@ -21,12 +21,12 @@ impl Files {
         Self { root: root.to_path_buf(), names: HashSet::new() }
     }
 
-    /// One look at all threads that we may see.
+    /// Samples all visible threads once.
     pub fn round(&mut self, options: &Options, tally: &mut Tally, add: &mut Add<'_>) {
         let (all, more) = threads::all(&self.root, &options.pids);
         tally.look_at(all.len() as u64);
         tally.loss().cut += u64::from(more);
-        // Our own thread is on its way whenever we look.
+        // The sampling thread itself is always running.
         let own = std::process::id();
         for thread in all {
             let Some(stat) = thread.stat() else {
@@ -80,7 +80,7 @@ impl Files {
     }
 }
 
-/// What the files do not tell, and why there are only files.
+/// What the files do not show, and why only files are used.
 pub fn missing(why: &str) -> Vec<Missing> {
     let of = |part: &str, what: &str| Missing {
         part: Some(part.to_string()),

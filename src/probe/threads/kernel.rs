@@ -1,4 +1,5 @@
-//! Rounds by program: all threads in one run where the kernel has an iterator for loops, else one run each.
+//! Samples threads with a program: all threads in one run if the kernel has open-coded iterators, else one run per
+//! thread.
 
 use std::cell::RefCell;
 use std::io::Read;
@@ -25,19 +26,19 @@ use crate::wire::threads::{
 
 use super::Options;
 
-/// Room for the threads of one round that are not passed over: ten thousand with stacks of usual depth.
+/// Room for the threads of one sample that are not skipped: ten thousand with stacks of usual depth.
 const RING_BYTES: u32 = 4 << 20;
 
-/// The kernel's statistics are on during one round of so many, of the first ones and later: to switch them changes the
-/// kernel's code, for which all CPUs stop.
+/// The kernel's statistics are enabled for one in this many samples: of the first ones, and later. Toggling them
+/// patches the kernel's code, which stops all CPUs.
 const MEASURE_EVERY: u64 = 10;
 const MEASURE_FIRST: u64 = 50;
 const MEASURE_LATER: u64 = 100;
 
-/// What was found in a round and goes into its tally.
+/// Adds a thread of a sample to the tally.
 pub type Add<'a> = dyn FnMut(&mut Tally, Sighting, u32, &[u64]) + 'a;
 
-/// What a record of the ring became.
+/// A decoded record of the ring buffer.
 type Found = Result<(WireThread, Vec<u64>), crate::wire::Damaged>;
 
 pub struct Kernel {
@@ -48,7 +49,7 @@ pub struct Kernel {
     iterator: Option<Link>,
     bios: Option<Link>,
     buffer: Vec<u8>,
-    /// Of the two programs: runs and time while the statistics were on. None: nobody wants them.
+    /// Runs and time of the two programs while the statistics were enabled. None: not requested.
     measured: Option<[(u64, u64); 2]>,
     can_measure: bool,
     rounds: u64,
@@ -57,14 +58,14 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Loads what this kernel takes.
+    /// Loads the variant that this kernel accepts.
     pub fn load(options: &Options) -> Result<Self> {
         if btf_file::path().is_some() {
             return Err(Refusal::Refused(NOT_BY_FILE.to_string()).into());
         }
         let btf = KernelBtf::read()?;
         let loops = btf.iterates_tasks();
-        // A kernel may have the iterator and refuse the program: then the other way is left.
+        // A kernel may have the iterator and still refuse the program: then the other variant is tried.
         match Self::load_with(options, &btf, loops) {
             Err(_) if loops => Self::load_with(options, &btf, false),
             loaded => loaded,
@@ -107,7 +108,7 @@ impl Kernel {
         })
     }
 
-    /// Whether all threads are looked at in one run.
+    /// What cannot be measured, and why.
     pub fn missing(&self) -> Vec<Missing> {
         let mut missing = Vec::new();
         if self.measured.is_some() && !self.can_measure {
@@ -135,7 +136,7 @@ impl Kernel {
         missing
     }
 
-    /// One look at all threads.
+    /// Samples all threads once.
     pub fn round(&mut self, tally: &mut Tally, add: &mut Add<'_>) {
         let every = if self.rounds < MEASURE_FIRST { MEASURE_EVERY } else { MEASURE_LATER };
         let measure = self.measured.is_some() && self.can_measure && self.rounds.is_multiple_of(every);
@@ -155,14 +156,14 @@ impl Kernel {
         }
         drop(statistics);
         self.rounds += 1;
-        // What the ring holds it hands over in one go; it cannot fail but by the callback.
+        // Reads everything that the ring buffer holds; only the callback could fail.
         let _all = self.ring.consume();
         let found = std::mem::take(&mut *self.found.borrow_mut());
         let (now_passed, now_cut) = self.counters();
         let cut = now_cut - cut;
         tally.loss().cut += cut;
         tally.look_at(now_passed - passed + cut + found.len() as u64);
-        // It would be on its CPU, were we not.
+        // This thread would be running if the sampler did not occupy its CPU.
         let displaced = displaced(found.iter().flatten().map(|(head, _)| head));
         let mut taken = Taken::default();
         for record in &found {
@@ -181,7 +182,7 @@ impl Kernel {
                 Err(_) => tally.loss().damaged += 1,
             }
         }
-        // Its memory serves the next round.
+        // Reuses the memory for the next sample.
         let mut empty = found;
         empty.clear();
         *self.found.borrow_mut() = empty;
@@ -197,7 +198,7 @@ impl Kernel {
             match all.read(&mut self.buffer) {
                 Ok(0) => return Ok(()),
                 Ok(_) => {}
-                // After a million of threads the kernel pauses.
+                // The kernel pauses after a million threads.
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
                 Err(error) => return Err(error.into()),
             }
@@ -224,7 +225,7 @@ impl Kernel {
         let totals = self.measured.unwrap_or_default();
         let programs = [of(name, totals[0]), of("note_bio", totals[1])];
         Cost {
-            // A ring's size is its number of entries, of no bytes each.
+            // A ring buffer's size is its number of entries, whose value size is 0.
             map_bytes: libbpf::map_bytes(self.skel.object()) + u64::from(RING_BYTES),
             programs: programs.into_iter().filter(|program| program.runs > 0).collect(),
             ..Cost::default()
@@ -232,7 +233,7 @@ impl Kernel {
     }
 }
 
-/// The programs as they are wanted, loaded and not attached.
+/// The selected programs, loaded and not attached.
 fn loaded(options: &Options, btf: &KernelBtf, loops: bool) -> Result<ThreadsSkel<'static>> {
     libbpf::listen();
     let failed = |error: libbpf_rs::Error| refusal("loading the thread sampler", &error);
@@ -287,7 +288,7 @@ fn configure(object: &mut OpenObject, _: Reach, btf: &KernelBtf) -> Result<()> {
     })
 }
 
-/// Whether threads can be sampled by program here, of which nothing is attached; which of two programs says the kernel.
+/// Whether a program can sample threads here; none is attached. The kernel decides which of the two variants is used.
 fn state(rights: &Rights) -> ProgramState {
     let missing = if btf_file::path().is_some() {
         (NOT_BY_FILE.to_string(), None)
@@ -306,10 +307,10 @@ fn state(rights: &Rights) -> ProgramState {
     spec::state("sample_threads", EVENT, Some(missing))
 }
 
-/// What its programs are at.
+/// The event of its programs.
 pub const EVENT: &str = "iter/task";
 
-/// Loads what looks at the threads, and closes it: which of the two this kernel takes.
+/// Loads the sampling program and closes it; returns the variant that this kernel accepts.
 fn try_load() -> Result<&'static str> {
     let btf = KernelBtf::read()?;
     let options = Options::default();
@@ -319,7 +320,7 @@ fn try_load() -> Result<&'static str> {
     loaded(&options, &btf, false).map(|_| "sample_thread")
 }
 
-/// Of the program that looks, and of the one at the bios.
+/// Statistics of the sampling program, and of the program at bios.
 fn stats(skel: &ThreadsSkel<'_>, iterates: bool) -> [ProgramStats; 2] {
     let progs = &skel.progs;
     let sampler = match iterates {
@@ -330,7 +331,8 @@ fn stats(skel: &ThreadsSkel<'_>, iterates: bool) -> [ProgramStats; 2] {
     [sampler.unwrap_or_default(), bios.unwrap_or_default()]
 }
 
-/// What was looked at while it was on a CPU has no call that is known, also where another has that CPU in this round.
+/// A thread that was on a CPU when it was examined has no known system call, even if another thread counts as running
+/// on that CPU.
 fn sighting(head: &WireThread, on_cpu: bool) -> Sighting {
     let has = |flag| head.flags & flag != 0;
     Sighting {

@@ -1,4 +1,4 @@
-//! Processes by literal records.
+//! Tests process histories with literal records.
 
 use super::*;
 use crate::host::mapped::mappings;
@@ -59,7 +59,8 @@ fn a_program_that_has_ended_is_what_it_mapped() {
     assert_eq!((lives.is_over(7), lives.mappings, lives.sampled.len()), (false, 0, 0));
 }
 
-/// By what the parent has mapped at that time: by records, or by what was read of one that began before.
+/// A child has the mappings that its parent had at that time: from records, or as read if the parent started before
+/// recording.
 #[test]
 fn a_child_without_exec_has_what_its_parent_had() {
     let mut lives = lives([fork(7, 6), exec(7, b"a"), map(7, A), fork(8, 7), map(7, LIBRARY), end(8)]);
@@ -85,7 +86,7 @@ fn a_child_without_exec_has_what_its_parent_had() {
     assert_eq!(lives.parents_to_read(&[Record { at: 1, what: fork(33, 30) }]), BTreeSet::new(), "read once");
 }
 
-/// The reading is of the program after the exec, and the records have that.
+/// The mappings were read after the exec, and the records have those of the new program.
 #[test]
 fn what_was_read_after_an_exec_is_not_what_was_before() {
     let mut lives = lives([fork(31, 30), exec(30, b"b"), map(30, B)]);
@@ -109,7 +110,7 @@ fn an_exec_begins_another_program() {
     assert_eq!(paths(&lives.due(7, true)), [(vec!["b"], true)], "it ended after the records were taken");
 }
 
-/// Both lie at the same addresses: with both none would have a name.
+/// Both use the same addresses: with both in the result, neither would get a name.
 #[test]
 fn a_program_of_which_there_is_no_sample_is_left_out() {
     let records = || [fork(7, 6), exec(7, b"a"), map(7, A), fork(8, 7), exec(8, b"b"), map(8, B), end(8)];
@@ -125,7 +126,7 @@ fn a_program_of_which_there_is_no_sample_is_left_out() {
     assert_eq!((number >> 31, names, &due[1].earlier), (1, &vec![comm(b"a")], &None));
 }
 
-/// A name does not tell two programs apart that have the same: both are the process.
+/// A name cannot distinguish two programs that share it: both are attributed to the process.
 #[test]
 fn programs_of_one_name_have_no_numbers_of_their_own() {
     let mut lives = lives([exec(7, b"a"), map(7, A), exec(7, b"a"), map(7, B), end(7)]);
@@ -135,7 +136,7 @@ fn programs_of_one_name_have_no_numbers_of_their_own() {
     assert!(due.iter().all(|ran| ran.earlier.is_none()), "{due:?}");
 }
 
-/// One library goes, and another comes to its place: no exec, and so no name tells them apart.
+/// One library is unmapped, and another one is mapped in its place: without an exec no name distinguishes the two.
 #[test]
 fn what_is_mapped_over_something_else_leaves_both() {
     let other = "8000-9000 r-xp 00000000 fe:01 10 /bin/a";
@@ -220,7 +221,7 @@ proptest! {
     }
 }
 
-/// It worked as a copy of its parent before it called exec, and both are called the same.
+/// It ran as a copy of its parent before it called exec, and both programs have the same name.
 #[test]
 fn what_a_child_did_before_its_exec_is_not_named_as_the_next_program() {
     let own = |all: &[Ran]| all.iter().map(|ran| ran.earlier.is_some()).collect::<Vec<_>>();
@@ -229,7 +230,7 @@ fn what_a_child_did_before_its_exec_is_not_named_as_the_next_program() {
     same.sampled(8, comm(b"a"));
     let due = same.due(8, false);
     assert_eq!((paths(&due), own(&due)), (vec![(vec!["a"], false), (vec!["b"], true)], vec![false, false]));
-    // Of a parent that began before nobody knows the names until they were read.
+    // The thread names of a parent that started before recording are unknown until they are read.
     let child = || [fork(8, 6), exec(8, b"a"), map(8, B), exec(8, b"b"), map(8, A), end(8)];
     let mut unknown = lives(child());
     unknown.sampled(8, comm(b"a"));
@@ -239,7 +240,7 @@ fn what_a_child_did_before_its_exec_is_not_named_as_the_next_program() {
     known.sampled(8, comm(b"a"));
     let due = known.due(8, false);
     assert_eq!((paths(&due), own(&due)), (vec![(vec!["b"], false)], vec![true]));
-    // When its files were mapped is kept.
+    // The time of its mappings is kept.
     let mut timed = ProcessHistory::default();
     for (at, what) in [(5, fork(8, 6)), (6, exec(8, b"a")), (7, map(8, A)), (9, end(8))] {
         timed.apply(at, what);
