@@ -1,10 +1,9 @@
-//! What machine this is. Parsers take a root path, so that captured trees of other machines are
-//! test input; `/` is this machine.
+//! Describes this machine: its disks, their PCI links, CPUs, memory and limits. Parsers take a root path, so that trees
+//! captured on other machines are test input; `/` is this machine.
 //!
-//! Everything here works without rights. An attribute that is not there or that cannot be parsed
-//! is `None` (or the default where the field has no `Option`); no content makes a parser fail.
-//! Strings come from devices and file systems: they are kept as they are, and the renderers
-//! escape them.
+//! Everything here works without privileges. An attribute that is absent or cannot be parsed is `None` (or the default
+//! if the field has no `Option`); no content makes a parser fail. Strings come from devices and file systems: they are
+//! kept as they are, and the renderers escape them.
 
 pub mod abilities;
 pub mod absence;
@@ -98,7 +97,7 @@ pub struct Host {
 impl Host {
     /// Reads the machine below `root`; `/` is this one.
     ///
-    /// Fails only where there is no `/sys/block` at all.
+    /// Fails only if there is no `/sys/block` at all.
     pub fn read(root: &Path) -> anyhow::Result<Self> {
         let cpus = cpu::Cpus::read(root);
         let devices = block::devices(root)?;
@@ -128,8 +127,8 @@ impl Host {
         })
     }
 
-    /// Looks into the cgroups for what they allow; false where none can be seen. It looks into every one, so it is for
-    /// those who ask.
+    /// Reads the limits of all cgroups; false if no cgroup can be read. The scan visits every cgroup, so a command runs
+    /// it only if it needs limits.
     pub fn read_limits(&mut self, root: &Path) -> bool {
         self.throttles = throttle::throttles(root, &self.devices);
         self.costs = iocost::costs(root, &self.devices);
@@ -137,7 +136,7 @@ impl Host {
         self.limits_told
     }
 
-    /// The disk of this name, or the disk of the partition of this name.
+    /// Finds the disk of this name, or the disk of the partition of this name.
     pub fn device(&self, name: &str) -> Option<&BlockDevice> {
         let has_partition =
             |device: &&BlockDevice| device.partitions.iter().any(|partition| partition.name == name);
@@ -239,18 +238,18 @@ pub struct BlockDevice {
 }
 
 impl BlockDevice {
-    /// A namespace of an NVMe drive, or the head or a path of one.
+    /// Whether this is a namespace of an NVMe drive, or the head or a path of one.
     pub fn is_nvme(&self) -> bool {
         self.driver.as_deref().is_some_and(|driver| driver.starts_with("nvme"))
     }
 
-    /// Whether the kernel gave this attribute of those whose zero means something.
+    /// Whether the kernel gave this attribute, which is one whose zero has a meaning.
     pub fn tells(&self, attribute: &str) -> bool {
         self.untold.iter().all(|untold| untold != attribute)
     }
 
-    /// What all namespaces of a drive, and all paths to them, have in common: `nvme1` of nvme1n2 and nvme1c0n1. Another
-    /// disk is a drive of its own.
+    /// The name that all namespaces of a drive and all paths to them share: `nvme1` for nvme1n2 and nvme1c0n1. Any
+    /// other disk is a drive of its own.
     pub fn drive(&self) -> String {
         match layers::nvme_name(&self.name) {
             Some((subsystem, _, _)) => format!("nvme{subsystem}"),
@@ -378,7 +377,7 @@ pub enum Aspm {
 }
 
 impl Aspm {
-    /// By the two bits of the link's control register.
+    /// Decodes the two lowest bits of the link's control register.
     pub fn of(bits: u16) -> Self {
         match bits & 3 {
             0 => Self::Off,

@@ -1,4 +1,4 @@
-//! What can be measured on this machine: plain data, filled by `probe::preflight`.
+//! Holds what can be measured on this machine: plain data that `probe::preflight` fills.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -24,13 +24,13 @@ pub struct ProgramState {
     pub remedy: Option<String>,
 }
 
-/// One BPF program as the kernel's verifier sees it.
+/// The result of the kernel's verifier for one BPF program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct VerifiedProgram {
-    /// The object that it is in, by its source's name.
+    /// The source name of the object that contains it.
     pub object: String,
     pub program: String,
-    /// How many the verifier went through; none where the kernel refused the program.
+    /// The number of instructions that the verifier processed; none if the kernel refused the program.
     pub instructions: Option<u64>,
     pub reason: Option<String>,
 }
@@ -45,7 +45,7 @@ pub struct ViewState {
 }
 
 impl ViewState {
-    /// All of it works; the list of views gives it its name.
+    /// Everything works; the list of views adds the name.
     pub fn ok() -> Self {
         Self { name: String::new(), state: State::Ok, reason: None, remedy: None }
     }

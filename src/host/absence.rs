@@ -1,4 +1,4 @@
-//! Why a value is not there: null in JSON means that nobody told it, and here stands why.
+//! Gives the reason for each value that is null in JSON.
 
 use std::borrow::Cow;
 
@@ -23,7 +23,7 @@ impl Absence {
     }
 }
 
-/// Keys of which sysfs has a file for each disk, or for each one with requests.
+/// Keys for which sysfs has a file for each disk, or for each disk with requests.
 const ATTRIBUTES: [&str; 13] = [
     "size_bytes",
     "scheduler",
@@ -40,11 +40,11 @@ const ATTRIBUTES: [&str; 13] = [
     "physical_block_bytes",
 ];
 
-/// Why the value under this key of a device, or of its link, is absent; None for a key that has no such value.
+/// Why the value of this key of a device or its link is absent; None if no such value exists.
 pub fn of_device(device: &BlockDevice, key: &str) -> Option<&'static str> {
     let on_pci = device.pci_address.is_some();
     Some(match key {
-        // An NVMe drive whose bios become those of its paths.
+        // An NVMe multipath head: its bios become bios of its paths.
         "root_complex" | "link" | "msix_vectors" | "iommu" | "pci_address"
             if !on_pci && device.is_nvme() && !device.request_based && !device.layers.is_empty() =>
         {
@@ -54,7 +54,7 @@ pub fn of_device(device: &BlockDevice, key: &str) -> Option<&'static str> {
         "pci_address" => "it is below no PCI function",
         "root_complex" => "the path in sysfs names none",
         "link" => "sysfs shows no speed and width of its function",
-        // Without root the kernel shows the first 64 bytes.
+        // Without root the kernel shows only the first 64 bytes.
         "msix_vectors" | "payload_bytes" | "aspm" => match device.config_cut {
             true => "that part of the configuration space is for root only",
             false => "the function has no such capability",
@@ -80,10 +80,10 @@ pub fn of_device(device: &BlockDevice, key: &str) -> Option<&'static str> {
     })
 }
 
-/// Why the memory of a node is.
+/// Why the memory of a node is absent.
 pub const NODE_MEMORY: &str = "sysfs does not show the memory of the node";
 
-/// What the kernel does not tell of the CPUs.
+/// The values of the CPUs that the kernel does not give, with reasons.
 pub fn of_cpus(host: &Host) -> Vec<Absence> {
     let mut all = Vec::new();
     if host.smt.control.is_none() && host.smt.active.is_none() {

@@ -1,5 +1,5 @@
-//! What a machine is busy with at one moment: tasks, CPU time, memory, paging, disks, interrupts, by the kernel's own
-//! counters. It needs no rights.
+//! Takes one sample of the machine's activity from the kernel's counters: tasks, CPU time, memory, paging, disks and
+//! interrupts. It needs no privileges.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -34,7 +34,7 @@ impl Memory {
     }
 }
 
-/// Two clocks: the second one goes on while the machine is suspended.
+/// Two clocks: the second one continues while the machine is suspended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Clocks {
     /// CLOCK_MONOTONIC.
@@ -43,16 +43,16 @@ pub struct Clocks {
     pub boot_ns: u64,
 }
 
-/// One reading. What the kernel does not tell is None.
+/// One sample. A value that the kernel does not give is None.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Activity {
     pub clocks: Clocks,
     pub cpus: BTreeMap<u32, CpuTime>,
-    /// Tasks that run or want to, without the one that reads this.
+    /// Tasks that run or are runnable, without the task that reads this.
     pub running: Option<u64>,
     /// Tasks that wait for a disk.
     pub blocked: Option<u64>,
-    /// Processes and threads that were made since the machine started; so are the next ones counted.
+    /// Processes and threads that were created since boot. A later sample continues the same count.
     pub processes: Option<u64>,
     pub context_switches: Option<u64>,
     pub interrupts: Option<u64>,
@@ -63,8 +63,8 @@ pub struct Activity {
 }
 
 impl Activity {
-    /// Reads below `root`, of these disks; one that is gone is not in it. `now` is asked in the middle: this room has
-    /// no clock.
+    /// Samples these disks below `root`; a disk that is gone is left out. `now` is called between the reads, because
+    /// the host modules have no clock.
     pub fn read(root: &Path, disks: &[String], now: impl Fn() -> Clocks) -> Self {
         let mut activity = parse(&file(&root.join("proc/stat")).unwrap_or_default());
         activity.clocks = now();
@@ -76,7 +76,7 @@ impl Activity {
     }
 }
 
-/// The text of `/proc/stat`.
+/// Parses the text of `/proc/stat`.
 fn parse(stat: &str) -> Activity {
     let reading = parse_stat(stat);
     let value = |key: &str| {
@@ -85,12 +85,12 @@ fn parse(stat: &str) -> Activity {
     };
     Activity {
         cpus: reading.cpus,
-        // This very process runs while it reads.
+        // This process itself runs while it reads.
         running: value("procs_running").map(|running| running.saturating_sub(1)),
         blocked: value("procs_blocked"),
         processes: reading.processes,
         context_switches: reading.context_switches,
-        // The first number is the sum of all, those without a line of their own among them.
+        // The first number is the sum of all interrupts, including those without a column of their own.
         interrupts: value("intr"),
         ..Activity::default()
     }
@@ -107,16 +107,16 @@ fn swapped(vmstat: &str) -> Option<(u64, u64)> {
     Some((value("pswpin ")?, value("pswpout ")?))
 }
 
-/// The disks by which all I/O is counted once: those that stand on no other. Partitions are a part of theirs, and what
-/// device mapper, RAID, a loop device's file or a multipath head do comes to the disks below.
+/// The disks at the bottom of the stack: over them, each I/O counts once. A partition is part of its disk. I/O to a
+/// device-mapper device, a RAID array, a loop device or a multipath head arrives at the disks below.
 pub fn whole_disks(host: &Host) -> Vec<String> {
-    // One that nobody uses, and that could not be counted if somebody did, has nothing to say.
+    // An unused disk that has its counters switched off has nothing to report.
     let silent = |device: &BlockDevice| device.iostats == Some(false) && device.is_placeholder();
     let bottom = |device: &&BlockDevice| device.layers.is_empty() && !silent(device);
     host.devices.iter().filter(bottom).map(|device| device.name.clone()).collect()
 }
 
-/// Of these disks and partitions, those that stand on none of the others, directly or not.
+/// Those of these disks and partitions that lie on none of the others, directly or indirectly.
 pub fn without_upper(host: &Host, disks: &[String]) -> Vec<String> {
     let stands_on_another = |name: &String| {
         let Some(device) = host.device(name) else { return false };
@@ -127,7 +127,7 @@ pub fn without_upper(host: &Host, disks: &[String]) -> Vec<String> {
     disks.iter().filter(|name| !stands_on_another(name)).cloned().collect()
 }
 
-/// The names in `/sys/block`: when they change, disks came or went.
+/// The names in `/sys/block`: if they change, disks were added or removed.
 pub fn disk_names(root: &Path) -> Vec<String> {
     names(&root.join("sys/block"))
 }

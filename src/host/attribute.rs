@@ -1,21 +1,21 @@
-//! One attribute file of sysfs or procfs: read, bounded, never trusted.
+//! Reads one attribute file of sysfs or procfs. The size is bounded and the content is untrusted.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
 use std::str::FromStr;
 
-/// Enough for the longest table read here (mountinfo of a host full of containers), and an end to
-/// a file that never ends.
+/// Enough for the longest table read here (mountinfo of a host full of containers), and a bound for a file that never
+/// ends.
 const LONGEST: u64 = 16 << 20;
 
-/// Highest number accepted in a CPU or node list: 8192 is the kernel's own limit for x86-64. A
-/// garbled range must not become gigabytes of numbers.
+/// The highest number accepted in a CPU or node list: 8192 CPUs is the kernel's own limit for x86-64. A garbled range
+/// must not become gigabytes of numbers.
 const HIGHEST_LISTED: u32 = 8191;
 
-/// The file's bytes as text; what is not UTF-8 becomes U+FFFD, which the renderers show as such.
+/// The file's bytes as text. Bytes that are not UTF-8 become U+FFFD, which the renderers show.
 pub fn file(path: &Path) -> io::Result<String> {
-    // Some files of procfs are made anew for each read: none for a first few bytes.
+    // procfs generates some files anew for each read call: a buffer of this size avoids a first short read.
     let mut bytes = Vec::with_capacity(8 << 10);
     File::open(path)?.take(LONGEST).read_to_end(&mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
@@ -43,7 +43,7 @@ pub fn flag(path: &Path) -> Option<bool> {
     }
 }
 
-/// The word in brackets: `none [mq-deadline] kyber`. A lone word needs no brackets.
+/// The word in brackets: `none [mq-deadline] kyber`. A single word needs no brackets.
 pub fn bracketed(value: &str) -> Option<&str> {
     let words: Vec<&str> = value.split_whitespace().collect();
     words.iter().find_map(|word| word.strip_prefix('[')?.strip_suffix(']')).or(if words.len() == 1 {
@@ -53,9 +53,9 @@ pub fn bracketed(value: &str) -> Option<&str> {
     })
 }
 
-/// CPU or node lists: `0-3,8`, and `0, 1` as `mq/N/cpu_list` prints it. Sorted, each once.
+/// Parses CPU or node lists: `0-3,8`, and `0, 1` as `mq/N/cpu_list` prints it. Sorted, without duplicates.
 ///
-/// None when any part is no number: half a list would be a wrong list.
+/// None if any part is not a number: half a list would be a wrong list.
 pub fn list(value: &str) -> Option<Vec<u32>> {
     let mut numbers = Vec::new();
     for part in value.split(',').map(str::trim).filter(|part| !part.is_empty()) {
@@ -71,13 +71,13 @@ pub fn list(value: &str) -> Option<Vec<u32>> {
     Some(numbers)
 }
 
-/// `MAJ:MIN`.
+/// Parses `MAJ:MIN`.
 pub fn device_number(value: &str) -> Option<(u32, u32)> {
     let (major, minor) = value.trim().split_once(':')?;
     Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
-/// Names in a directory in natural order; none when it cannot be read.
+/// Names in a directory in natural order; none if it cannot be read.
 pub fn names(directory: &Path) -> Vec<String> {
     let Ok(entries) = fs::read_dir(directory) else {
         return Vec::new();
@@ -88,7 +88,7 @@ pub fn names(directory: &Path) -> Vec<String> {
     names
 }
 
-/// The name of what a symbolic link points to, without following it further.
+/// The file name of a symbolic link's target, without following it further.
 pub fn link_name(path: &Path) -> Option<String> {
     Some(fs::read_link(path).ok()?.file_name()?.to_string_lossy().into_owned())
 }
@@ -98,7 +98,7 @@ pub fn natural(a: &str, b: &str) -> std::cmp::Ordering {
     key(a).cmp(&key(b)).then_with(|| a.cmp(b))
 }
 
-/// Text and numbers in turn; a run of digits too long for a number counts as the largest.
+/// Text and numbers alternate; a run of digits too long for a number counts as the largest.
 fn key(name: &str) -> Vec<(&str, u64)> {
     let mut parts = Vec::new();
     let mut rest = name;

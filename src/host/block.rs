@@ -1,4 +1,4 @@
-//! The disks of `/sys/block`, one by one; `layers` joins them.
+//! Reads the disks of `/sys/block` one by one; `layers` joins them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,7 +8,7 @@ use super::attribute::{bracketed, device_number, file, flag, link_name, list, na
 use super::{BlockDevice, HardwareQueue, Hop, Partition, Vector, layers, pci, vectors};
 use crate::refusal::Refusal;
 
-/// sysfs counts sizes and starts in these, whatever the device's block size.
+/// sysfs counts sizes and starts in sectors of 512 bytes, whatever the device's block size.
 pub const SECTOR: u64 = 512;
 
 /// All disks with their layers, holders, mounts and swap areas, in natural order of the names.
@@ -22,7 +22,7 @@ pub fn devices(root: &Path) -> anyhow::Result<Vec<BlockDevice>> {
         ))
     })?;
     let numbers = Numbers::read(root);
-    // Namespaces of a drive share its function, which may have thousands of vectors: it is read once.
+    // The namespaces of a drive share its PCI function, which may have thousands of vectors: it is read once.
     let mut functions = BTreeMap::new();
     let mut devices: Vec<BlockDevice> = names(&directory)
         .iter()
@@ -32,12 +32,12 @@ pub fn devices(root: &Path) -> anyhow::Result<Vec<BlockDevice>> {
     Ok(devices)
 }
 
-/// Whether the disk or partition of this name is there now. Partitions are listed in the class only.
+/// Whether the disk or partition of this name exists now. Partitions are listed only in the class.
 pub fn is_there(root: &Path, name: &str) -> bool {
     ["sys/block", "sys/class/block"].iter().any(|folder| root.join(folder).join(name).exists())
 }
 
-/// Disks and partitions by number: their names, and those of the whole disks.
+/// Maps the numbers of disks and partitions to their name and the name of the whole disk.
 pub fn by_number(root: &Path) -> BTreeMap<(u32, u32), (String, String)> {
     let folder = root.join("sys/class/block");
     let one = |name: String| {
@@ -53,11 +53,11 @@ pub fn by_number(root: &Path) -> BTreeMap<(u32, u32), (String, String)> {
 }
 
 impl BlockDevice {
-    /// Loop, RAM, zram and network block devices that the driver made in advance and nobody uses.
+    /// Whether this is an unused loop, RAM, zram or network block device that the driver created in advance.
     pub fn is_placeholder(&self) -> bool {
         match self.driver.as_deref() {
             Some("loop" | "zram" | "nbd") => self.size_bytes == 0,
-            // A RAM disk has its size from the start.
+            // A RAM disk has its full size from the start.
             Some("brd") => {
                 self.mounted_at.is_empty()
                     && self.swaps.is_empty()
@@ -69,7 +69,7 @@ impl BlockDevice {
     }
 }
 
-/// What the kernel says about device numbers elsewhere than in the device's own directory.
+/// Files outside the device's own directory that give device numbers.
 struct Numbers {
     diskstats: String,
     devices: String,
@@ -81,8 +81,8 @@ impl Numbers {
         Self { diskstats: read("proc/diskstats"), devices: read("proc/devices") }
     }
 
-    /// A hidden disk has no `dev` attribute, but `/proc/diskstats` prints its number, which is also
-    /// the one that trace events carry.
+    /// The number of a disk from `/proc/diskstats`. A hidden disk has no `dev` attribute, but this file has its number,
+    /// which trace events carry too.
     fn of(&self, name: &str) -> Option<(u32, u32)> {
         self.diskstats.lines().find_map(|line| {
             let mut words = line.split_whitespace();
@@ -91,7 +91,7 @@ impl Numbers {
         })
     }
 
-    /// The name under which a driver registered a major number; `blkext` is shared by many.
+    /// The name under which a driver registered a major number; many drivers share `blkext`.
     fn driver(&self, major: u32) -> Option<&str> {
         let block = self.devices.split_once("Block devices:")?.1;
         block.lines().find_map(|line| {
@@ -101,7 +101,7 @@ impl Numbers {
     }
 }
 
-/// What all devices below a PCI function have of it.
+/// Attributes of a PCI function that all devices below it share.
 #[derive(Clone, Default)]
 struct Function {
     hops: Vec<Hop>,
@@ -128,7 +128,7 @@ fn device(
     numbers: &Numbers,
     functions: &mut BTreeMap<PathBuf, Function>,
 ) -> BlockDevice {
-    // The real path shows the bus; where it cannot be had, the attributes still can.
+    // The real path shows the bus. If it cannot be resolved, the attributes can still be read.
     let directory = fs::canonicalize(link).unwrap_or_else(|_| link.to_path_buf());
     let queue = directory.join("queue");
     let own = text(&directory.join("dev")).and_then(|value| device_number(&value));
@@ -178,7 +178,7 @@ fn device(
     device.untold = zeros.iter().filter(|(_, path)| !is_told(path)).map(|(name, _)| (*name).into()).collect();
     identify(&directory, &mut device);
     if device.request_based {
-        // Bio-based devices show both files on some kernels; they mean nothing there.
+        // Bio-based devices have both files on some kernels, without a meaning.
         device.requests = number(&queue.join("nr_requests"));
         let line = text(&queue.join("scheduler")).unwrap_or_default();
         device.scheduler = bracketed(&line).map(str::to_string);
@@ -195,12 +195,12 @@ fn sectors(path: &Path) -> u64 {
     number::<u64>(path).unwrap_or(0).saturating_mul(SECTOR)
 }
 
-/// Model, serial number and firmware, where each bus keeps them.
+/// Reads model, serial number and firmware from the file where each bus keeps them.
 fn identify(directory: &Path, device: &mut BlockDevice) {
     let parent = directory.join("device");
     let first = |names: &[&str]| names.iter().find_map(|name| text(&parent.join(name)));
     device.model = first(&["model", "name"]);
-    // SCSI splits the maker off; libata puts its own name there.
+    // SCSI has the maker in a separate file; libata puts its own name there.
     let vendor = text(&parent.join("vendor")).filter(|vendor| vendor != "ATA" && !vendor.starts_with("0x"));
     if let (Some(model), Some(vendor)) = (&device.model, vendor) {
         device.model = Some(format!("{vendor} {model}"));
@@ -210,15 +210,15 @@ fn identify(directory: &Path, device: &mut BlockDevice) {
     device.firmware = first(&["firmware_rev", "rev", "fwrev"]);
 }
 
-/// SCSI's unit serial number page: 4 bytes of header, then text.
+/// Reads SCSI's unit serial number page: 4 bytes of header, then text.
 fn scsi_serial(parent: &Path) -> Option<String> {
     let page = fs::read(parent.join("vpd_pg80")).ok()?;
     let serial = String::from_utf8_lossy(page.get(4..)?).trim_matches([' ', '\0']).to_string();
     (!serial.is_empty()).then_some(serial)
 }
 
-/// The bound driver of the device or of the controller above it; else what the name tells, since
-/// virtual devices have no parent to ask.
+/// The bound driver of the device or of the controller above it. Virtual devices have no parent: their name gives the
+/// driver.
 fn driver(directory: &Path, name: &str, major: u32, numbers: &Numbers) -> Option<String> {
     let bound = ["device/driver", "device/device/driver"];
     if let Some(driver) = bound.iter().find_map(|link| link_name(&directory.join(link))) {
@@ -234,14 +234,14 @@ fn driver(directory: &Path, name: &str, major: u32, numbers: &Numbers) -> Option
         "nbd" => "nbd",
         "ublkb" => "ublk_drv",
         _ if layers::nvme_name(name).is_some() => "nvme",
-        // An array can be named by hand (`md_data`), and so can a null_blk device.
+        // An array can have any name (`md_data`), and so can a null_blk device.
         _ if directory.join("md").is_dir() => "md",
         _ => numbers.driver(major)?,
     };
     Some(known.to_string())
 }
 
-/// The nearest `numa_node` on the way up; -1 is none.
+/// The `numa_node` of the nearest ancestor that has one; -1 is none.
 fn numa_node(directory: &Path) -> Option<u32> {
     let value = directory.ancestors().find_map(|path| number::<i64>(&path.join("numa_node")))?;
     u32::try_from(value).ok()
@@ -262,10 +262,10 @@ fn queues(directory: &Path, nvme: bool) -> Vec<HardwareQueue> {
     names(directory).iter().filter_map(queue).collect()
 }
 
-/// How many of the hardware contexts are poll queues.
+/// The number of hardware contexts that are poll queues.
 ///
-/// `queue/io_poll` 0 says none. For NVMe a context without a vector of its own is one, as far as the
-/// vectors could be seen; virtio-blk takes its module parameter as far as the queues reach.
+/// `queue/io_poll` 0 means none. For NVMe, a context without a vector of its own is a poll queue, if the vectors could
+/// be read. virtio-blk uses its module parameter, up to its number of queues.
 fn poll_queues(root: &Path, directory: &Path, device: &BlockDevice) -> Option<u32> {
     if !flag(&directory.join("queue/io_poll"))? {
         return Some(0);
@@ -284,8 +284,8 @@ fn poll_queues(root: &Path, directory: &Path, device: &BlockDevice) -> Option<u3
     }
 }
 
-/// How many of the hardware contexts take reads only: the NVMe driver makes them where `write_queues` says how
-/// many of those with an interrupt are for the rest.
+/// The number of hardware contexts that take reads only. The NVMe driver creates them if `write_queues` limits how many
+/// of the queues with an interrupt take the other operations.
 fn read_queues(root: &Path, device: &BlockDevice) -> Option<u32> {
     if device.driver.as_deref()? != "nvme" {
         return Some(0);
@@ -299,7 +299,7 @@ fn read_queues(root: &Path, device: &BlockDevice) -> Option<u32> {
     })
 }
 
-/// A loop device's file. Not trimmed as other attributes are: a path may end in a blank.
+/// The file of a loop device. Not trimmed as other attributes are: a path may end in a blank.
 fn backing_file(directory: &Path) -> Option<String> {
     let path = file(&directory.join("loop/backing_file")).ok()?;
     let path = path.strip_suffix('\n').unwrap_or(&path);

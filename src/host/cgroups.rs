@@ -1,4 +1,4 @@
-//! Control groups: the hierarchy of the block controller, its folders and their ids.
+//! Finds the cgroup hierarchy of the block controller, its directories and their ids.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,30 +11,30 @@ use super::attribute::file;
 use super::mounts::unescape;
 use crate::refusal::Refusal;
 
-/// Where the groups are that the kernel charges I/O to.
+/// The hierarchy of cgroups to which the kernel charges I/O.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hierarchy {
-    /// Where it is mounted, as the kernel prints it.
+    /// Its mount point, as the kernel prints it.
     pub point: String,
-    /// True for the one hierarchy of all controllers (v2); false for the block controller's own (v1).
+    /// True for the single hierarchy of all controllers (v2); false for the block controller's own (v1).
     pub unified: bool,
-    /// The same below the root of the machine that is read.
+    /// The mount point below the root of the machine that is read.
     folder: PathBuf,
 }
 
 impl Hierarchy {
-    /// The first of the mounts that has the block controller: the v1 hierarchy `blkio`, else v2. None
-    /// where neither is mounted.
+    /// Finds the first mount that has the block controller: the v1 hierarchy `blkio`, else v2. None if neither is
+    /// mounted.
     pub fn read(root: &Path) -> Option<Self> {
         Self::of_controller(root, "blkio")
     }
 
-    /// The same of another controller, by its name in v1.
+    /// Finds the hierarchy of another controller, by the controller's name in v1.
     pub fn of_controller(root: &Path, controller: &str) -> Option<Self> {
         Self::of_mounts(root, &file(&root.join("proc/self/mounts")).ok()?, controller)
     }
 
-    /// From lines as in `/proc/self/mounts`: the hierarchy of one controller (v1), else that of all (v2).
+    /// Parses lines as in `/proc/self/mounts`: the hierarchy of one controller (v1), else that of all (v2).
     fn of_mounts(root: &Path, mounts: &str, controller: &str) -> Option<Self> {
         let of_line = |line: &str| {
             let mut words = line.split(' ').skip(1);
@@ -48,12 +48,12 @@ impl Hierarchy {
         all.iter().find(|hierarchy| !hierarchy.unified).or(all.first()).cloned()
     }
 
-    /// All groups by id, with their paths from the root of the hierarchy on, which is `/`.
+    /// All cgroups by id, with their paths from the root of the hierarchy, which is `/`.
     pub fn paths(&self) -> BTreeMap<u64, String> {
         folders(&self.folder).into_iter().map(|(folder, id)| (id, self.path(&folder))).collect()
     }
 
-    /// The folders of all groups, with the same paths.
+    /// The directories of all cgroups, with the same paths.
     pub fn groups(&self) -> Vec<(PathBuf, String)> {
         let of_folder = |(folder, _): (PathBuf, u64)| {
             let path = self.path(&folder);
@@ -67,7 +67,7 @@ impl Hierarchy {
         format!("/{}", below.to_string_lossy())
     }
 
-    /// The folder that a user names: a path from the root of the hierarchy on, or where it is mounted.
+    /// Finds the directory that a user names: a path from the root of the hierarchy, or below its mount point.
     pub fn find(&self, text: &str) -> Result<PathBuf> {
         let whole = Path::new(text);
         let below = whole.strip_prefix(&self.point).unwrap_or(whole);
@@ -85,14 +85,14 @@ impl Hierarchy {
         .into())
     }
 
-    /// The ids of a group and of all below it.
+    /// The ids of a cgroup and of all cgroups below it.
     pub fn ids(&self, folder: &Path) -> Vec<u64> {
         folders(folder).into_iter().map(|(_, id)| id).collect()
     }
 }
 
-/// A folder and all below it, with their inode numbers, which are the kernel's ids of the groups. What goes
-/// away meanwhile is left out.
+/// A directory and all directories below it, with their inode numbers, which are the kernel's cgroup ids. A directory
+/// that disappears during the scan is left out.
 fn folders(top: &Path) -> Vec<(PathBuf, u64)> {
     let mut found = Vec::new();
     let mut next = vec![top.to_path_buf()];
@@ -128,7 +128,7 @@ mod tests {
         assert_eq!(of("tmpfs /sys/fs/cgroup tmpfs rw 0 0\ncgroup\n\n"), None);
     }
 
-    /// A tree of folders below the temporary ones, removed at the end.
+    /// A directory tree below the temporary directory, removed at the end.
     struct Tree(PathBuf);
 
     impl Tree {

@@ -1,4 +1,4 @@
-//! The kernel's own I/O counters of a device, which every result is checked against.
+//! Reads the kernel's own I/O counters of a device, against which biopsy checks every result.
 
 use std::io::{Error, ErrorKind, Result};
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::attribute::{file, flag};
 
-/// `/sys/block/D/stat` and `/sys/block/D/inflight`. Counts never go back while the device lives.
+/// `/sys/block/D/stat` and `/sys/block/D/inflight`. Counts never decrease while the device exists.
 ///
 /// Sectors are 512 bytes on every device.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -23,31 +23,31 @@ pub struct Counters {
     pub write_ms: u64,
     /// Started and not finished, as the kernel counts: requests on request-based devices, else bios.
     pub in_flight: u64,
-    /// Time in which anything was in flight.
+    /// Time during which at least one I/O was in flight.
     pub io_ms: u64,
-    /// Σ over I/Os of their time in flight.
+    /// The sum over I/Os of their time in flight.
     pub weighted_ms: u64,
     /// Since 4.18.
     pub discards: Option<u64>,
     pub discard_merges: Option<u64>,
     pub discard_sectors: Option<u64>,
     pub discard_ms: Option<u64>,
-    /// Flush commands that the device got. Since 5.5.
+    /// Flush commands sent to the device. Since 5.5.
     pub flushes: Option<u64>,
     pub flush_ms: Option<u64>,
-    /// From `inflight`, reads and writes apart; None when that file is missing or garbled.
+    /// From `inflight`, separately for reads and writes; None if that file is missing or garbled.
     pub in_flight_reads: Option<u64>,
     pub in_flight_writes: Option<u64>,
-    /// `queue/iostats`: with false the counters above stand still.
+    /// `queue/iostats`: if false, the counters above do not change.
     pub iostats: Option<bool>,
-    /// Passthrough commands are among the reads and writes: `queue/iostats_passthrough`, since 6.14.
+    /// Passthrough commands count as reads and writes: `queue/iostats_passthrough`, since 6.14.
     pub passthrough: Option<bool>,
 }
 
 impl Counters {
     /// Reads the counters of the disk or partition `name`.
     ///
-    /// NotFound: no such device (any more). InvalidData: the kernel printed something else.
+    /// NotFound: the device does not exist (any more). InvalidData: the kernel printed another format.
     pub fn read(root: &Path, name: &str) -> Result<Self> {
         let directory = directory(root, name)?;
         let mut counters = Self::parse_or_error(&directory)?;
@@ -56,7 +56,7 @@ impl Counters {
             counters.in_flight_reads = numbers.next().flatten();
             counters.in_flight_writes = numbers.next().flatten();
         }
-        // A partition's queue is its disk's.
+        // A partition has the queue of its disk.
         let queue = match directory.join("partition").exists() {
             true => directory.join("../queue"),
             false => directory.join("queue"),
@@ -66,7 +66,7 @@ impl Counters {
         Ok(counters)
     }
 
-    /// The same without what takes a file of its own: for those who look ten times a second.
+    /// Reads only `stat`, not the attributes with a file of their own: for callers that sample ten times a second.
     pub fn read_counts(root: &Path, name: &str) -> Result<Self> {
         Self::parse_or_error(&directory(root, name)?)
     }
@@ -76,7 +76,7 @@ impl Counters {
             .ok_or_else(|| Error::new(ErrorKind::InvalidData, "its stat file has an unknown format"))
     }
 
-    /// The line of `stat`: 11 fields at first, 15 with discards, 17 with flushes.
+    /// Parses the line of `stat`: 11 fields at first, 15 with discards, 17 with flushes.
     fn parse(line: &str) -> Option<Self> {
         let fields: Vec<u64> =
             line.split_whitespace().map(|word| word.parse().ok()).collect::<Option<_>>()?;
@@ -117,14 +117,14 @@ impl Counters {
     }
 }
 
-/// Of a disk or partition.
+/// The directory of a disk or partition.
 fn directory(root: &Path, name: &str) -> Result<PathBuf> {
-    // The name becomes a path; a name with a slash would lead elsewhere.
+    // The name becomes part of a path; a name with a slash would lead elsewhere.
     if name.is_empty() || name == "." || name == ".." || name.contains(['/', '\0']) {
         return Err(Error::new(ErrorKind::NotFound, "not the name of a block device"));
     }
     let disk = root.join("sys/block").join(name);
-    // Partitions are listed in the class only.
+    // Partitions are listed only in the class.
     Ok(if disk.exists() { disk } else { root.join("sys/class/block").join(name) })
 }
 

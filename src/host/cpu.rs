@@ -1,4 +1,4 @@
-//! CPUs and NUMA nodes.
+//! Reads the lists of CPUs, cores and NUMA nodes.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ pub struct Cpus {
     pub model: Option<String>,
     pub online: Vec<u32>,
     pub possible: Vec<u32>,
-    /// Online nodes. Empty on a kernel that is built without NUMA: the machine is one node then.
+    /// Online nodes. Empty on a kernel built without NUMA: the machine is then one node.
     pub nodes: Vec<NumaNode>,
 }
 
@@ -22,7 +22,7 @@ impl Cpus {
         let info = file(&root.join("proc/cpuinfo")).unwrap_or_default();
         let system = root.join("sys/devices/system");
         let listed = |name: &str| text(&system.join(name)).and_then(|value| list(&value));
-        // Without sysfs the running CPUs still stand in cpuinfo.
+        // Without sysfs, cpuinfo still lists the online CPUs.
         let online = listed("cpu/online").unwrap_or_else(|| processors(&info));
         let possible = listed("cpu/possible").unwrap_or_else(|| online.clone());
         Self {
@@ -34,7 +34,7 @@ impl Cpus {
     }
 }
 
-/// The threads of each physical core, ascending. A CPU of which the kernel does not tell is a core of its own.
+/// The hardware threads of each physical core, ascending. A CPU without topology counts as a core of its own.
 pub fn cores(root: &Path, cpus: &[u32]) -> Vec<Vec<u32>> {
     let mut cores: Vec<Vec<u32>> =
         cpus.iter().map(|cpu| threads(root, *cpu).unwrap_or_else(|| vec![*cpu])).collect();
@@ -43,8 +43,8 @@ pub fn cores(root: &Path, cpus: &[u32]) -> Vec<Vec<u32>> {
     cores
 }
 
-/// The threads of a CPU's core, itself among them, from `/sys/devices/system/cpu/cpuN/topology`; None where the kernel
-/// does not tell.
+/// The hardware threads of a CPU's core, including the CPU itself, from `/sys/devices/system/cpu/cpuN/topology`; None
+/// if the kernel does not give them.
 pub(super) fn threads(root: &Path, cpu: u32) -> Option<Vec<u32>> {
     let topology = root.join(format!("sys/devices/system/cpu/cpu{cpu}/topology"));
     // The second is the older name (before Linux 5.2).
@@ -52,7 +52,7 @@ pub(super) fn threads(root: &Path, cpu: u32) -> Option<Vec<u32>> {
     told.and_then(|value| list(&value)).filter(|found| found.contains(&cpu))
 }
 
-/// As the kernel writes lists: `0-3,8`.
+/// Formats CPUs as the kernel writes lists: `0-3,8`.
 pub fn ranges(cpus: &[u32]) -> String {
     let mut out = String::new();
     for run in cpus.chunk_by(|a, b| a.checked_add(1) == Some(*b)) {
@@ -66,7 +66,7 @@ pub fn ranges(cpus: &[u32]) -> String {
     out
 }
 
-/// The first `name : value` line.
+/// The value of the first `name : value` line.
 pub(super) fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     info.lines().find_map(|line| {
         let (key, value) = line.split_once(':')?;

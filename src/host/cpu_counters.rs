@@ -1,23 +1,23 @@
-//! What counters said of a window, CPU by CPU: plain data, filled by `probe::cpu`.
+//! Holds the hardware counters of an interval per CPU: plain data that `probe::cpu` fills.
 
 use super::cpu_time::{CpuReading, Topology};
 
-/// What is counted.
+/// The event that a counter counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Event {
-    /// Of the processor, while it is not halted.
+    /// Cycles of the processor while it is not halted.
     Cycles,
     Instructions,
-    /// Cycles in which nothing new was decoded.
+    /// Cycles in which no new instruction was decoded.
     FrontendStalls,
-    /// Cycles that waited for units or for memory.
+    /// Cycles that waited for execution units or memory.
     BackendStalls,
-    /// Time by the kernel's clock, in ns, idle time included: what every machine has.
+    /// Time by the kernel's clock in ns, including idle time: every machine has this event.
     CpuClock,
 }
 
 impl Event {
-    /// As `perf list` calls it.
+    /// Its name in `perf list`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Cycles => "cycles",
@@ -29,7 +29,7 @@ impl Event {
     }
 }
 
-/// In which mode it counts.
+/// The mode in which a counter counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Side {
     User,
@@ -37,30 +37,30 @@ pub enum Side {
     Both,
 }
 
-/// What one counter gained in the window.
+/// The increase of one counter in the interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Count {
     pub cpu: u32,
     pub event: Event,
     pub side: Side,
     pub value: u64,
-    /// How long it was to count, and for how long of that it had a place in the processor: with more counters than
-    /// places they take turns.
+    /// The time for which the counter was enabled, and the part of it for which it had a slot in the processor: if
+    /// there are more counters than slots, the kernel multiplexes them.
     pub enabled_ns: u64,
     pub running_ns: u64,
 }
 
-/// All counters of a window.
+/// All counters of an interval.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Counters {
     /// CPUs on which counters were opened.
     pub cpus: Vec<u32>,
     pub counts: Vec<Count>,
-    /// Events that do not count here, and why.
+    /// Events that cannot be counted here, with the reason.
     pub refused: Vec<(Event, String)>,
 }
 
-/// What is known of the CPUs in a window: the kernel's accounts around it, and the counters in it.
+/// Data about the CPUs in an interval: the kernel's accounting at its start and end, and the counters in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CpuWindow {
     pub start: CpuReading,

@@ -1,4 +1,5 @@
-//! CPU quotas of cgroups: `cpu.max` of v2, `cpu.cfs_quota_us` of v1, and how often the scheduler throttled a group.
+//! Reads the CPU quotas of cgroups (`cpu.max` of v2, `cpu.cfs_quota_us` of v1), and how often the scheduler throttled
+//! each cgroup.
 
 use std::path::{Path, PathBuf};
 
@@ -27,19 +28,19 @@ pub struct CpuQuota {
 }
 
 impl CpuQuota {
-    /// CPUs that the group may use on average.
+    /// CPUs that the cgroup may use on average.
     pub fn cpus(&self) -> f64 {
         self.quota_ns as f64 / self.period_ns.max(1) as f64
     }
 
-    /// The share of the interval's periods in which the group was throttled, 0 to 1.
+    /// The share of the interval's periods in which the cgroup was throttled, 0 to 1.
     pub fn throttled_share(&self, duration_ns: u64) -> f64 {
         let periods = duration_ns as f64 / self.period_ns.max(1) as f64;
-        // The interval's ends cut periods.
+        // The ends of the interval cut periods.
         (self.throttled_periods as f64 / periods.max(1.0)).min(1.0)
     }
 
-    /// The quotas of all groups so far. It looks into every group.
+    /// Reads the quotas of all cgroups and their counts so far. The scan visits every cgroup.
     pub fn read(root: &Path) -> Vec<Self> {
         let Some(hierarchy) = Hierarchy::of_controller(root, "cpu") else { return Vec::new() };
         let (own, v2) = (std::process::id(), hierarchy.unified);
@@ -54,13 +55,13 @@ impl CpuQuota {
         groups.iter().filter_map(of_group).collect()
     }
 
-    /// What happened between two readings. A group that was made in between is left out, and a quota that was changed
-    /// is the later one.
+    /// The change between two readings. A cgroup that was created in between is left out; for a quota that changed, the
+    /// later value counts.
     pub fn between(start: &[Self], end: Vec<Self>) -> Vec<Self> {
         let since = |mut quota: Self| {
             let before = start.iter().find(|before| before.cgroup == quota.cgroup)?;
             quota.throttled_periods = quota.throttled_periods.checked_sub(before.throttled_periods)?;
-            // A process may have ended meanwhile.
+            // A process may have ended in between.
             quota.processes.extend(&before.processes);
             quota.processes.sort_unstable();
             quota.processes.dedup();
@@ -70,14 +71,14 @@ impl CpuQuota {
     }
 }
 
-/// `20000 100000`; `max 100000` is no quota.
+/// Parses `20000 100000`; `max 100000` is no quota.
 fn of_v2(folder: &Path) -> Option<CpuQuota> {
     let text = text(&folder.join("cpu.max"))?;
     let (quota, period) = text.split_once(' ')?;
     with_stat(folder, quota.parse().ok()?, period.parse().ok()?)
 }
 
-/// A quota of -1 is none.
+/// A quota of -1 is no quota.
 fn of_v1(folder: &Path) -> Option<CpuQuota> {
     with_stat(folder, number(&folder.join("cpu.cfs_quota_us"))?, number(&folder.join("cpu.cfs_period_us"))?)
 }

@@ -1,4 +1,4 @@
-//! How the kernel accounts for the time of its CPUs: `/proc/stat`, `/proc/schedstat`, and where each CPU sits.
+//! Reads the kernel's accounting of CPU time (`/proc/stat`, `/proc/schedstat`) and the topology of the CPUs.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,32 +11,32 @@ use flate2::read::GzDecoder;
 use super::attribute::{file, number, text};
 use super::cpu;
 
-/// The columns of a CPU's line. The kernel counts a guest's time in `user` (or `nice`) as well: it is none of these.
+/// The columns of a CPU's line. Guest time is not one of them, because the kernel also counts it in `user` (or `nice`).
 pub const COLUMNS: [&str; 8] = ["user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal"];
 
-/// One column's unit. It is fixed for x86-64 (USER_HZ), whatever the kernel's own tick is.
+/// The unit of a column. It is fixed for x86-64 (USER_HZ), whatever the kernel's own tick is.
 pub const TICK_NS: u64 = 10_000_000;
 
-/// More CPUs than the kernel can be built for: a garbled file must not become gigabytes.
+/// More CPUs than the kernel can be built for: a garbled file must not cost gigabytes.
 const MOST_CPUS: u32 = 8192;
 
-/// One CPU's time since it started, in ns.
+/// The time of one CPU since it started, in ns.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CpuTime {
-    /// In the order of [`COLUMNS`]. Each is cut down to whole ticks.
+    /// In the order of [`COLUMNS`]. Each is rounded down to whole ticks.
     pub columns: [u64; 8],
-    /// Of `user` and `nice`: in virtual machines. None on a kernel that does not tell.
+    /// The part of `user` and `nice` that ran virtual machines. None if the kernel does not give it.
     pub guest_ns: Option<u64>,
 }
 
-/// Why wake-ups are not known.
+/// Why the wake-up counts are unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoWakeups {
     /// No `/proc/schedstat`.
     NoFile,
-    /// The kernel could count them and was not told to.
+    /// The kernel can count wake-ups, but counting is switched off.
     Off,
-    /// Another format than those that are known.
+    /// The format is not supported.
     Format,
 }
 
@@ -50,24 +50,24 @@ impl fmt::Display for NoWakeups {
     }
 }
 
-/// The accounts of all CPUs at one moment.
+/// The accounting of all CPUs at one time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CpuReading {
-    /// CLOCK_MONOTONIC in the middle of the reading.
+    /// CLOCK_MONOTONIC at the middle of the read.
     pub at_ns: u64,
-    /// How long it took: the stamp is off by half of it at most.
+    /// Duration of the read: the time stamp is off by at most half of it.
     pub took_ns: u64,
-    /// Only CPUs that are online have a line.
+    /// Only online CPUs have a line.
     pub cpus: BTreeMap<u32, CpuTime>,
     pub context_switches: Option<u64>,
-    /// Processes and threads that were made.
+    /// Processes and threads that were created.
     pub processes: Option<u64>,
     /// Tasks that each CPU woke. The kernel's counter has 32 bits and wraps.
     pub wakeups: Result<BTreeMap<u32, u32>, NoWakeups>,
 }
 
 impl CpuReading {
-    /// Reads below `root`. `now_ns` is asked before and after: this room has no clock.
+    /// Reads below `root`. `now_ns` is called before and after the read, because the host modules have no clock.
     pub fn read(root: &Path, now_ns: impl Fn() -> u64) -> Self {
         let before = now_ns();
         let stat = file(&root.join("proc/stat")).unwrap_or_default();
@@ -76,7 +76,7 @@ impl CpuReading {
         (reading.at_ns, reading.took_ns) = (before + took_ns / 2, took_ns);
         reading.wakeups = match file(&root.join("proc/schedstat")) {
             Err(_) => Err(NoWakeups::NoFile),
-            // The counters are there and stand still. A kernel that cannot switch them has no such file.
+            // The counters exist but do not change. A kernel that cannot switch them has no such file.
             Ok(_) if number(&root.join("proc/sys/kernel/sched_schedstats")) == Some(0u32) => {
                 Err(NoWakeups::Off)
             }
@@ -86,7 +86,7 @@ impl CpuReading {
     }
 }
 
-/// The text of `/proc/stat`. A line that is damaged is left out; the stamps and the wake-ups are the caller's.
+/// Parses the text of `/proc/stat`. A damaged line is left out; the caller adds the time stamps and the wake-ups.
 pub fn parse_stat(stat: &str) -> CpuReading {
     let mut reading = CpuReading {
         at_ns: 0,
@@ -102,7 +102,7 @@ pub fn parse_stat(stat: &str) -> CpuReading {
             "ctxt" => reading.context_switches = rest.trim().parse().ok(),
             "processes" => reading.processes = rest.trim().parse().ok(),
             _ => {
-                // `cpu` alone is the sum of all.
+                // `cpu` alone is the sum of all CPUs.
                 let found = cpu_number(key).and_then(|cpu| Some((cpu, cpu_time(rest)?)));
                 reading.cpus.extend(found);
             }
@@ -126,10 +126,10 @@ fn cpu_time(rest: &str) -> Option<CpuTime> {
     Some(CpuTime { columns, guest_ns: guest.and_then(|(guest, nice)| guest.checked_add(nice)) })
 }
 
-/// `ttwu_count` of each CPU, from the text of `/proc/schedstat`.
+/// Parses `ttwu_count` of each CPU from the text of `/proc/schedstat`.
 pub fn parse_schedstat(schedstat: &str) -> Result<BTreeMap<u32, u32>, NoWakeups> {
     let version = schedstat.lines().find_map(|line| line.strip_prefix("version ")?.trim().parse().ok());
-    // From 15 (Linux 2.6.36) to 17 (6.13) only the lines of domains changed.
+    // From version 15 (Linux 2.6.36) to 17 (6.13) only the lines of domains changed.
     if !version.is_some_and(|version: u32| (15..=17).contains(&version)) {
         return Err(NoWakeups::Format);
     }
@@ -137,29 +137,29 @@ pub fn parse_schedstat(schedstat: &str) -> Result<BTreeMap<u32, u32>, NoWakeups>
     for line in schedstat.lines() {
         let Some((key, rest)) = line.split_once(' ') else { continue };
         let Some(cpu) = cpu_number(key) else { continue };
-        // yld_count, a field of old, sched_count, sched_goidle, ttwu_count.
+        // The fields: yld_count, a legacy field, sched_count, sched_goidle, ttwu_count.
         let count = rest.split_ascii_whitespace().nth(4).and_then(|word| word.parse().ok());
-        // Without one CPU the sum would be less than there were.
+        // If one CPU were left out, the sum would be too low.
         woken.insert(cpu, count.ok_or(NoWakeups::Format)?);
     }
     if woken.is_empty() { Err(NoWakeups::Format) } else { Ok(woken) }
 }
 
-/// Which CPUs share a socket, and which a physical core.
+/// Which CPUs share a socket, and which share a physical core.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Topology {
-    /// The socket of each CPU of which the kernel tells one.
+    /// The socket of each CPU for which the kernel gives one.
     pub sockets: BTreeMap<u32, u32>,
-    /// The threads of each core. A CPU of which nothing is told is a core of its own.
+    /// The hardware threads of each core. A CPU without topology counts as a core of its own.
     pub cores: Vec<Vec<u32>>,
 }
 
 impl Topology {
-    /// From `/sys/devices/system/cpu/cpuN/topology`.
+    /// Reads `/sys/devices/system/cpu/cpuN/topology`.
     pub fn read(root: &Path, cpus: &[u32]) -> Self {
         let system = root.join("sys/devices/system/cpu");
         let socket = |cpu: &u32| {
-            // -1 on machines whose firmware does not tell: no number of ours, so none.
+            // -1 if the firmware does not give it; it does not parse as u32, so the CPU has no socket.
             let id = number(&system.join(format!("cpu{cpu}/topology/physical_package_id")))?;
             Some((*cpu, id))
         };
@@ -167,15 +167,15 @@ impl Topology {
     }
 }
 
-/// A kernel's configuration has 300 KB; a bound on what a damaged file can cost.
+/// A kernel's configuration has about 300 KB; this bounds the cost of a damaged file.
 const LONGEST_CONFIG: u64 = 16 << 20;
 
-/// Whether the kernel times interrupts with a clock. If not, its columns `irq` and `softirq` count the ticks that
-/// found an interrupt, and an interrupt between two ticks is counted as what it interrupted. None: unknown, for the
-/// kernel's configuration is not there.
+/// Whether the kernel times interrupts with a clock. If not, the columns `irq` and `softirq` count the ticks that found
+/// an interrupt, and an interrupt between two ticks counts as the work that it interrupted. None: unknown, because the
+/// kernel's configuration cannot be read.
 pub fn interrupts_timed(root: &Path) -> Option<bool> {
     let release = text(&root.join("proc/sys/kernel/osrelease"))?;
-    // A name from a file must not lead elsewhere.
+    // A release string from a file must not lead to another directory.
     let at = |directory: &str, name: &str| (!release.contains('/')).then(|| root.join(directory).join(name));
     let boot = at("boot", &format!("config-{release}"));
     let modules = at("lib/modules", &format!("{release}/config"));
@@ -185,7 +185,7 @@ pub fn interrupts_timed(root: &Path) -> Option<bool> {
     parse_config(&config)
 }
 
-/// What a gzip file holds; None when it is none, or damaged.
+/// Decompresses a gzip file; None if it is not one, or is damaged.
 fn unpacked(path: &Path) -> Option<String> {
     let mut bytes = Vec::new();
     GzDecoder::new(File::open(path).ok()?).take(LONGEST_CONFIG).read_to_end(&mut bytes).ok()?;
@@ -194,11 +194,11 @@ fn unpacked(path: &Path) -> Option<String> {
 
 fn parse_config(config: &str) -> Option<bool> {
     let has = |line: &str| config.lines().any(|found| found == line);
-    // The second is of other architectures; it times everything.
+    // The second option belongs to other architectures; it times everything.
     if has("CONFIG_IRQ_TIME_ACCOUNTING=y") || has("CONFIG_VIRT_CPU_ACCOUNTING_NATIVE=y") {
         return Some(true);
     }
-    // A part of a file must not count as a no.
+    // A truncated file must not count as a no.
     config.lines().any(|line| line.starts_with("CONFIG_HZ=")).then_some(false)
 }
 
@@ -303,7 +303,7 @@ mod tests {
             let _ = (parse_stat(&text), parse_schedstat(&text), parse_config(&text));
         }
 
-        /// Lines that look right, with numbers that are not.
+        /// Well-formed lines with arbitrary numbers.
         #[test]
         fn any_numbers_never_panic(cpu: u32, words in proptest::collection::vec(any::<u64>(), 0..12)) {
             let words = words.iter().map(u64::to_string).collect::<Vec<_>>().join(" ");

@@ -1,23 +1,23 @@
-//! What an ELF file says of itself, read without trust: its build-id, and where its segments lie. Symbols and line
-//! tables are for those who name addresses.
+//! Reads the build-id and the segments of an untrusted ELF file. Symbols and line tables are left to the modules that
+//! symbolize addresses.
 
 use std::fmt;
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 
-/// What the linker wrote into a binary to tell it from every other: the same in the stripped file, in its debug file,
-/// and on every machine.
+/// An identifier that the linker writes into a binary. It is the same in the stripped file, in its debug file, and on
+/// every machine.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BuildId(Arc<[u8]>);
 
 impl BuildId {
-    /// None where it is too short to tell binaries apart, or longer than any linker makes it.
+    /// None if it is too short to distinguish binaries, or longer than any linker makes it.
     pub fn new(bytes: &[u8]) -> Option<Self> {
         (8..=64).contains(&bytes.len()).then(|| Self(bytes.into()))
     }
 
-    /// From the hexadecimal digits of [`fmt::Display`].
+    /// Parses the hexadecimal digits of [`fmt::Display`].
     pub fn parse(hex: &str) -> Option<Self> {
         let digits: Vec<u8> = hex.chars().map(|c| c.to_digit(16).map(|d| d as u8)).collect::<Option<_>>()?;
         let bytes: Vec<u8> = digits.chunks(2).map(|pair| pair.iter().fold(0, |a, d| a << 4 | d)).collect();
@@ -41,13 +41,13 @@ impl fmt::Debug for BuildId {
     }
 }
 
-/// A piece of a file that is loaded into memory.
+/// A segment of a file that is loaded into memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Load {
     pub offset: u64,
-    /// Where the file's own tables say that it lies.
+    /// Its address according to the file's own tables.
     pub address: u64,
-    /// In the file; zeroes that are only in memory are no code.
+    /// Its length in the file; zeroes that exist only in memory are not code.
     pub bytes: u64,
 }
 
@@ -56,12 +56,12 @@ pub struct Load {
 pub struct Elf {
     pub build_id: Option<BuildId>,
     pub loads: Vec<Load>,
-    /// It names other files that hold its debug information (`.gnu_debuglink` and its kin), or its sections cannot be
-    /// looked through. Who follows such a name opens a file that a stranger chose.
+    /// The file names other files with its debug information (`.gnu_debuglink` and similar sections), or its sections
+    /// cannot be read. Following such a name would open a file that an untrusted binary chose.
     pub points_elsewhere: bool,
 }
 
-/// No linker makes more, and a damaged file must not make us read for long.
+/// No linker creates more. The limits bound the reads that a damaged file can cause.
 const MOST_SEGMENTS: u64 = 256;
 const MOST_SECTIONS: u64 = 4096;
 const MOST_NOTES: u64 = 64 << 10;
@@ -73,13 +73,13 @@ const NT_GNU_BUILD_ID: u32 = 3;
 const ELSEWHERE: [&[u8]; 3] = [b".gnu_debuglink", b".gnu_debugaltlink", b".debug_sup"];
 
 impl Elf {
-    /// None where it is no ELF file of this byte order (little endian).
+    /// None if it is not an ELF file of this byte order (little endian).
     pub fn read(file: &File) -> Option<Self> {
         let end = file.metadata().ok()?.len();
         Self::parse(end, |offset, bytes| file.read_exact_at(bytes, offset).is_ok())
     }
 
-    /// The same of a file in memory.
+    /// Parses a file in memory.
     pub fn of(image: &[u8]) -> Option<Self> {
         Self::parse(image.len() as u64, |offset, bytes| {
             let from = usize::try_from(offset).ok();
@@ -90,7 +90,7 @@ impl Elf {
 
     fn parse(end: u64, read_at: impl Fn(u64, &mut [u8]) -> bool) -> Option<Self> {
         let read = |offset: u64, bytes: u64| {
-            // Nothing is allocated for what the file cannot hold.
+            // Nothing is allocated for ranges beyond the end of the file.
             if offset.checked_add(bytes)? > end {
                 return None;
             }
@@ -110,7 +110,7 @@ impl Elf {
         let word = |fields: &Fields, at| if wide { fields.u64(at) } else { fields.u32(at).map(u64::from) };
         let (segments_at, sections_at) =
             if wide { (head.u64(32)?, head.u64(40)?) } else { (head.u32(28)?.into(), head.u32(32)?.into()) };
-        // Size and number of segments, of sections, and which section has the names.
+        // Size and number of segments, size and number of sections, and the index of the section with the names.
         let [size, number, section_size, sections, names] = {
             let at = if wide { 54 } else { 42 };
             let mut halves = [0; 5];
@@ -162,25 +162,25 @@ impl Elf {
         Some(elf)
     }
 
-    /// The address that the file's own tables have for a place in it.
+    /// The address of a file offset according to the file's own tables.
     pub fn address(&self, offset: u64) -> Option<u64> {
         let load = self.loads.iter().find(|l| offset >= l.offset && offset - l.offset < l.bytes)?;
         load.address.checked_add(offset - load.offset)
     }
 
-    /// Whether an address of the file's own tables is in what it loads.
+    /// Whether an address of the file's own tables lies in a loaded segment.
     pub fn has(&self, address: u64) -> bool {
         self.loads.iter().any(|load| address >= load.address && address - load.address < load.bytes)
     }
 }
 
-/// The GNU build-id among notes.
+/// Finds the GNU build-id in a note segment.
 fn build_id(notes: &[u8]) -> Option<BuildId> {
     let mut at = 0usize;
     loop {
         let rest = Fields(notes.get(at..)?.to_vec());
         let (name, bytes, kind) = (rest.u32(0)? as usize, rest.u32(4)? as usize, rest.u32(8)?);
-        // Both are padded to four bytes; lengths of a damaged file must not wrap.
+        // Name and content are padded to four bytes. The lengths in a damaged file must not overflow.
         let content = 12usize.checked_add(name.checked_next_multiple_of(4)?)?;
         let next = content.checked_add(bytes.checked_next_multiple_of(4)?)?;
         if kind == NT_GNU_BUILD_ID && rest.0.get(12..12 + 4) == Some(b"GNU\0") && name == 4 {
@@ -190,7 +190,7 @@ fn build_id(notes: &[u8]) -> Option<BuildId> {
     }
 }
 
-/// Little endian numbers at places.
+/// Reads little-endian numbers at byte offsets.
 struct Fields(Vec<u8>);
 
 impl Fields {
@@ -216,7 +216,7 @@ mod tests {
         std::fs::read("/proc/self/exe").unwrap()
     }
 
-    /// A file of one segment, one note and one section.
+    /// A file with one segment, one note and one section.
     fn small() -> Vec<u8> {
         let mut file = vec![0u8; 64 + 2 * 56 + 36 + 2 * 64 + 32];
         file[..6].copy_from_slice(b"\x7fELF\x02\x01");
@@ -253,7 +253,7 @@ mod tests {
         assert_eq!(BuildId::parse(&id.to_string()), Some(id));
         assert_eq!([elf.address(0x1010), elf.address(0x1500), elf.address(0)], [Some(0x40_2010), None, None]);
         assert!(!elf.points_elsewhere);
-        // The other section becomes a link to a debug file.
+        // Rename the other section to a link to a debug file.
         file[212..216].copy_from_slice(&11u32.to_le_bytes());
         assert!(Elf::of(&file).unwrap().points_elsewhere);
     }

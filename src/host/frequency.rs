@@ -1,4 +1,4 @@
-//! Who sets the speed of the CPUs, and within which bounds.
+//! Reads the driver, the governor and the limits of the CPU frequency.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::attribute::{list, names, number, text};
 
-/// Drivers that choose the speed themselves: of theirs, `powersave` is the usual word for "as needed", and no bound.
-/// `intel_pstate` and `amd-pstate` in passive mode go by other names (`intel_cpufreq`, `amd-pstate`).
+/// Drivers that choose the frequency themselves: with them, `powersave` is the usual governor name for "as needed" and
+/// no limit. In passive mode, `intel_pstate` and `amd-pstate` have other names (`intel_cpufreq`, `amd-pstate`).
 const THEIR_OWN: [&str; 2] = ["intel_pstate", "amd-pstate-epp"];
 
 /// CPUs whose speed is set in the same way.
@@ -31,8 +31,8 @@ pub struct Frequency {
 }
 
 impl Frequency {
-    /// The frequency at which the governor holds its CPUs though they could run faster: `powersave` of a driver that
-    /// leaves the choice to the governor. None where it does not, or where it is not known.
+    /// The frequency at which the governor holds its CPUs although they could run faster: `powersave` of a driver that
+    /// leaves the choice to the governor. None if the governor does not limit the frequency, or if that is unknown.
     pub fn held_khz(&self) -> Option<u64> {
         let chooses = THEIR_OWN.contains(&self.driver.as_deref()?);
         let held = self.min_khz.filter(|_| !chooses && self.governor.as_deref() == Some("powersave"))?;
@@ -40,13 +40,14 @@ impl Frequency {
     }
 }
 
-/// By driver and governor, from `/sys/devices/system/cpu/cpufreq/policyN`. Empty where the kernel has no driver.
+/// Groups the CPUs by driver and governor, from `/sys/devices/system/cpu/cpufreq/policyN`. Empty if the kernel has no
+/// driver.
 pub fn frequencies(root: &Path) -> Vec<Frequency> {
     let directory = root.join("sys/devices/system/cpu/cpufreq");
     let mut found: BTreeMap<Frequency, Vec<u32>> = BTreeMap::new();
     for name in names(&directory).iter().filter(|name| name.starts_with("policy")) {
         let policy = directory.join(name);
-        // Separated by blanks. A policy of CPUs that are all offline has none.
+        // Separated by blanks. If all CPUs of a policy are offline, the list is empty.
         let cpus = text(&policy.join("affected_cpus")).and_then(|value| list(&value.replace(' ', ",")));
         let Some(cpus) = cpus else { continue };
         let word = |name: &str| text(&policy.join(name));

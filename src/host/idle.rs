@@ -1,4 +1,4 @@
-//! How deep CPUs may sleep between interrupts: the idle states (C-states) that the kernel chooses from.
+//! Reads the idle states (C-states) that the kernel may choose for each CPU, and the limits on their exit latency.
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::attribute::{flag, names, number, text};
 use crate::refusal::reason;
 
-/// What the kernel takes for no limit at all: 2,000 s (`PM_QOS_CPU_LATENCY_DEFAULT_VALUE`).
+/// The value that the kernel treats as no limit: 2,000 s (`PM_QOS_CPU_LATENCY_DEFAULT_VALUE`).
 const NO_LIMIT_US: i32 = 2_000_000_000;
 
 /// The states of all CPUs.
@@ -58,24 +58,24 @@ pub enum Wakeup {
 }
 
 impl Idle {
-    /// The states of these CPUs; None where the kernel has no driver of them: it then halts a CPU, and what lies below
-    /// decides the rest.
+    /// Reads the states of these CPUs. None if the kernel has no driver for them: it then halts a CPU, and the hardware
+    /// or hypervisor below decides the rest.
     pub fn read(root: &Path, cpus: &[u32]) -> Option<Self> {
         let system = root.join("sys/devices/system/cpu");
         let states = states(&system, cpus);
-        // The kernel's word where nobody registered one.
+        // The kernel prints `none` if no driver is registered.
         let driver = text(&system.join("cpuidle/current_driver")).filter(|name| name != "none");
         if driver.is_none() && states.is_empty() {
             return None;
         }
-        // The second is the name before Linux 5.9 where it could not be changed.
+        // Before Linux 5.9, a governor that could not be changed had the second name.
         let governor = ["current_governor", "current_governor_ro"]
             .iter()
             .find_map(|name| text(&system.join("cpuidle").join(name)));
         Some(Self { driver, governor, states, wakeup: Wakeup::read(root) })
     }
 
-    /// The states that take longer than this to wake from, of which somebody may enter one, as far as it is known.
+    /// The states that take longer than this to wake from and that at least one CPU may enter, as far as that is known.
     pub fn deeper_than(&self, us: u64) -> impl Iterator<Item = (&IdleState, u64)> {
         let most = match self.wakeup {
             Wakeup::Limit(most) => most,
@@ -89,7 +89,7 @@ impl Idle {
     }
 }
 
-/// States of the same number, name and time are one.
+/// Merges states with the same number, name and exit latency.
 fn states(system: &Path, cpus: &[u32]) -> Vec<IdleState> {
     let mut found: BTreeMap<(u32, Option<String>, Option<u64>), IdleState> = BTreeMap::new();
     for cpu in cpus {
@@ -120,7 +120,8 @@ fn states(system: &Path, cpus: &[u32]) -> Vec<IdleState> {
     found.into_values().collect()
 }
 
-/// A CPU's own limit, in microseconds; None: it has none. The kernel prints 0 for that, and `n/a` for a limit of 0.
+/// A CPU's own limit in microseconds; None if it has none. The kernel prints 0 for no limit, and `n/a` for a limit of
+/// 0.
 fn own_limit(path: &Path) -> Option<u64> {
     match text(path)?.as_str() {
         "n/a" => Some(0),
@@ -129,7 +130,7 @@ fn own_limit(path: &Path) -> Option<u64> {
 }
 
 impl Wakeup {
-    /// To open it is to ask for no limit; only a write would set one.
+    /// Opening the file requests no limit; only a write would set one.
     fn read(root: &Path) -> Self {
         match limit(&root.join("dev/cpu_dma_latency")) {
             Ok(us @ 0..NO_LIMIT_US) => Self::Limit(us.unsigned_abs().into()),
@@ -141,7 +142,7 @@ impl Wakeup {
 
 fn limit(path: &Path) -> io::Result<i32> {
     let mut bytes = [0; size_of::<i32>()];
-    // Nothing is waited for, whatever stands in its place.
+    // O_NONBLOCK: the open must not block, whatever file has this path.
     OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?.read_exact(&mut bytes)?;
     Ok(i32::from_ne_bytes(bytes))
 }
@@ -167,7 +168,7 @@ mod tests {
             state(&tree, cpu, 0, ["POLL", "0", "0"]);
             state(&tree, cpu, 1, ["C6", "133", if cpu == 1 { "1" } else { "0" }]);
         }
-        // CPU 2 allows itself 100 us at most.
+        // CPU 2 has a limit of 100 us of its own.
         tree.write("sys/devices/system/cpu/cpu2/power/pm_qos_resume_latency_us", b"100\n");
         let idle = Idle::read(tree.root(), &[0, 1, 2]).unwrap();
         assert_eq!((idle.driver.as_deref(), idle.governor.as_deref()), (Some("intel_idle"), None));

@@ -1,4 +1,4 @@
-//! The kernel's own counters of interrupts, which every count of ours is checked against.
+//! Reads the kernel's own counters of interrupts, against which biopsy checks its counts.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -6,33 +6,33 @@ use std::path::Path;
 
 use super::attribute::file;
 
-/// `/proc/interrupts` at one moment. Its counters have 32 bits and wrap.
+/// The content of `/proc/interrupts` at one time. Its counters have 32 bits and wrap.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Interrupts {
     /// By number.
     pub lines: BTreeMap<u32, Line>,
-    /// What has a name in place of a number (`PMN`, `CAL`, `LOC`): by CPU.
+    /// Lines with a name in place of a number (`PMN`, `CAL`, `LOC`), by CPU.
     pub named: BTreeMap<String, BTreeMap<u32, u32>>,
 }
 
 /// An interrupt with a number.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Line {
-    /// By CPU; those that are offline are not there.
+    /// By CPU; offline CPUs are absent.
     pub counts: BTreeMap<u32, u32>,
-    /// A message and no pin.
+    /// A message-signalled interrupt, not a pin.
     pub msi: bool,
 }
 
 impl Interrupts {
-    /// Fails where the file cannot be read or has no header of CPUs.
+    /// Fails if the file cannot be read or has no header of CPUs.
     pub fn read(root: &Path) -> io::Result<Self> {
         let text = file(&root.join("proc/interrupts"))?;
         Self::parse(&text)
             .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "its first line names no CPU"))
     }
 
-    /// The table; lines that are none of it are left out.
+    /// Parses the table; lines of another form are left out.
     pub fn parse(text: &str) -> Option<Self> {
         let mut lines = text.lines();
         let cpus: Vec<u32> = lines
@@ -49,15 +49,14 @@ impl Interrupts {
             let mut words = rest.split_whitespace().peekable();
             let mut counts = BTreeMap::new();
             for cpu in &cpus {
-                // A line of the whole machine (`ERR: 0`) ends early.
+                // A line for the whole machine (`ERR: 0`) has fewer counts.
                 let Some(count) = words.peek().and_then(|word| word.parse::<u64>().ok()) else { break };
                 words.next();
                 counts.insert(*cpu, count as u32);
             }
             let label = label.trim();
             if let Ok(number) = label.parse() {
-                // The interrupt controller is the first word behind the counts: `PCI-MSIX-0000:00:04.0`,
-                // `IR-PCI-MSI`.
+                // The interrupt controller is the first word after the counts: `PCI-MSIX-0000:00:04.0`, `IR-PCI-MSI`.
                 let msi = words.peek().is_some_and(|chip| chip.contains("MSI"));
                 all.lines.insert(number, Line { counts, msi });
             } else {
@@ -67,31 +66,31 @@ impl Interrupts {
         Some(all)
     }
 
-    /// How many interrupts of that number came since `earlier`, by CPU; None where one of the two lacks it, or CPUs
-    /// came or went, or it was begun anew: those that are offline are not in the table, with all that they had.
+    /// The number of interrupts of this number since `earlier`, by CPU. None if one of the two readings lacks it, if
+    /// the counter restarted, or if a CPU went online or offline: the table omits offline CPUs with all their counts.
     pub fn since(&self, earlier: &Self, number: u32) -> Option<BTreeMap<u32, u64>> {
         grown(&self.lines.get(&number)?.counts, &earlier.lines.get(&number)?.counts)
     }
 
-    /// The same on all CPUs together.
+    /// The sum over all CPUs.
     pub fn total_since(&self, earlier: &Self, number: u32) -> Option<u64> {
         Some(self.since(earlier, number)?.values().sum())
     }
 
-    /// Whether that number was begun anew since `earlier`: a driver gave it back and took it again (a reset of NVMe), and
-    /// some CPU's count is lower than it was.
+    /// Whether the counter of this number restarted since `earlier`: a driver freed the interrupt and requested it
+    /// again (a reset of NVMe), so the count of some CPU is lower than before.
     pub fn restarted_since(&self, earlier: &Self, number: u32) -> bool {
         let counts = |of: &Self| of.lines.get(&number).map(|line| line.counts.clone());
         let (Some(now), Some(then)) = (counts(self), counts(earlier)) else { return false };
         now.iter().any(|(cpu, n)| then.get(cpu).is_some_and(|then| n.wrapping_sub(*then) >= 1 << 31))
     }
 
-    /// The same of one with a name.
+    /// The increase of a line with a name.
     pub fn named_since(&self, earlier: &Self, name: &str) -> Option<u64> {
         Some(grown(self.named.get(name)?, earlier.named.get(name)?)?.values().sum())
     }
 
-    /// All messages since `earlier`; those that came or went in between are left out.
+    /// All message-signalled interrupts since `earlier`, without those that were added or removed in between.
     pub fn messages_since(&self, earlier: &Self) -> u64 {
         let messages = self.lines.iter().filter(|(_, line)| line.msi);
         messages.filter_map(|(number, _)| self.total_since(earlier, *number)).sum()
@@ -100,7 +99,7 @@ impl Interrupts {
 
 fn grown(now: &BTreeMap<u32, u32>, then: &BTreeMap<u32, u32>) -> Option<BTreeMap<u32, u64>> {
     let same = now.len() == then.len() && now.keys().eq(then.keys());
-    // A driver that gave its vector back and took it again (a reset of NVMe) begins at 0: that is no wrap.
+    // A driver that freed its vector and requested it again (a reset of NVMe) starts at 0: that is not a wrap.
     let grown = |(cpu, n): (&u32, &u32)| {
         let grown = n.wrapping_sub(*then.get(cpu)?);
         (grown < 1 << 31).then_some((*cpu, u64::from(grown)))
@@ -147,7 +146,7 @@ garbage
     #[test]
     fn a_counter_that_is_lower_than_it_was_was_begun_anew() {
         let before = Interrupts::parse(TABLE).unwrap();
-        // From 2^32 - 6 to 4 it wrapped, from 17 to 3 it did not.
+        // From 2^32 - 6 to 4 is a wrap; from 17 to 3 is a restart.
         let wrapped = Interrupts::parse(&TABLE.replace("4294967290", "4")).unwrap();
         assert!(!wrapped.restarted_since(&before, 24));
         let anew = Interrupts::parse(&TABLE.replace(" 17 ", " 3 ")).unwrap();
@@ -162,7 +161,7 @@ garbage
         assert_eq!(read(after).total_since(&read(before), 1), None);
     }
 
-    /// What a CPU counted that is offline is in no table.
+    /// The table omits the counts of offline CPUs.
     #[test]
     fn with_other_cpus_nothing_is_said() {
         let before = Interrupts::parse("CPU0\n 1: 5\n").unwrap();

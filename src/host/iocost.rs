@@ -1,6 +1,6 @@
-//! What the controller io.cost is told of devices: by it, cgroup v2 shares a device by weight.
+//! Reads the settings of the controller io.cost for each device: with it, cgroup v2 shares a device by weight.
 //!
-//! Both files are in the root of the hierarchy only, so that a container sees none.
+//! Both files exist only in the root of the hierarchy, so a container cannot read them.
 
 use std::path::Path;
 
@@ -55,7 +55,7 @@ pub struct Rates {
     pub random_ios_per_second: Option<u64>,
 }
 
-/// Of the disks that it knows.
+/// Reads the settings of the given disks.
 pub fn costs(root: &Path, devices: &[BlockDevice]) -> Vec<Cost> {
     let mut found: Vec<Cost> = Vec::new();
     let mounts = mounts(root);
@@ -121,7 +121,7 @@ fn value<'a>(line: &'a str, key: &str) -> Option<&'a str> {
         .map(|(_, v)| v)
 }
 
-/// In percent; what is no number, or none that could be meant, is absent.
+/// Parses a percentage; text that is not a number, or a value out of range, is absent.
 fn share(line: &str, key: &str) -> Option<f64> {
     value(line, key)?.parse().ok().filter(|share| (0.0..=10_000.0).contains(share))
 }

@@ -1,28 +1,28 @@
-//! The kernel's own table of its symbols.
+//! Reads the kernel's own symbol table.
 
 use std::path::Path;
 
 use super::attribute::file;
 
-/// What `/proc/kallsyms` has: functions, and data where the kernel keeps the names of those (CONFIG_KALLSYMS_ALL).
+/// The symbols of `/proc/kallsyms`: functions, and variables if the kernel keeps their names (CONFIG_KALLSYMS_ALL).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Kallsyms {
-    /// Address, kind as nm prints it, name; by address.
+    /// Address, kind as nm prints it, name; sorted by address.
     all: Vec<(u64, char, String)>,
-    /// Variables are among them, and not only the borders of sections that the linker script makes.
+    /// The table has variables, and not only the section borders that the linker script defines.
     has_variables: bool,
 }
 
-/// A symbol names what lies behind it for so many bytes at most: the table has no sizes.
+/// The table has no sizes: a symbol is assumed to cover at most this many bytes.
 const LARGEST: u64 = 64 << 10;
 
 impl Kallsyms {
-    /// Empty where nobody may read it: then all addresses are 0.
+    /// Empty if this process may not read the addresses: then all addresses are 0.
     pub fn read(root: &Path) -> Self {
         Self::parse(&file(&root.join("proc/kallsyms")).unwrap_or_default())
     }
 
-    /// Lines as `ffffffff81000000 T startup_64 [module]`; what is none is left out.
+    /// Parses lines as `ffffffff81000000 T startup_64 [module]`; other lines are left out.
     pub fn parse(text: &str) -> Self {
         let line = |line: &str| {
             let mut words = line.split_whitespace();
@@ -32,7 +32,7 @@ impl Kallsyms {
         };
         let mut all: Vec<_> = text.lines().filter_map(line).collect();
         all.sort_by_key(|(address, ..)| *address);
-        // Those of one file only (`static`) have no other way into the table than CONFIG_KALLSYMS_ALL.
+        // Only with CONFIG_KALLSYMS_ALL does the table have variables of a single file (`static`).
         let has_variables = all.iter().any(|(_, kind, _)| matches!(kind, 'b' | 'd'));
         Self { all, has_variables }
     }
@@ -41,7 +41,7 @@ impl Kallsyms {
         self.all.is_empty()
     }
 
-    /// `[first, end)` of each function whose name is wanted; compilers add `.part.0` and the like to it.
+    /// `[first, end)` of each function whose name is selected, without the suffixes that compilers add (`.part.0`).
     pub fn functions(&self, wanted: impl Fn(&str) -> bool) -> Vec<(u64, u64)> {
         let is_code = |kind: char| matches!(kind, 't' | 'T' | 'w' | 'W');
         let end = |at: usize, begin: u64| {
@@ -55,7 +55,7 @@ impl Kallsyms {
         found.map(|(at, (begin, ..))| (*begin, end(at, *begin))).collect()
     }
 
-    /// Where the function of this name begins. None where there are several: modules may have one each.
+    /// The start of the function of this name. None if there are several: each module may have its own.
     pub fn function(&self, name: &str) -> Option<u64> {
         let mut found = self.all.iter().filter(|(_, kind, other)| matches!(kind, 't' | 'T') && other == name);
         let address = found.next()?.0;
@@ -67,8 +67,8 @@ impl Kallsyms {
         self.all.iter().any(|(_, kind, other)| matches!(kind, 't' | 'T') && other == name)
     }
 
-    /// The variable that an address lies in, and how far behind its beginning. None where the table has no
-    /// variables: what lies before an address there is any border.
+    /// The variable that contains an address, and the offset from its start. None if the table has no variables: the
+    /// symbol before an address would be an arbitrary border.
     pub fn variable(&self, address: u64) -> Option<(&str, u64)> {
         let at = self.all.partition_point(|(begin, ..)| *begin <= address).checked_sub(1)?;
         let (begin, kind, name) = &self.all[at];
@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(symbols.variable(0xffff_ffff_8300_0040), Some(("jiffies_lock", 0)));
     }
 
-    /// What kptr_restrict leaves of the table.
+    /// With kptr_restrict, the table has only zero addresses.
     #[test]
     fn hidden_addresses_are_no_symbols() {
         assert!(Kallsyms::parse("0000000000000000 T startup_64\n").is_empty());

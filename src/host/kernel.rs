@@ -1,4 +1,4 @@
-//! The kernel's release, the host's name, and what the machine runs on.
+//! Reads the kernel's release, the host's name, and the hypervisor that the machine runs on.
 
 use std::path::Path;
 
@@ -15,8 +15,8 @@ pub fn hostname(root: &Path) -> Option<String> {
     text(&root.join("proc/sys/kernel/hostname"))
 }
 
-/// Makers that put their name into the firmware tables of their virtual machines: start of the
-/// DMI string, and what it is called here.
+/// Vendors that put their name into the firmware tables of their virtual machines: the start of the DMI string, and the
+/// name that biopsy prints.
 const MAKERS: [(&str, &str); 13] = [
     ("KVM", "kvm"),
     ("QEMU", "qemu"),
@@ -33,10 +33,10 @@ const MAKERS: [(&str, &str); 13] = [
     ("Apple Virtualization", "apple"),
 ];
 
-/// The hypervisor below this kernel; None on bare metal, or where nothing tells.
+/// The hypervisor below this kernel; None on bare metal, or if no source names one.
 ///
-/// `/sys/hypervisor/type` is exact. DMI names the maker, but Amazon, Google and Microsoft also make
-/// bare metal: it counts only together with the CPU's hypervisor flag, where there are flags.
+/// `/sys/hypervisor/type` is exact. DMI names the vendor, but Amazon, Google and Microsoft also make bare metal: DMI
+/// counts only together with the CPU's hypervisor flag, if the CPU has flags.
 pub fn virtualization(root: &Path) -> Option<String> {
     if let Some(kind) = text(&root.join("sys/hypervisor/type")) {
         return Some(kind);
@@ -54,27 +54,27 @@ pub fn virtualization(root: &Path) -> Option<String> {
     maker.or_else(|| (flagged == Some(true)).then(|| "unnamed hypervisor".to_string()))
 }
 
-/// Whether a hypervisor says that it is there.
+/// Whether the CPU flags name a hypervisor.
 pub fn is_guest(root: &Path) -> bool {
     let processors = file(&root.join("proc/cpuinfo")).unwrap_or_default();
     let flags = processors.lines().find(|line| line.starts_with("flags"));
     flags.is_some_and(|flags| flags.split_whitespace().any(|flag| flag == "hypervisor"))
 }
 
-/// Whether the kernel of this guest of KVM's waits for spinlocks with the hypervisor's help: each wait takes the queue
-/// then, and none spins in front of it on the pending bit or by test-and-set (`kvm_spinlock_init`). False also where
-/// that is not known.
+/// Whether the kernel of this KVM guest waits for spinlocks with the hypervisor's help. Then each wait uses the queue,
+/// and no CPU spins ahead of it on the pending bit or by test-and-set (`kvm_spinlock_init`). Also false if this is
+/// unknown.
 pub fn has_paravirtual_spinlocks(root: &Path, cpus_possible: u32) -> bool {
     let line = file(&root.join("proc/cmdline")).unwrap_or_default();
     cpus_possible > 1 && !line.split_whitespace().any(|word| word == "nopvspin") && paravirtual(kvm())
 }
 
-/// KVM_FEATURE_PV_UNHALT, without KVM_HINTS_REALTIME: a guest that has its CPUs for itself does without.
+/// KVM_FEATURE_PV_UNHALT without KVM_HINTS_REALTIME: a guest with dedicated CPUs does not use it.
 fn paravirtual(kvm: Option<(u32, u32)>) -> bool {
     kvm.is_some_and(|(features, hints)| features & 1 << 7 != 0 && hints & 1 == 0)
 }
 
-/// What KVM offers its guest, and what it hints at; None without KVM.
+/// The features that KVM offers its guest, and its hints; None without KVM.
 #[cfg(target_arch = "x86_64")]
 fn kvm() -> Option<(u32, u32)> {
     use std::arch::x86_64::__cpuid;
@@ -105,7 +105,7 @@ mod tests {
         assert!(!paravirtual(Some((1 << 7, 1))), "KVM_HINTS_REALTIME");
         assert!(!paravirtual(Some((1 << 6, 0))));
         assert!(!paravirtual(None));
-        // One CPU has nobody to wait for.
+        // A single CPU never waits for another.
         assert!(!has_paravirtual_spinlocks(Path::new("/"), 1));
     }
 }

@@ -1,4 +1,5 @@
-//! What lies on what: device mapper, RAID, loop devices, NVMe multipath, mounts, swap.
+//! Joins disks to the disks below them (device mapper, RAID, loop devices, NVMe multipath), to mounts and to swap
+//! areas.
 
 use std::path::Path;
 
@@ -6,7 +7,7 @@ use super::attribute::{names, natural};
 use super::mounts::{Mount, mount_of, mounts, swaps};
 use super::{BlockDevice, Partition};
 
-/// A disk, or a partition of it, by index.
+/// Index of a disk, or of a partition of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Node {
     disk: usize,
@@ -49,7 +50,7 @@ pub fn join(root: &Path, devices: &mut [BlockDevice]) {
     }
 }
 
-/// All (upper, lower) pairs. One relation can be told twice: the kernel links both ways.
+/// All (upper, lower) pairs. A pair can occur twice, because the kernel links both directions.
 fn edges(root: &Path, devices: &[BlockDevice], mounts: &[Mount]) -> Vec<(usize, Node)> {
     let mut edges = Vec::new();
     let disk = |name: &str| devices.iter().position(|device| device.name == name);
@@ -77,7 +78,7 @@ fn edges(root: &Path, devices: &[BlockDevice], mounts: &[Mount]) -> Vec<(usize, 
 }
 
 fn link(devices: &mut [BlockDevice], upper: usize, lower: Node) {
-    // Nothing lies on itself, whatever a directory says.
+    // No device lies on itself, even if a directory says so.
     if upper == lower.disk {
         return;
     }
@@ -100,18 +101,18 @@ fn push(list: &mut Vec<String>, name: &str) {
     }
 }
 
-/// The device of a mounted file system: by its number, or by the source's name for those that
-/// hand out numbers of their own (btrfs).
+/// The device of a mounted file system, by its number. For a file system with device numbers of its own (btrfs), by the
+/// name of its source.
 fn source(devices: &[BlockDevice], mount: &Mount) -> Option<Node> {
     match mount.device_path() {
         Some(path) => by_path(devices, path),
-        // No disk has major 0; a hidden one whose number is unknown must not be found by it.
+        // No disk has major 0. A hidden disk whose number is unknown must not match it.
         None if mount.major == 0 => None,
         None => by_number(devices, mount.major, mount.minor),
     }
 }
 
-/// What a loop device reads: another device, or the disk of the file system that holds the file.
+/// The device below a loop device: another device, or the disk of the file system that holds the file.
 fn under_file(devices: &[BlockDevice], mounts: &[Mount], file: &str) -> Option<Node> {
     by_path(devices, file).or_else(|| source(devices, mount_of(mounts, file)?))
 }
@@ -128,7 +129,8 @@ fn by_name(devices: &[BlockDevice], name: &str) -> Option<Node> {
     find(devices, |device| device.name == name, |partition| partition.name == name)
 }
 
-/// `/dev/sda1`, `/dev/mapper/vg0-root`. Other links below `/dev` are user space's and need a look.
+/// Resolves `/dev/sda1` and `/dev/mapper/vg0-root`. User space makes the other links below `/dev`; they are not
+/// followed.
 fn by_path(devices: &[BlockDevice], path: &str) -> Option<Node> {
     let name = path.strip_prefix("/dev/")?;
     if let Some(alias) = name.strip_prefix("mapper/") {
@@ -151,7 +153,7 @@ fn find(
     })
 }
 
-/// The parts of `nvme<subsystem>[c<controller>]n<namespace>`.
+/// Splits `nvme<subsystem>[c<controller>]n<namespace>`.
 pub(super) fn nvme_name(name: &str) -> Option<(u32, Option<u32>, u32)> {
     let (front, namespace) = name.strip_prefix("nvme")?.split_once('n')?;
     let namespace = namespace.parse().ok()?;
@@ -163,7 +165,7 @@ pub(super) fn nvme_name(name: &str) -> Option<(u32, Option<u32>, u32)> {
     }
 }
 
-/// A path node names its head: nvme0c3n1 is a path of nvme0n1.
+/// The head of a multipath node, from its name: nvme0c3n1 is a path of nvme0n1.
 fn multipath_head(name: &str) -> Option<String> {
     let (subsystem, controller, namespace) = nvme_name(name)?;
     controller.map(|_| format!("nvme{subsystem}n{namespace}"))

@@ -1,7 +1,7 @@
-//! What processes have mapped: read while they live, kept for when they have ended.
+//! Keeps the mapped files of processes, read while the processes live, for symbolizing after they have ended.
 //!
-//! A command under test has ended by the time that its frames are to be named. So the list of its mappings is kept,
-//! and the files in it stay open: a file that was deleted or replaced since is still the one that ran.
+//! A command under test has ended when its frames are symbolized. So the list of its mappings is kept, and the files in
+//! it stay open: a file that was deleted or replaced since is still the file that ran.
 
 mod file;
 mod mapping;
@@ -25,36 +25,36 @@ pub struct Mapped {
     processes: HashMap<u32, Arc<Vec<Generation>>>,
     files: HashMap<FileId, Arc<MappedFile>>,
     mappings: usize,
-    /// Files that are open now.
+    /// Number of open files.
     open: usize,
-    /// The kernel's own records of what was mapped that are missing.
+    /// Missing records: the kernel's own records of mappings that were lost.
     lost: u64,
     no_records: Option<NoRecords>,
     programs: Programs,
 }
 
-/// Why the kernel gave no records of what processes map.
+/// Why the kernel gave no records of mappings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoRecords {
-    /// They have the process numbers of our namespace, samples those of the machine.
+    /// The records have process ids of our namespace; samples have those of the machine.
     PidNamespace,
     /// Perf events were refused.
     Refused,
-    /// Their ring buffers found no room in the limit of locked memory.
+    /// The limit of locked memory has no room for their ring buffers.
     LockedMemory,
 }
 
-/// What a process had mapped at one time: an `exec` begins another, and so does another process of the same number.
+/// The mappings of a process at one time. An `exec` starts another generation, and so does another process with the
+/// same id.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Generation {
-    /// When the process began, in ticks since boot: a number that is used again belongs to another process.
-    /// None: it was not told.
+    /// Start time of the process in ticks since boot: a reused process id belongs to another process. None: unknown.
     pub began: Option<u64>,
-    /// Those with code in them, by address.
+    /// Executable mappings, by address.
     pub mappings: Vec<Mapping>,
-    /// What the process itself says of code that it made.
+    /// The perf map, in which the process itself names the code that it generated.
     pub perf_map: Option<Arc<MappedFile>>,
-    /// The process has ended: what has its number now is another one.
+    /// The process has ended: a process with the same id is now another one.
     pub ended: bool,
 }
 
@@ -64,15 +64,15 @@ impl Generation {
         self.mappings[..behind].last().filter(|m| address < m.end)
     }
 
-    /// Whether all of another is in it, at the same addresses.
+    /// Whether it contains all mappings of another, at the same addresses.
     fn holds(&self, other: &[Mapping]) -> bool {
         let is_in =
             |new: &Mapping| self.find(new.start).is_some_and(|old| new.end <= old.end && old.agrees(new));
         other.iter().all(is_in)
     }
 
-    /// Takes in a later reading of the same program; false when it is of another, which has something else where this
-    /// one has a file.
+    /// Merges a later reading of the same program. False if the reading is of another program, which maps something
+    /// else at the place of a file of this one.
     fn take(&mut self, later: &Self) -> bool {
         let fits = |new: &Mapping| {
             let from = self.mappings.partition_point(|m| m.end <= new.start);
@@ -82,7 +82,7 @@ impl Generation {
             return false;
         }
         for new in &later.mappings {
-            // A library that was unloaded since stays known. What grew is longer in the later reading.
+            // A library that was unloaded since is kept. A mapping that grew is longer in the later reading.
             self.mappings.retain(|old| old.end <= new.start || new.end <= old.start);
             let at = self.mappings.partition_point(|m| m.start < new.start);
             self.mappings.insert(at, new.clone());
@@ -94,22 +94,22 @@ impl Generation {
     }
 }
 
-/// How far two clocks may be apart that were read one after the other.
+/// The largest difference between two clocks that were read one after the other.
 const AS_OF_ERROR_NS: i128 = 1_000_000;
 
 impl Mapped {
-    /// A bound on what a machine that starts thousands of processes a second can cost.
+    /// Bounds the cost on a machine that starts thousands of processes a second.
     pub const MOST_PROCESSES: usize = 32_768;
     const MOST_MAPPINGS: usize = 500_000;
     const MOST_GENERATIONS: usize = 8;
     const MOST_FILES: usize = 512;
-    /// Files that are not kept open have their build-id here.
+    /// Files that are not kept open, of which only the build-id is kept.
     const MOST_IDENTITIES: usize = 16_384;
 
-    /// Reads what a process has mapped now, and opens what it has not seen of it before.
+    /// Reads the current mappings of a process, and opens the files that were not opened before.
     ///
     /// # Errors
-    /// When the process has ended, or is one that we may not look into.
+    /// If the process has ended, or this process may not inspect it.
     pub fn read(&mut self, root: &Path, pid: u32) -> io::Result<()> {
         let folder = root.join(format!("proc/{pid}"));
         if self.processes.len() >= Self::MOST_PROCESSES && !self.processes.contains_key(&pid) {
@@ -118,7 +118,7 @@ impl Mapped {
         let text = fs::read(folder.join("maps"))?;
         let mut generation =
             Generation { began: began(&folder), mappings: mappings(&text), ..Generation::default() };
-        // Empty for a process on its way out: what was read before is better.
+        // Empty for a process that exits: an earlier reading is better.
         if generation.mappings.is_empty() {
             return Err(ErrorKind::NotFound.into());
         }
@@ -129,8 +129,8 @@ impl Mapped {
                 continue;
             }
             let Some(file) = file::of_process(&folder, mapping) else { continue };
-            // Where the numbers of the file system differ from those of the mapping (btrfs and overlayfs have such),
-            // the mapping must still be there: an exec in between would give another file.
+            // On btrfs and overlayfs, the numbers of the file system differ from those of the mapping. Then the mapping
+            // must still be there: an exec in between would give another file.
             if file.id() != id {
                 let now = again.get_or_insert_with(|| {
                     fs::read(folder.join("maps")).map(|text| mappings(&text)).unwrap_or_default()
@@ -151,15 +151,17 @@ impl Mapped {
         Ok(())
     }
 
-    /// Takes in mappings from elsewhere, as `/proc/PID/maps` has them: no file is open then.
+    /// Adds mappings from another source, in the format of `/proc/PID/maps`; none of their files is open.
     pub fn insert(&mut self, pid: u32, maps: &[u8]) {
         self.put(pid, Generation { mappings: mappings(maps), ..Generation::default() });
     }
 
-    /// Takes in a program that a process ran by the kernel's own records, `/proc` having no more of it; with `ended`
-    /// it was the last one. Its files are those at their paths below one of `roots`, where they are the mapped ones and
-    /// have not changed since `as_of_ns` (since 1970), when the last of them was mapped: a file that another was written
-    /// over, or that got its number, is none of it.
+    /// Adds a program that a process ran, from the kernel's own records, because `/proc` no longer has it. `ended`: it
+    /// was the last program of the process.
+    ///
+    /// Its files are opened at their paths below one of `roots`. A file counts only if it is the mapped one and has not
+    /// changed since `as_of_ns` (since 1970), when the last of them was mapped: a file that was overwritten, or another
+    /// file that reused its number, does not count.
     pub fn record(&mut self, roots: &[&Path], pid: u32, mappings: Vec<Mapping>, ended: bool, as_of_ns: i128) {
         if self.processes.len() >= Self::MOST_PROCESSES && !self.processes.contains_key(&pid) {
             return;
@@ -169,13 +171,13 @@ impl Mapped {
             if self.files.get(&id).is_none_or(|file| !file.is_open())
                 && let Some(file) = roots.iter().find_map(|root| file::at_path(root, mapping))
             {
-                // Else nobody may look for it later.
+                // If it changed, mark it ambiguous, so that no later search finds another file.
                 let same = file.changed_ns() <= as_of_ns + AS_OF_ERROR_NS;
                 self.hold(id, if same { file } else { MappedFile::ambiguous(id) });
             }
         }
         let generations = self.processes.get(&pid).map_or(&[][..], |generations| generations);
-        // Its end is told all the same: nobody may look for it among the living.
+        // The end is recorded in any case, so that the process is not looked up among the living.
         let known = generations.last().is_some_and(|last| last.holds(&mappings) && last.ended == ended)
             || !ended && generations.iter().any(|one| one.holds(&mappings));
         if !known {
@@ -183,24 +185,24 @@ impl Mapped {
         }
     }
 
-    /// A process ran an earlier program while its threads were called so, and only then. `number` stands for that in
-    /// place of the process' own; or what is given, where another does already.
+    /// Records that a process ran an earlier program, during which (and only then) its threads had this name. `number`
+    /// then replaces the process id. Returns the number in use, which is the first one if there is one already.
     pub fn ran(&mut self, pid: u32, name: &[u8], number: u32) -> u32 {
         self.programs.add(pid, name, number)
     }
 
-    /// What stands for the programs of processes that ran several.
+    /// The numbers of the programs of processes that ran several.
     pub fn programs(&self) -> &Programs {
         &self.programs
     }
 
-    /// Forgets what was read of a process while it ran a program with these mappings.
+    /// Drops the readings of a process from the time when it ran a program with these mappings.
     pub fn forget(&mut self, pid: u32, mappings: &[Mapping]) {
         let Some(generations) = self.processes.get_mut(&pid) else { return };
         let program = Generation { mappings: mappings.to_vec(), ..Generation::default() };
         let generations = Arc::make_mut(generations);
         let before: usize = generations.iter().map(|g| g.mappings.len()).sum();
-        // The kernel records no page that all processes have.
+        // The kernel does not record the pages that all processes share.
         let files = |generation: &Generation| -> Vec<Mapping> {
             generation.mappings.iter().filter(|mapping| mapping.is_file()).cloned().collect()
         };
@@ -211,12 +213,12 @@ impl Mapped {
         }
     }
 
-    /// Records that the kernel could not make, or that found no room.
+    /// Counts records that the kernel could not make, or that did not fit in the buffer.
     pub fn lose(&mut self, records: u64) {
         self.lost += records;
     }
 
-    /// Records of programs that are missing: of what lived briefly, functions may have no names for it.
+    /// Number of lost records: functions of short-lived programs may lack names.
     pub fn lost(&self) -> u64 {
         self.lost
     }
@@ -225,18 +227,18 @@ impl Mapped {
         self.no_records = why;
     }
 
-    /// Why the kernel gave no records; None: it gave them, or they were not opened.
+    /// Why the kernel gave no records; None if it gave them, or if they were not requested.
     pub fn no_records(&self) -> Option<NoRecords> {
         self.no_records
     }
 
-    /// Keeps a file that a mapping is of, open where there is room for that.
+    /// Keeps the file of a mapping, open if the limit allows it.
     fn hold(&mut self, id: FileId, mut file: MappedFile) {
         if self.open >= Self::MOST_FILES.min(file::limit()) {
             file.close();
         }
         match self.files.get(&id) {
-            // The same number, but another file: the first was deleted while nobody held it open.
+            // The same number with another file: the first file was deleted when no process held it open.
             Some(known) if known.build_id() != file.build_id() => {
                 self.files.insert(id, Arc::new(MappedFile::ambiguous(id)));
             }
@@ -264,12 +266,12 @@ impl Mapped {
         self.mappings += generations.iter().map(|g| g.mappings.len()).sum::<usize>() - before;
     }
 
-    /// What is known of a process, oldest first.
+    /// The generations of a process, oldest first.
     pub fn generations(&self, pid: u32) -> &[Generation] {
         self.processes.get(&pid).map_or(&[], |generations| generations.as_slice())
     }
 
-    /// Whether an address of a process lies in a mapping with code that is known.
+    /// Whether an address of a process lies in a recorded mapping.
     pub fn covers(&self, pid: u32, address: u64) -> bool {
         self.generations(pid).iter().any(|generation| generation.find(address).is_some())
     }
@@ -289,13 +291,13 @@ impl Mapped {
     }
 }
 
-/// When a process began, in ticks since boot.
+/// Start time of a process, in ticks since boot.
 pub fn began(folder: &Path) -> Option<u64> {
     let stat = fs::read(folder.join("stat")).ok()?;
-    // The name is in brackets, and may have any of them in it.
+    // The name is in brackets, and may itself contain brackets.
     let behind = stat.iter().rposition(|&byte| byte == b')')? + 1;
     let fields = std::str::from_utf8(&stat[behind..]).ok()?;
-    // Field 22, and the first behind the name is the third.
+    // Field 22; the first field after the name is field 3.
     fields.split_ascii_whitespace().nth(22 - 3)?.parse().ok()
 }
 
@@ -327,7 +329,7 @@ mod tests {
         assert_eq!(mapped.mappings, 2);
     }
 
-    /// Not to be told apart by their addresses: a process calls exec, and both programs lie at the same place.
+    /// The addresses do not distinguish the programs: a process calls exec, and both programs lie at the same address.
     #[test]
     fn another_program_is_another_generation() {
         let mut mapped = Mapped::default();
@@ -339,7 +341,7 @@ mod tests {
         assert_eq!(paths, [b"/bin/a".to_vec(), b"/bin/c".to_vec()]);
     }
 
-    /// By records, where `/proc` had told a part before the exec.
+    /// From records, after `/proc` gave a part of them before the exec.
     #[test]
     fn an_earlier_program_goes_to_a_number_of_its_own() {
         let (root, earlier) = (Path::new("/nowhere"), (1 << 31) + 5);

@@ -1,4 +1,4 @@
-//! `/proc/meminfo`, and that of a node: what memory is used for at one moment.
+//! Reads the current use of memory from `/proc/meminfo`, or from the meminfo file of a node.
 
 use std::path::Path;
 
@@ -22,21 +22,21 @@ pub struct Meminfo {
 }
 
 impl Meminfo {
-    /// Of the machine; all None where the file cannot be read.
+    /// Reads the values of the machine; all None if the file cannot be read.
     pub fn read(root: &Path) -> Self {
         file(&root.join("proc/meminfo")).map_or_else(|_| Self::default(), |text| Self::parse(&text))
     }
 
-    /// Of the node with this number.
+    /// Reads the values of the node with this number.
     pub fn read_node(root: &Path, node: u32) -> Self {
         let path = root.join(format!("sys/devices/system/node/node{node}/meminfo"));
         file(&path).map_or_else(|_| Self::default(), |text| Self::parse(&text))
     }
 
-    /// Lines `NAME: N kB`, of a node behind `Node N`.
+    /// Parses lines `NAME: N kB`; in the file of a node, `Node N` comes first.
     pub fn parse(text: &str) -> Self {
         let mut all = Self::default();
-        // Without the buffers; of a node with them.
+        // The machine's value excludes the buffers; a node's value includes them.
         let (mut cached, mut is_node) = (None, false);
         for line in text.lines() {
             let Some((name, value)) = line.split_once(':') else { continue };
@@ -61,7 +61,7 @@ impl Meminfo {
         all
     }
 
-    /// What is not there, and why.
+    /// The absent values, with reasons.
     pub fn absent(&self) -> Vec<Absence> {
         let all = [
             ("free_bytes", self.free_bytes, "MemFree"),
@@ -111,7 +111,7 @@ mod tests {
         for value in ["", "-1 kB", "x kB", "12", "18446744073709551615 kB"] {
             let memory = Meminfo::parse(&format!("MemFree: {value}\nCached: 1 kB\n"));
             assert_eq!(memory.free_bytes, None, "{value:?}");
-            // Without the buffers it would be less than there is.
+            // Without the buffers the value would be too low.
             assert_eq!(memory.file_bytes, None);
             let absent = memory.absent();
             assert!(absent.iter().any(|a| a.what == "file_bytes" && a.why.contains("Buffers")), "{absent:?}");

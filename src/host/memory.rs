@@ -1,4 +1,4 @@
-//! Memory, of the machine and of each NUMA node.
+//! Reads the memory size of the machine and of each NUMA node.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,7 +11,7 @@ pub fn bytes(root: &Path) -> Option<u64> {
     total(&file(&root.join("proc/meminfo")).ok()?, "MemTotal")
 }
 
-/// The same of each node that is online and tells it.
+/// `MemTotal` of each online node that gives it, in bytes.
 pub fn by_node(root: &Path) -> BTreeMap<u32, u64> {
     let directory = root.join("sys/devices/system/node");
     let node = |name: &String| {
@@ -22,7 +22,7 @@ pub fn by_node(root: &Path) -> BTreeMap<u32, u64> {
     names(&directory).iter().filter_map(node).collect()
 }
 
-/// Of a line `NAME: N kB`.
+/// The value of a line `NAME: N kB`, in bytes.
 fn total(info: &str, name: &str) -> Option<u64> {
     field(info, name)?.strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }

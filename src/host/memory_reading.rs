@@ -1,4 +1,4 @@
-//! Memory, disks and CPUs of the machine at one moment: what a series of a run is made of.
+//! Takes one sample of the machine's memory, disks and CPUs, for the time series of a run.
 
 use std::path::Path;
 
@@ -9,18 +9,18 @@ use super::meminfo::Meminfo;
 use super::pressure::Pressure;
 use super::vmstat::Vmstat;
 
-/// The machine's CPUs together.
+/// Totals over the machine's CPUs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CpuTotals {
-    /// In ticks, in the order of [`COLUMNS`]; None where the line is damaged.
+    /// In ticks, in the order of [`COLUMNS`]; None if the line is damaged.
     pub ticks: Option<[u64; COLUMNS.len()]>,
-    /// Tasks that run or want to, and those that wait without interruption.
+    /// Tasks that run or are runnable, and tasks in uninterruptible sleep.
     pub running: Option<u64>,
     pub blocked: Option<u64>,
 }
 
 impl CpuTotals {
-    /// From the text of `/proc/stat`.
+    /// Parses the text of `/proc/stat`.
     pub fn parse(stat: &str) -> Self {
         let value = |name: &str| {
             let mut lines = stat.lines().rev();
@@ -43,7 +43,7 @@ fn ticks(line: &str) -> Option<[u64; COLUMNS.len()]> {
     Some(all)
 }
 
-/// What disks have done since they are there, together.
+/// Totals over disks since each was created.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DiskTotals {
     pub read_bytes: u64,
@@ -52,7 +52,7 @@ pub struct DiskTotals {
 }
 
 impl DiskTotals {
-    /// Of all of these; None where one of them has gone, or does not tell.
+    /// Sums these disks; None if a disk is gone or its counters cannot be read.
     pub fn read(root: &Path, disks: &[String]) -> Option<Self> {
         let mut all = Self::default();
         for disk in disks {
@@ -65,21 +65,21 @@ impl DiskTotals {
     }
 }
 
-/// All of it.
+/// One sample.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct MemoryReading {
-    /// CLOCK_MONOTONIC, before anything was read.
+    /// CLOCK_MONOTONIC before the first read.
     pub at_ns: u64,
     pub vmstat: Vmstat,
     pub memory: Meminfo,
     pub pressure: Pressure,
     pub cpus: CpuTotals,
-    /// None where there is no disk to look at.
+    /// None if there are no disks to sample.
     pub disks: Option<DiskTotals>,
 }
 
 impl MemoryReading {
-    /// Reads below `root`; `at_ns` is the caller's clock: this room has none.
+    /// Reads below `root`. The caller passes the time, because the host modules have no clock.
     pub fn read(root: &Path, disks: &[String], at_ns: u64) -> Self {
         Self {
             at_ns,
@@ -93,8 +93,8 @@ impl MemoryReading {
     }
 }
 
-/// Whether the multi-generational LRU is in use, which has functions and counts of its own: `lru_gen/enabled` is a
-/// mask, and its lowest bit is the main switch. False where the kernel has none.
+/// Whether the multi-generational LRU is in use, which has functions and counters of its own: `lru_gen/enabled` is a
+/// mask, and its lowest bit is the main switch. False if the kernel has none.
 pub fn is_lru_gen(root: &Path) -> bool {
     let mask = text(&root.join("sys/kernel/mm/lru_gen/enabled"));
     mask.and_then(|mask| u32::from_str_radix(mask.strip_prefix("0x")?, 16).ok()).is_some_and(|m| m & 1 == 1)

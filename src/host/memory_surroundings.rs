@@ -1,4 +1,4 @@
-//! What stands beside the counters of memory: nodes, watermarks, the kind of LRU, and the names of groups.
+//! Reads the context of the memory counters: nodes, watermarks, the kind of LRU, and the names of cgroups.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,12 +12,12 @@ use super::zones::Zone;
 /// Read once per result.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Surroundings {
-    /// Of the nodes that tell.
+    /// The nodes that have a meminfo file.
     pub nodes: BTreeMap<u32, Meminfo>,
     pub zones: Vec<Zone>,
-    /// The multi-generational LRU runs: it has functions and counts of its own.
+    /// The multi-generational LRU is in use: it has functions and counters of its own.
     pub lru_gen: bool,
-    /// Paths of the memory controller's groups, by id.
+    /// Paths of the memory controller's cgroups, by id.
     pub cgroups: BTreeMap<u64, String>,
 }
 

@@ -1,4 +1,4 @@
-//! What is mounted where, and what is swapped to.
+//! Reads the mounted file systems and the swap areas.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,15 +16,15 @@ pub struct Mount {
     pub point: String,
     /// Type of the file system.
     pub kind: String,
-    /// What was mounted. Only the file system's own word for it, and for FUSE any user's.
+    /// The source of the mount. The file system chooses the text; for FUSE, any user can.
     pub source: String,
     /// The file system's own options, separated by commas: an overlay's `lowerdir=`, procfs's `hidepid=`.
     pub options: String,
 }
 
 impl Mount {
-    /// The device path of a file system that hands out device numbers of its own. Others with major 0
-    /// have no disk, whatever they call their source.
+    /// The device path of a file system with device numbers of its own. Other file systems with major 0 have no disk,
+    /// whatever their source says.
     pub fn device_path(&self) -> Option<&str> {
         let names_device = self.major == 0 && matches!(self.kind.as_str(), "btrfs" | "bcachefs");
         names_device.then_some(self.source.as_str())
@@ -39,8 +39,7 @@ pub struct Swap {
     pub is_file: bool,
 }
 
-/// All mounts of this process's mount namespace, in the kernel's order. Lines that are no mounts
-/// are left out.
+/// All mounts of this process's mount namespace, in the kernel's order. Lines that are not mounts are left out.
 pub fn mounts(root: &Path) -> Vec<Mount> {
     parse(&file(&root.join("proc/self/mountinfo")).unwrap_or_default())
 }
@@ -50,7 +49,7 @@ pub fn parse(mountinfo: &str) -> Vec<Mount> {
     mountinfo.lines().filter_map(mount).collect()
 }
 
-/// The mounts of a mountinfo file by their ids, which `statx` tells as well.
+/// Maps the mount ids of a mountinfo file, which `statx` returns too, to the mounts.
 pub fn by_id(mountinfo: &[u8]) -> BTreeMap<u64, Mount> {
     let text = String::from_utf8_lossy(mountinfo);
     let one = |line: &str| Some((line.split(' ').next()?.parse().ok()?, mount(line)?));
@@ -62,8 +61,8 @@ pub fn swaps(root: &Path) -> Vec<Swap> {
     file(&root.join("proc/swaps")).unwrap_or_default().lines().skip(1).filter_map(swap).collect()
 }
 
-/// The mount that a path lies in: the longest mount point above it, the latest among equals, since
-/// a later mount hides an earlier one.
+/// The mount that contains a path: the one with the longest mount point above it. Among equals the latest, because a
+/// later mount hides an earlier one.
 pub fn mount_of<'a>(mounts: &'a [Mount], path: &str) -> Option<&'a Mount> {
     let path = PathBuf::from(path);
     mounts
@@ -72,7 +71,7 @@ pub fn mount_of<'a>(mounts: &'a [Mount], path: &str) -> Option<&'a Mount> {
         .max_by_key(|mount| Path::new(&mount.point).components().count())
 }
 
-/// `36 35 98:0 /root /point rw,noatime shared:1 - ext4 /dev/sda1 rw`: optional fields end at `-`.
+/// Parses `36 35 98:0 /root /point rw,noatime shared:1 - ext4 /dev/sda1 rw`: optional fields end at `-`.
 fn mount(line: &str) -> Option<Mount> {
     let mut words = line.split(' ');
     let (major, minor) = device_number(words.nth(2)?)?;
@@ -90,7 +89,7 @@ fn swap(line: &str) -> Option<Swap> {
     Some(Swap { name: unescape(words.next()?), is_file: words.next()? == "file" })
 }
 
-/// The kernel writes blanks, tabs, newlines and backslashes of paths as `\` and three octal digits.
+/// Decodes a path: the kernel writes blanks, tabs, newlines and backslashes as `\` and three octal digits.
 pub(super) fn unescape(word: &str) -> String {
     let bytes = word.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());

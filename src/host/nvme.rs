@@ -1,4 +1,4 @@
-//! What an NVMe drive tells of itself: how much of a namespace is in use, and its health. Commands that read only.
+//! Reads an NVMe drive's use of its namespaces and its health, with read-only commands.
 //!
 //! The layouts are those of the NVM Express specifications: Identify Namespace of the NVM command set, Identify
 //! Controller, the feature Host Controlled Thermal Management (10h), and the log page SMART / Health Information (02h).
@@ -17,11 +17,11 @@ use serde::{Deserialize, Serialize};
 
 use command::{IDENTIFY_BYTES, feature, identify_controller, identify_namespace, log_page, namespace_of};
 
-/// The log page, and its length.
+/// Number and length of the SMART / Health log page.
 const HEALTH: u8 = 0x02;
 const HEALTH_BYTES: usize = 512;
 
-/// The feature that has the temperatures of the host controlled thermal management.
+/// The feature that gives the temperatures of Host Controlled Thermal Management.
 const THERMAL_MANAGEMENT: u8 = 0x10;
 
 /// How much of a namespace holds data, in bytes.
@@ -39,7 +39,7 @@ pub struct Use {
 }
 
 impl Use {
-    /// From the data structure; None where it tells no size or no usual block.
+    /// Decodes the Identify Namespace structure; None if it gives no size, or if the block size is out of range.
     pub fn of(identify: &[u8; IDENTIFY_BYTES]) -> Option<Self> {
         let shift = format_of(identify)?.shift;
         let bytes = |at: usize| number(&identify[at..at + 8]).checked_mul(1 << shift);
@@ -48,23 +48,24 @@ impl Use {
     }
 }
 
-/// How a namespace is formatted.
+/// The format of a namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Format {
-    /// Of the logical block, as a power of two.
+    /// Size of the logical block, as a power of two.
     pub shift: u32,
-    /// Bytes beside each block.
+    /// Bytes of metadata per block.
     pub metadata: u16,
 }
 
-/// The format that is in use, from the data structure; None where its block has no usual size.
+/// The format in use, from the Identify Namespace structure; None if its block size is out of range.
 pub fn format_of(identify: &[u8; IDENTIFY_BYTES]) -> Option<Format> {
     let format = usize::from(format_in_use(identify));
     let [low, high, shift @ 9..=16, _] = identify[128 + 4 * format..][..4] else { return None };
     Some(Format { shift: shift.into(), metadata: u16::from_le_bytes([low, high]) })
 }
 
-/// Its number (FLBAS): the lower bits and, behind the one of the metadata's place, the upper ones.
+/// The number of the format in use (FLBAS): the lower four bits, then the bit for the place of the metadata, then the
+/// upper two.
 fn format_in_use(identify: &[u8; IDENTIFY_BYTES]) -> u8 {
     let flbas = identify[26];
     flbas & 0xf | (flbas >> 5 & 0x3) << 4
@@ -103,9 +104,9 @@ pub struct Choice {
     pub in_use: bool,
 }
 
-/// All formats that it supports, by number; one without a usual size of block is none.
+/// All formats that the namespace supports, by number, without those whose block size is out of range.
 pub fn choices_of(identify: &[u8; IDENTIFY_BYTES]) -> Vec<Choice> {
-    // NLBAF is counted from 0, and there are at most 64.
+    // NLBAF counts from 0, and there are at most 64.
     let last = identify[25].min(63);
     let choice = |format: u8| {
         let [low, high, shift @ 9..=16, performance] = identify[128 + 4 * usize::from(format)..][..4] else {
@@ -127,7 +128,7 @@ pub fn choices_of(identify: &[u8; IDENTIFY_BYTES]) -> Vec<Choice> {
     (0..=last).filter_map(choice).collect()
 }
 
-/// Of which of its counters a drive keeps count: the others stay 0 whatever happens.
+/// The counters that a drive maintains: the others always stay 0.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counted {
     /// By level.
@@ -137,11 +138,12 @@ pub struct Counted {
 }
 
 impl Counted {
-    /// From the data structure of the controller and, for who has it, the feature's value; None: it does not tell.
+    /// From the Identify Controller structure and, if the drive has the feature, its value; None if the value could not
+    /// be read.
     ///
-    /// T1 and T2 are of the host controlled thermal management alone: the bit of HCTMA says that the drive has it,
-    /// and a temperature of 0 that the level is off. Minutes are those above WCTEMP and CCTEMP, where there are
-    /// such temperatures; those between the two need both.
+    /// T1 and T2 belong only to Host Controlled Thermal Management: the bit of HCTMA says that the drive has it, and a
+    /// temperature of 0 switches the level off. The minutes above WCTEMP and CCTEMP count only if these temperatures
+    /// are set; the minutes between the two need both.
     fn of(controller: &[u8; IDENTIFY_BYTES], temperatures: Option<u32>) -> Self {
         let word = |at: usize| number(&controller[at..at + 2]);
         let (warning, critical) = (word(266) > 0, word(268) > 0);
@@ -184,14 +186,14 @@ pub struct Health {
 }
 
 impl Health {
-    /// From the log page.
+    /// Decodes the log page.
     pub fn of(page: &[u8; HEALTH_BYTES], counted: Counted) -> Self {
-        // Who counted something does keep count, whatever it says of itself.
+        // A drive maintains a counter that is not 0, whatever its other fields say.
         let word = |at: usize, counted: bool| {
             let value = number(&page[at..at + 4]) as u32;
             (counted || value > 0).then_some(value)
         };
-        // Kelvin, as whole degrees; 0 means that it is not told.
+        // In kelvins, as whole degrees; 0 means that no temperature is given.
         let kelvin = number(&page[1..3]) as i32;
         let [light, heavy] = counted.throttling;
         Self {
@@ -207,19 +209,19 @@ impl Health {
         }
     }
 
-    /// By how much one of its counters grew since an earlier look; None where it does not count.
+    /// The increase of a counter since an earlier sample; None if the drive does not maintain it.
     pub fn grown(&self, before: &Self, of: fn(&Self) -> Option<u32>) -> Option<u32> {
-        // It did count, where it does now, and there was nothing yet.
+        // A counter that was absent before was still 0 then.
         Some(of(self)?.saturating_sub(of(before).unwrap_or(0)))
     }
 
-    /// Whether it tells of its throttling at all.
+    /// Whether the drive counts its throttling.
     fn counts_throttling(&self) -> bool {
         self.transitions.iter().chain(&self.throttled_seconds).any(Option::is_some)
     }
 
-    /// Whether between an earlier look and this one it was slowed down, or too hot; None where nothing of that was
-    /// counted by a drive that does not count when it is slowed down.
+    /// Whether the drive was throttled or too hot between an earlier sample and this one. None if no counter grew and
+    /// the drive does not count its throttling.
     pub fn suffered_since(&self, before: &Self) -> Option<bool> {
         let counters: [fn(&Self) -> Option<u32>; 6] = [
             |h| h.transitions[0],
@@ -234,7 +236,7 @@ impl Health {
     }
 }
 
-/// Little-endian.
+/// Decodes a little-endian number.
 fn number(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte))
 }
@@ -247,8 +249,8 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// Opens the disk of this kernel name, for commands that only read. Who is no NVMe drive has none; the error
-    /// says why one cannot be asked.
+    /// Opens the disk of this kernel name for read-only commands. None if it is not an NVMe drive; the error says why
+    /// the drive cannot be queried.
     pub fn open(root: &Path, disk: &str) -> Option<io::Result<Self>> {
         disk.starts_with("nvme").then(|| Self::open_node(root, disk))
     }
@@ -268,7 +270,7 @@ impl Namespace {
         Ok(Self { file, id })
     }
 
-    /// How much of it is in use; None where it does not tell.
+    /// The use of the namespace; None if the drive does not give it.
     pub fn usage(&self) -> io::Result<Option<Use>> {
         Ok(Use::of(&identify_namespace(self.file.as_raw_fd(), self.id)?))
     }
@@ -281,7 +283,7 @@ impl Namespace {
 }
 
 fn health_of(fd: RawFd, controller: &[u8; IDENTIFY_BYTES]) -> io::Result<Health> {
-    // One that has it and does not say how it is set is believed to count.
+    // If the drive has the feature but does not give its value, assume that it counts.
     let temperatures =
         if has_thermal_management(controller) { feature(fd, THERMAL_MANAGEMENT).ok() } else { None };
     Ok(Health::of(&log_page(fd, HEALTH)?, Counted::of(controller, temperatures)))
@@ -313,7 +315,7 @@ mod tests {
     fn formats_are_those_that_the_namespace_supports() {
         let mut identify = [0u8; IDENTIFY_BYTES];
         assert_eq!(choices_of(&identify), [], "not one has a size");
-        // Three are told, the second is none; of a fourth the bytes mean nothing.
+        // NLBAF gives three formats, of which the second is none; the bytes of a fourth mean nothing.
         identify[25] = 2;
         identify[26] = 0x12;
         identify[128..132].copy_from_slice(&[0, 0, 9, 2]);
@@ -334,7 +336,7 @@ mod tests {
             in_use: true,
         };
         assert_eq!(choices_of(&identify), [small, large]);
-        // As many as there can be, and more than that.
+        // The highest count that the field can hold, which is above the limit of 64.
         identify[25] = 255;
         identify[26] = 0x6f;
         identify[128 + 4 * 63 + 2] = 12;
@@ -379,7 +381,7 @@ mod tests {
     fn what_a_drive_counts_is_what_it_is_able_to_and_set_to() {
         let mut controller = [0u8; IDENTIFY_BYTES];
         assert_eq!(Counted::of(&controller, None), Counted::default());
-        // Without the warning temperature, minutes between the two are those of neither.
+        // Without the warning temperature, the minutes between the two do not count.
         controller[268..270].copy_from_slice(&373u16.to_le_bytes());
         let minutes = |counted: Counted| (counted.warning_minutes, counted.critical_minutes);
         assert_eq!(minutes(Counted::of(&controller, None)), (false, true));
@@ -387,7 +389,7 @@ mod tests {
         assert_eq!(minutes(Counted::of(&controller, None)), (true, true));
         let levels = |controller: &_, set| Counted::of(controller, set).throttling;
         assert_eq!(levels(&controller, Some(0x0150_0160)), [false, false], "it has no such management");
-        // The bytes beside it are other fields: EDSTT, DSTO and FWUG before, MNTMT behind.
+        // The neighbouring bytes are other fields: EDSTT, DSTO and FWUG before, MNTMT after.
         controller[316..322].fill(0xff);
         controller[324..328].fill(0xff);
         assert_eq!(levels(&controller, None), [false, false]);
@@ -430,7 +432,7 @@ mod tests {
         assert_eq!(blind.grown(&blind, |h| h.transitions[0]), None);
         let hot = Health { warning_minutes: Some(4), ..blind };
         assert_eq!(hot.suffered_since(&blind), Some(true));
-        // It said that it does not count, and then it did.
+        // By its fields the drive does not count, but then a counter grew.
         let slowed = Health { transitions: [Some(2), None], ..blind };
         assert_eq!(slowed.suffered_since(&blind), Some(true));
         assert_eq!(slowed.grown(&blind, |h| h.transitions[0]), Some(2));

@@ -1,4 +1,4 @@
-//! A file that a process has mapped.
+//! Opens a file that a process has mapped, and detects whether it changed.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 use super::{Mapping, mappings};
 use crate::host::elf::{BuildId, Elf};
 
-/// A file as the kernel knows it.
+/// Device and inode number of a file, as the kernel prints them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FileId {
     pub device: (u32, u32),
@@ -26,7 +26,7 @@ impl FileId {
     }
 }
 
-/// What it was when it was opened.
+/// A mapped file and its state when it was opened.
 pub struct MappedFile {
     id: FileId,
     file: Option<File>,
@@ -37,7 +37,7 @@ pub struct MappedFile {
     owner: Owner,
 }
 
-/// Who may write into a file.
+/// The users who may write to a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Owner {
     pub user: u32,
@@ -65,7 +65,7 @@ impl MappedFile {
         })
     }
 
-    /// Stands for two files that cannot be told apart any more.
+    /// A placeholder for two files that can no longer be distinguished.
     pub(super) fn ambiguous(id: FileId) -> Self {
         let owner = Owner { user: 0, group: 0, group_writes: true, all_write: true };
         Self { id, file: None, elf: None, size: 0, modified: (0, 0), changed: (0, 0), owner }
@@ -75,7 +75,7 @@ impl MappedFile {
         self.id
     }
 
-    /// None where it is no ELF file.
+    /// None if it is not an ELF file.
     pub fn elf(&self) -> Option<&Elf> {
         self.elf.as_ref()
     }
@@ -84,18 +84,18 @@ impl MappedFile {
         self.elf.as_ref()?.build_id.as_ref()
     }
 
-    /// Two files with the same build-id may stand for each other only if the same user made both: anybody can write
-    /// any build-id into a file.
+    /// Two files with the same build-id are interchangeable only if the same user owns both: any user can write any
+    /// build-id into a file.
     pub fn owner(&self) -> Owner {
         self.owner
     }
 
-    /// Changes with the content.
+    /// Size and modification time, which change with the content.
     pub fn stamp(&self) -> (u64, i64, i64) {
         (self.size, self.modified.0, self.modified.1)
     }
 
-    /// The open file as it is now.
+    /// The open file in its current state.
     pub fn file(&self) -> Option<&File> {
         self.file.as_ref()
     }
@@ -108,26 +108,26 @@ impl MappedFile {
         self.file = None;
     }
 
-    /// The open file, when it still has what it had when it was opened.
+    /// The open file, if it has not changed since it was opened.
     pub fn unchanged(&self) -> Option<&File> {
         let file = self.file.as_ref()?;
         self.is_still(file).then_some(file)
     }
 
-    /// Whether another descriptor is of this file with this content.
+    /// Whether another descriptor refers to this file with this content.
     pub fn is_still(&self, file: &File) -> bool {
         let Ok(meta) = file.metadata() else { return false };
         let same = FileId::of(file) == Some(self.id) && meta.len() == self.size;
         let untouched = same && (meta.ctime(), meta.ctime_nsec()) == self.changed;
         match self.build_id() {
-            // Who only touched it, or put a copy in its place, changed nothing; who wrote into it may have put the time
-            // of its content back.
+            // A touched file, or a copy in its place, still has the same build-id. The modification time alone proves
+            // nothing: a writer may have reset it.
             Some(id) => untouched || Elf::read(file).and_then(|elf| elf.build_id).as_ref() == Some(id),
             None => same && (meta.mtime(), meta.mtime_nsec()) == self.modified,
         }
     }
 
-    /// When its content, or what is known of it, last changed: ns since 1970, by a clock that may lag by a tick.
+    /// When its content or metadata last changed: ns since 1970, by a clock that may lag by a tick.
     pub(super) fn changed_ns(&self) -> i128 {
         i128::from(self.changed.0) * 1_000_000_000 + i128::from(self.changed.1)
     }
@@ -140,7 +140,7 @@ impl fmt::Debug for MappedFile {
     }
 }
 
-/// One is equal to itself only: what it stands for is an open file.
+/// A mapped file equals only itself, because it represents an open file.
 impl PartialEq for MappedFile {
     fn eq(&self, other: &Self) -> bool {
         std::ptr::eq(self, other)
@@ -149,20 +149,19 @@ impl PartialEq for MappedFile {
 
 /// Opens the file of a mapping while its process lives.
 pub(super) fn of_process(folder: &Path, mapping: &Mapping) -> Option<MappedFile> {
-    // The kernel's own way to the very file: deleted, in another mount namespace, or both.
+    // The kernel's link to the exact file, even if it is deleted or in another mount namespace.
     let link = folder.join(format!("map_files/{:x}-{:x}", mapping.start, mapping.end));
     if let Some(file) = open_regular(&link, true) {
         return MappedFile::new(file);
     }
-    // Without CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE: by its path, as the process sees it. Something else may be
-    // there.
+    // Without CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE: by its path, as the process sees it. Another file may be there.
     if mapping.deleted {
         return None;
     }
     at_path(&folder.join("root"), mapping)
 }
 
-/// Opens what has the path of a mapping below `root`, when it is the mapped file.
+/// Opens the file at the path of a mapping below `root`, if it is the mapped file.
 pub fn at_path(root: &Path, mapping: &Mapping) -> Option<MappedFile> {
     if mapping.deleted {
         return None;
@@ -174,10 +173,10 @@ pub fn at_path(root: &Path, mapping: &Mapping) -> Option<MappedFile> {
     (file.id == id || file.file().and_then(id_as_mapped) == Some(id)).then_some(file)
 }
 
-/// A file as it is told of a mapping of it: btrfs and overlayfs have other numbers there than in `stat`.
+/// The numbers that `/proc/PID/maps` has for a file: on btrfs and overlayfs they differ from those of `stat`.
 fn id_as_mapped(file: &File) -> Option<FileId> {
     const BYTES: usize = 4096;
-    // SAFETY: a new mapping at a place of the kernel's choice; nobody executes, reads or writes it.
+    // SAFETY: a new mapping at an address that the kernel chooses; nothing executes, reads or writes it.
     let place = unsafe {
         let rights = libc::PROT_READ | libc::PROT_EXEC;
         libc::mmap(std::ptr::null_mut(), BYTES, rights, libc::MAP_PRIVATE, file.as_raw_fd(), 0)
@@ -186,14 +185,14 @@ fn id_as_mapped(file: &File) -> Option<FileId> {
         return None;
     }
     let maps = std::fs::read("/proc/self/maps").map(|text| mappings(&text)).unwrap_or_default();
-    // SAFETY: just mapped, and nobody else knows of it.
+    // SAFETY: mapped above, and no other code has its address.
     unsafe { libc::munmap(place, BYTES) };
     let at = place as u64;
     maps.iter().find(|mapping| (mapping.start..mapping.end).contains(&at)).map(Mapping::file_id)
 }
 
-/// Opens a file to read when it is a regular one. What else has its place may wait for a writer, or be a device that
-/// does something when it is opened.
+/// Opens a file for reading if it is a regular one. Opening a FIFO may block, and opening a device may have side
+/// effects.
 pub fn open_regular(path: &Path, follow: bool) -> Option<File> {
     let flags = libc::O_CLOEXEC | libc::O_PATH | if follow { 0 } else { libc::O_NOFOLLOW };
     let place = OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
@@ -204,7 +203,7 @@ pub fn open_regular(path: &Path, follow: bool) -> Option<File> {
     OpenOptions::new().read(true).custom_flags(libc::O_CLOEXEC | libc::O_NONBLOCK).open(again).ok()
 }
 
-/// Files that may be held open beside all others: a quarter of what the process may have.
+/// The number of mapped files that may stay open: a quarter of the process's limit of open files.
 pub(super) fn limit() -> usize {
     static LIMIT: OnceLock<usize> = OnceLock::new();
     *LIMIT.get_or_init(|| {
@@ -240,7 +239,7 @@ mod tests {
         [file, link, pipe].iter().for_each(|path| std::fs::remove_file(path).unwrap());
     }
 
-    /// Whatever `stat` says of the file system that this test lies on.
+    /// The numbers hold whatever `stat` prints for the file system of this test.
     #[test]
     fn a_file_is_known_as_maps_tell_it() {
         let here = a_file_is_known_as_maps_tell_it as fn() as usize as u64;
@@ -255,7 +254,7 @@ mod tests {
         assert!(at_path(Path::new("/nowhere"), own).is_none());
     }
 
-    /// Written over in its place: what is in the file now was never executed.
+    /// Overwritten in place: the new content was never executed.
     #[test]
     fn a_file_that_changed_is_not_what_ran() {
         let path = scratch("changed");

@@ -1,20 +1,20 @@
-//! Lines of `/proc/PID/maps`.
+//! Parses lines of `/proc/PID/maps`.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::FileId;
 
-/// A piece of memory with code in it.
+/// An executable mapping.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mapping {
     pub start: u64,
     pub end: u64,
-    /// Of `start` in the file.
+    /// Offset of `start` in the file.
     pub offset: u64,
     pub device: (u32, u32),
     pub inode: u64,
-    /// Of the file, without ` (deleted)`; `[vdso]` and the like; empty for memory without a name. Any bytes.
+    /// Path of the file without ` (deleted)`; or a name as `[vdso]`; empty for memory without a name. Any bytes.
     pub path: Arc<[u8]>,
     pub deleted: bool,
 }
@@ -24,53 +24,53 @@ impl Mapping {
         FileId { device: self.device, inode: self.inode }
     }
 
-    /// A file is behind it (in memory only, too: `/memfd:x`).
+    /// Whether a file backs it (including a file in memory: `/memfd:x`).
     pub fn is_file(&self) -> bool {
         self.path.first() == Some(&b'/') && self.inode != 0
     }
 
-    /// The kernel put it there.
+    /// Whether the kernel created it.
     pub fn is_special(&self) -> bool {
         matches!(&*self.path, b"[vdso]" | b"[vsyscall]" | b"[uprobes]")
     }
 
-    /// Memory that only looks like a file: a runtime may have put code of its own there.
+    /// Memory that only looks like a file: a runtime may have written generated code to it.
     pub fn is_made(&self) -> bool {
         self.path.starts_with(b"/memfd:") || self.path.starts_with(b"/dev/")
     }
 
-    /// An address is the same place in both.
+    /// Whether an address is the same place in both.
     pub fn same_place(&self, other: &Self, address: u64) -> bool {
         self.path == other.path
             && self.file_id() == other.file_id()
             && (!self.is_file() || self.offset_of(address) == other.offset_of(address))
     }
 
-    /// Where an address of it is in the file.
+    /// The file offset of an address.
     pub fn offset_of(&self, address: u64) -> u64 {
         self.offset.wrapping_add(address.wrapping_sub(self.start))
     }
 
-    /// With a name as the kernel writes it, in `/proc` or in a record of its own.
+    /// Sets the name as the kernel writes it, in `/proc` or in a record of its own.
     #[must_use]
     pub fn named(mut self, name: &[u8]) -> Self {
         let kept = name.strip_suffix(b" (deleted)").unwrap_or(name);
         self.deleted = kept.len() < name.len();
         self.path = if kept == b"//anon" { Arc::default() } else { kept.into() };
         if !self.is_file() {
-            // `/proc` has none there, and a record its place in memory.
+            // `/proc` has no offset there, and a record has the address in memory.
             self.offset = 0;
         }
         self
     }
 
-    /// The part of it between two addresses, of which at least one is in it.
+    /// The part of it between two addresses, of which at least one lies in it.
     fn part(&self, start: u64, end: u64) -> Option<Self> {
         let offset = if self.is_file() { self.offset_of(start) } else { self.offset };
         (start < end).then(|| Self { start, end, offset, ..self.clone() })
     }
 
-    /// The same addresses mean the same in both.
+    /// Whether each address means the same in both.
     pub(super) fn agrees(&self, other: &Self) -> bool {
         self.file_id() == other.file_id()
             && self.path == other.path
@@ -78,32 +78,33 @@ impl Mapping {
     }
 }
 
-/// The mappings with code in them. Not text: a path may hold any bytes.
+/// Parses the executable mappings. Not text: a path may hold any bytes.
 pub fn mappings(maps: &[u8]) -> Vec<Mapping> {
     let mut all: Vec<Mapping> = maps.split(|&b| b == b'\n').filter_map(parse).collect();
-    // The kernel prints them by address; nobody else has to.
+    // The kernel prints them by address; input from another source may be unsorted.
     all.sort_by_key(|mapping| mapping.start);
     all
 }
 
-/// Those of `all`, which lie by address and not over each other, that have an address in common with a new one.
+/// The range of mappings of `all` that overlap a new one. `all` is sorted by address and has no overlaps.
 fn covered(all: &[Mapping], new: &Mapping) -> Range<usize> {
     let from = all.partition_point(|old| old.end <= new.start);
     from..from + all[from..].partition_point(|old| old.start < new.end)
 }
 
-/// Whether nothing else is at some address of a mapping.
+/// Whether a mapping overlaps only mappings that agree with it.
 pub fn fits(all: &[Mapping], new: &Mapping) -> bool {
     all[covered(all, new)].iter().all(|old| old.agrees(new))
 }
 
-/// Puts a mapping over those that are there, by address as they are; what it does not cover of them stays.
+/// Inserts a mapping over the existing ones, sorted by address; the parts of them that it does not cover stay.
 pub fn put_over(all: &mut Vec<Mapping>, new: Mapping) {
     let Range { start: from, end: to } = covered(all, &new);
     let ahead = all[from..to].first().and_then(|old| old.part(old.start, new.start));
     let behind = all[from..to].last().and_then(|old| old.part(new.end, old.end));
     let parts = ahead.into_iter().chain([new]).chain(behind);
-    // What goes on where the other ends is one: code that is made page by page would cost a mapping for each.
+    // Adjacent parts that continue each other are merged: code that is generated page by page would cost a mapping per
+    // page.
     let mut joined: Vec<Mapping> = Vec::with_capacity(3);
     let (left, right) = (from.saturating_sub(1), (to + 1).min(all.len()));
     let around = (all[left..from].to_vec(), all[to..right].to_vec());

@@ -1,13 +1,13 @@
-//! Where a process that makes code says what it made: `/tmp/perf-PID.map`.
+//! Opens the perf map of a process that generates code: `/tmp/perf-PID.map`.
 
 use std::fs;
 use std::path::Path;
 
 use super::file::{MappedFile, open_regular};
 
-/// Opens the map of a process, with the number that the process knows itself by, in the file system that it sees.
-/// None where another user could have written it: `/tmp` is open to all, and a stranger's file would name what runs
-/// as root.
+/// Opens the map of a process, under the process id of its own namespace, in the file system that it sees. None if
+/// another user could have written it: any user can write to `/tmp`, and a foreign file would name the code of root's
+/// processes.
 pub(super) fn of_process(folder: &Path, pid: u32) -> Option<MappedFile> {
     let status = fs::read_to_string(folder.join("status")).ok()?;
     let name = format!("root/tmp/perf-{}.map", innermost(&status).unwrap_or(pid));
@@ -19,12 +19,12 @@ pub(super) fn of_process(folder: &Path, pid: u32) -> Option<MappedFile> {
     (own && !others_write).then_some(file)
 }
 
-/// The number of the process in its own pid namespace.
+/// The process id in the innermost pid namespace of the process.
 fn innermost(status: &str) -> Option<u32> {
     field(status, "NStgid:")?.split_ascii_whitespace().next_back()?.parse().ok()
 }
 
-/// The real and the effective one.
+/// The real and the effective id.
 fn ids(status: &str, name: &str) -> Vec<u32> {
     let ids = field(status, name).unwrap_or_default();
     ids.split_ascii_whitespace().take(2).filter_map(|id| id.parse().ok()).collect()
@@ -44,7 +44,7 @@ mod tests {
         let root = std::env::temp_dir().join(format!("biopsy-perf-map-{}", std::process::id()));
         let folder = root.join("proc/7");
         fs::create_dir_all(folder.join("root/tmp")).unwrap();
-        // SAFETY: takes nothing and cannot fail.
+        // SAFETY: geteuid takes no argument and cannot fail.
         let me = unsafe { libc::geteuid() };
         fs::write(folder.join("status"), format!("Name:\tx\nUid:\t{me}\t{me}\t{me}\t{me}\nNStgid:\t7\t3\n"))
             .unwrap();

@@ -1,9 +1,9 @@
-//! Numbers for the programs that a process ran one after the other.
+//! Assigns numbers to the programs that a process ran one after the other.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// By process: what its threads were called while it ran an earlier program, and the number that stands for that.
+/// By process: the name of its threads while it ran an earlier program, and the number that represents that program.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Programs {
     earlier: Arc<HashMap<u32, Vec<Earlier>>>,
@@ -16,11 +16,11 @@ struct Earlier {
 }
 
 impl Programs {
-    /// Of all processes together, and of each.
+    /// The maximum number of processes, and of programs per process.
     const MOST: usize = 32_768;
     const MOST_EACH: usize = 64;
 
-    /// Gives the number that stands for it now: the first one stays, where the process' number was used again.
+    /// Returns the number in use: if the process id was reused, the first number stays.
     pub(super) fn add(&mut self, pid: u32, name: &[u8], number: u32) -> u32 {
         let full = self.earlier.len() >= Self::MOST && !self.earlier.contains_key(&pid);
         let known = self.earlier.get(&pid).map_or(&[][..], |of| of);
@@ -35,7 +35,7 @@ impl Programs {
         number
     }
 
-    /// What stands for the program that a process ran while a thread of it was called so: mostly its own number.
+    /// The number of the program that a process ran while its thread had this name: usually the process id itself.
     pub fn of(&self, pid: u32, name: &[u8]) -> u32 {
         let earlier = self.earlier.get(&pid).and_then(|of| of.iter().find(|earlier| *earlier.name == *name));
         earlier.map_or(pid, |earlier| earlier.number)

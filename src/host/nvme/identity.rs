@@ -1,4 +1,4 @@
-//! What a drive can do and how it fares, as it tells by commands that read only.
+//! Reads what a drive can do and its health, with read-only commands.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -11,10 +11,10 @@ use super::command::{IDENTIFY_BYTES, feature, identify_controller, identify_name
 use super::{Choice, Health, Namespace, Use, choices_of, format_of, health_of, number};
 use crate::host::Host;
 
-/// The feature that has completions wait for each other before they interrupt.
+/// The feature Interrupt Coalescing.
 const COALESCING: u8 = 0x08;
-/// The page of memory that sizes are counted in. Drives may count in larger ones (CAP.MPSMIN), which no command tells;
-/// none does that Linux drives on x86.
+/// The memory page size, in which MDTS counts. Drives may use a larger page (CAP.MPSMIN), which no command returns; no
+/// drive that Linux supports on x86 does.
 const PAGE: u64 = 4096;
 
 /// What could be learned of one namespace and its drive.
@@ -37,7 +37,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// The format in use, and one that the drive itself calls faster: without metadata, as the one in use is.
+    /// The format in use, and one that the drive itself reports as faster. Both are without metadata.
     pub fn faster_format(&self) -> Option<(Choice, Choice)> {
         let formats = self.formats.as_deref()?;
         let now = formats.iter().find(|choice| choice.in_use && choice.metadata_bytes == 0)?;
@@ -57,14 +57,14 @@ pub struct Coalescing {
 }
 
 impl Coalescing {
-    /// From the feature's value.
+    /// Decodes the feature's value.
     fn of(value: u32) -> Self {
-        // The threshold is counted from 0, the time in 100 us.
+        // The threshold counts from 0, the time is in 100 us.
         let (threshold, time) = (value & 0xff, value >> 8 & 0xff);
         Self { completions: threshold + 1, time_us: time * 100 }
     }
 
-    /// One completion, and no time, mean that it is off.
+    /// With one completion or no time, coalescing is off.
     pub fn is_on(self) -> bool {
         self.completions > 1 && self.time_us > 0
     }
@@ -73,13 +73,14 @@ impl Coalescing {
 /// MDTS as bytes: a power of two of pages.
 fn transfer_bytes(controller: &[u8; IDENTIFY_BYTES]) -> Option<u64> {
     let shift = number(&controller[77..78]) as u32;
-    // Above, it is no size.
+    // A larger value is not a size.
     (1..=32).contains(&shift).then(|| PAGE << shift)
 }
 
 impl Namespace {
-    /// What it tells, and why the rest is absent where this process may not ask: the kernel lets users identify a drive
-    /// whose node they may open, and no more. What the drive itself refuses is absent without a word.
+    /// The identity that this process may read, and the first error that stops it from reading the rest: the kernel
+    /// lets users identify a drive whose node they may open, and no more. Commands that the drive itself refuses are
+    /// absent without an error.
     fn identity(&self) -> io::Result<(Identity, Option<io::Error>)> {
         let fd = self.file.as_raw_fd();
         let mut denied = None;
@@ -97,7 +98,7 @@ impl Namespace {
     }
 }
 
-/// The answer; keeps the first error that is not the drive's own.
+/// The answer; keeps the first error that does not come from the drive.
 fn heard<T>(answer: io::Result<T>, denied: &mut Option<io::Error>) -> Option<T> {
     match answer {
         Ok(told) => Some(told),
@@ -110,10 +111,10 @@ fn heard<T>(answer: io::Result<T>, denied: &mut Option<io::Error>) -> Option<T> 
     }
 }
 
-/// Asks the NVMe drives among these devices. Returns the names of those that did not tell all, and why.
+/// Queries the NVMe drives among these devices. Returns the names of drives with incomplete answers, and the errors.
 pub fn identify(root: &Path, host: &mut Host, names: &[String]) -> Vec<(String, io::Error)> {
     let mut untold = Vec::new();
-    // The paths of a multipath drive have no nodes; the drive itself tells.
+    // The paths of a multipath drive have no nodes; the head is queried.
     let asked = host.devices.iter_mut().filter(|device| !device.hidden && names.contains(&device.name));
     for device in asked {
         let Some(told) = Namespace::open(root, &device.name) else { continue };
