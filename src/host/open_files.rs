@@ -1,4 +1,5 @@
-//! The names of files by file system and inode: as processes have them open or mapped, or as the file system knows them.
+//! Finds the names of files by file system and inode: from the open and mapped files of processes, or from the file
+//! system.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
@@ -10,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use super::mounts::{self, Mount};
 
-/// A file system's device number and an inode on it, as the file system itself knows them.
+/// The device number of a file system and an inode on it, as the file system itself numbers them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FileId {
     pub major: u32,
@@ -18,12 +19,12 @@ pub struct FileId {
     pub inode: u64,
 }
 
-/// Entries of one folder that are looked through; a process with more has the rest left out.
+/// The most entries read of one directory; if a process has more, the rest is left out.
 const MOST_ENTRIES: usize = 1 << 16;
-/// And of all processes together.
+/// The most entries read of all processes together.
 const MOST_IN_ALL: usize = 1 << 19;
 
-/// What `stat` says of the file that a path leads to, without asking a file server, which might not answer.
+/// The result of `stat` for a path, without contacting a file server, which might not answer.
 struct Stat {
     id: FileId,
     mount: u64,
@@ -45,14 +46,14 @@ fn stat(path: &Path) -> Option<Stat> {
     Some(Stat { id, mount: data.stx_mnt_id })
 }
 
-/// The names of those of the wanted files that a process has open or mapped, as the process sees them; the kernel adds
-/// ` (deleted)` to one that was removed. Nothing where the process ended or may not be looked at.
+/// The names of those selected files that a process has open or mapped, as the process sees them; the kernel adds `
+/// (deleted)` to a file that was removed. Empty if the process ended or may not be inspected.
 pub fn of_process(root: &Path, pid: u32, wanted: &BTreeSet<FileId>) -> BTreeMap<FileId, String> {
     let mut left = MOST_IN_ALL;
     search(root, pid, wanted, &mut left)
 }
 
-/// The same of all processes.
+/// The names of those selected files that any process has open or mapped.
 pub fn of_all(root: &Path, wanted: &BTreeSet<FileId>) -> BTreeMap<FileId, String> {
     let mut found = BTreeMap::new();
     let mut left = MOST_IN_ALL;
@@ -73,7 +74,7 @@ fn search(root: &Path, pid: u32, wanted: &BTreeSet<FileId>, left: &mut usize) ->
     let process = root.join(format!("proc/{pid}"));
     let inodes: BTreeSet<u64> = wanted.iter().map(|id| id.inode).collect();
     let mut found = BTreeMap::new();
-    // Read once and only where a file lies on an overlay.
+    // Read once, and only if a file lies on an overlay.
     let mut mounts: Option<BTreeMap<u64, Mount>> = None;
     for folder in ["fd", "map_files"] {
         for entry in fs::read_dir(process.join(folder)).into_iter().flatten().flatten().take(MOST_ENTRIES) {
@@ -81,7 +82,7 @@ fn search(root: &Path, pid: u32, wanted: &BTreeSet<FileId>, left: &mut usize) ->
                 return found;
             }
             *left -= 1;
-            // Sockets and pipes have no path; their links are cheaper to read than they are to stat.
+            // Sockets and pipes have no path; reading their link is cheaper than a stat.
             let Ok(name) = fs::read_link(entry.path()) else { continue };
             if !name.is_absolute() {
                 continue;
@@ -108,12 +109,12 @@ fn search(root: &Path, pid: u32, wanted: &BTreeSet<FileId>, left: &mut usize) ->
     found
 }
 
-/// The size of the handle of [`Handle`] behind its head.
+/// The size of the handle of [`Handle`], without its header.
 const HANDLE_BYTES: libc::c_uint = 8;
 /// FILEID_INO32_GEN.
 const INODE_AND_GENERATION: libc::c_int = 1;
 
-/// `struct file_handle`. Of ext2, ext4 and f2fs, where generation 0 means any.
+/// `struct file_handle` of ext2, ext4 and f2fs, where generation 0 matches any generation.
 #[repr(C)]
 struct Handle {
     bytes: libc::c_uint,
@@ -122,8 +123,8 @@ struct Handle {
     generation: u32,
 }
 
-/// The name that the file system has in its cache, by a file handle: ext2, ext4 and f2fs, with CAP_DAC_READ_SEARCH.
-/// None where the name does not lead to the file.
+/// Opens the file by a file handle and returns the name in the kernel's cache: ext2, ext4 and f2fs, with
+/// CAP_DAC_READ_SEARCH. None if the name does not lead to the file.
 pub fn of_file_system(mounts: &[Mount], id: FileId) -> Option<String> {
     let handle = Handle {
         bytes: HANDLE_BYTES,
@@ -138,7 +139,7 @@ pub fn of_file_system(mounts: &[Mount], id: FileId) -> Option<String> {
     };
     let folder = mounts.iter().filter(usable).find_map(|mount| fs::File::open(&mount.point).ok())?;
     let flags = libc::O_PATH | libc::O_CLOEXEC;
-    // SAFETY: the handle is a `struct file_handle` with as many bytes behind its head as it says, and lives across the
+    // SAFETY: the handle is a `struct file_handle` with as many bytes after its header as it says, and lives across the
     // call, which only reads it.
     let file = unsafe {
         match libc::syscall(libc::SYS_open_by_handle_at, folder.as_raw_fd(), &raw const handle, flags) {
@@ -153,10 +154,10 @@ pub fn of_file_system(mounts: &[Mount], id: FileId) -> Option<String> {
     (name.ends_with(DELETED) || leads_to(Path::new("/"), id, &name)).then_some(name)
 }
 
-/// What the kernel adds to the name of a file that was removed.
+/// The suffix that the kernel adds to the name of a removed file.
 pub const DELETED: &str = " (deleted)";
 
-/// What a file of an overlay is on the file systems below it.
+/// The ids of a file of an overlay on the file systems below.
 fn below(root: &Path, mount: &Mount, name: &Path) -> Vec<FileId> {
     let Ok(within) = name.strip_prefix(&mount.point) else { return Vec::new() };
     let within = Path::new(mount.root.trim_start_matches('/')).join(within);
@@ -166,8 +167,8 @@ fn below(root: &Path, mount: &Mount, name: &Path) -> Vec<FileId> {
         .collect()
 }
 
-/// The folders that an overlay is made of, the upper one first; relative to the root. Only absolute ones: others depend
-/// on where the overlay was mounted from.
+/// The directories that an overlay consists of, the upper one first; relative to the root. Only absolute ones: others
+/// depend on where the overlay was mounted from.
 fn layers(options: &str) -> Vec<PathBuf> {
     let value = |option: &str, key: &str| option.strip_prefix(key).map(str::to_string);
     let upper = options.split(',').filter_map(|option| value(option, "upperdir="));
@@ -178,13 +179,13 @@ fn layers(options: &str) -> Vec<PathBuf> {
     upper.chain(lower).filter_map(|layer| Some(PathBuf::from(layer.strip_prefix('/')?))).collect()
 }
 
-/// Whether this name no longer leads to the file, where it did.
+/// Whether this name no longer leads to the file.
 pub fn has_moved(root: &Path, id: FileId, name: &str) -> bool {
     let Some(relative) = name.strip_prefix('/') else { return false };
     stat(&root.join(relative)).is_none_or(|stat| stat.id != id)
 }
 
-/// Whether this name leads to the file from here: it may be one of another mount namespace.
+/// Whether this name leads to the file from here: the name may belong to another mount namespace.
 pub fn leads_to(root: &Path, id: FileId, name: &str) -> bool {
     !has_moved(root, id, name)
 }
@@ -214,7 +215,7 @@ mod tests {
         fs::remove_file(&gone).unwrap();
         let root = Path::new("/");
         let found = of_process(root, std::process::id(), &wanted);
-        // Where a temporary folder is on btrfs or an overlay its numbers are others.
+        // Fails if the temporary directory is on btrfs or an overlay, which have other numbers.
         assert_eq!(found.get(&id(&kept)), Some(&kept.to_string_lossy().into_owned()));
         assert_eq!(found.get(&gone_id), Some(&format!("{} (deleted)", gone.display())));
         assert_eq!(of_all(root, &wanted), found);
@@ -255,7 +256,7 @@ mod tests {
         fs::remove_dir_all(&folder).unwrap();
     }
 
-    /// A process that sees an overlay, with the file system below as its folder has it.
+    /// A process that sees an overlay; a directory stands in for the file system below.
     #[test]
     fn a_file_of_an_overlay_is_found_by_the_inode_below() {
         let folder = folder("overlay");

@@ -1,11 +1,11 @@
-//! What the kernel accounts to this process.
+//! Reads the I/O that the kernel accounts to this process.
 
 use std::path::Path;
 
 use super::attribute::file;
 
-/// Bytes that this process made dirty in the page cache of disks, or wrote to them directly, since it began; what kernel
-/// threads write back later is accounted as the page gets dirty. None where the kernel keeps no account
+/// Bytes that this process dirtied in the page cache of disks or wrote directly, since it started. Writeback by kernel
+/// threads is accounted when the page becomes dirty. None if the kernel does not account I/O
 /// (CONFIG_TASK_IO_ACCOUNTING).
 pub fn written_bytes(root: &Path) -> Option<u64> {
     parse(&file(&root.join("proc/self/io")).ok()?)

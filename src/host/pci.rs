@@ -1,4 +1,4 @@
-//! The PCI function behind a device, and the way from there to memory.
+//! Finds the PCI function of a device, and its path to memory.
 
 mod config;
 pub(crate) mod link;
@@ -11,19 +11,19 @@ pub use config::Config;
 pub use link::encoding;
 pub use path::hops;
 
-/// Where a device sits on PCI.
+/// The position of a device on PCI.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Place {
-    /// `0000:41:00.0`; the domain has more digits behind a volume management device.
+    /// `0000:41:00.0`; below a volume management device, the domain has more digits.
     pub address: String,
-    /// `pci0000:40`: the host bridge through which everything below reaches memory. Behind a volume
-    /// management device this is the real bridge, not the one that the driver made up.
+    /// `pci0000:40`: the host bridge through which all devices below it reach memory. Below a volume management device
+    /// this is the real bridge, not the virtual one that the driver created.
     pub root_complex: Option<String>,
     /// Its directory in sysfs.
     pub directory: PathBuf,
 }
 
-/// The PCI function nearest to a device, by the device's real path in sysfs.
+/// The PCI function nearest to a device, from the device's real path in sysfs.
 pub fn place(device: &Path) -> Option<Place> {
     let directory = device.ancestors().find(|path| name(path).is_some_and(|name| is_address(&name)))?;
     let root_complex = device.components().find_map(|component| match component {
@@ -41,7 +41,7 @@ fn name(path: &Path) -> Option<String> {
     Some(path.file_name()?.to_str()?.to_string())
 }
 
-/// `DDDD:BB:DD.F`.
+/// Whether a name has the form `DDDD:BB:DD.F`.
 fn is_address(name: &str) -> bool {
     let Some((bus, function)) = name.rsplit_once('.') else {
         return false;
@@ -57,7 +57,7 @@ fn is_address(name: &str) -> bool {
         && hex(function, 1..=1)
 }
 
-/// `pciDDDD:BB`.
+/// Whether a name has the form `pciDDDD:BB`.
 fn is_root_complex(name: &str) -> bool {
     name.strip_prefix("pci").and_then(|name| name.split_once(':')).is_some_and(|(domain, bus)| {
         domain.len() >= 4

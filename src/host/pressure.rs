@@ -1,4 +1,4 @@
-//! `/proc/pressure/memory`: how long tasks waited for memory (PSI).
+//! Reads `/proc/pressure/memory`: how long tasks waited for memory (PSI).
 
 use std::path::Path;
 
@@ -22,7 +22,7 @@ impl Pressure {
         file(&root.join("proc/pressure/memory")).map_or_else(|_| Self::default(), |text| Self::parse(&text))
     }
 
-    /// Lines `some avg10=0.00 avg60=0.00 avg300=0.00 total=0`, in µs.
+    /// Parses lines `some avg10=0.00 avg60=0.00 avg300=0.00 total=0`, in µs.
     pub fn parse(text: &str) -> Self {
         let total = |kind: &str| {
             let line = text.lines().find_map(|line| line.strip_prefix(kind)?.strip_prefix(' '))?;

@@ -1,4 +1,4 @@
-//! Processes that a user names by number.
+//! Finds processes by the id that a user gives.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use super::attribute::file;
 use super::cpu::field;
 use crate::refusal::Refusal;
 
-/// A process that is there, by its number.
+/// Returns the id of an existing process; refuses a thread id.
 pub fn find(root: &Path, pid: u32) -> Result<u32> {
     let status = file(&root.join(format!("proc/{pid}/status")));
     let Some(process) = status.ok().and_then(|status| field(&status, "Tgid")?.parse::<u32>().ok()) else {
@@ -26,13 +26,13 @@ pub fn find(root: &Path, pid: u32) -> Result<u32> {
     Ok(pid)
 }
 
-/// Whether the process has not ended. What waits to be reaped does nothing any more.
+/// Whether the process has not ended. A zombie counts as ended.
 pub fn is_running(root: &Path, pid: u32) -> bool {
     let status = file(&root.join(format!("proc/{pid}/status"))).unwrap_or_default();
     field(&status, "State").is_some_and(|state| !state.starts_with(['Z', 'X']))
 }
 
-/// What a process is called, which is what its first thread is: any bytes. None: it has ended.
+/// The name of a process, which is that of its first thread: any bytes. None: it has ended.
 pub fn name(root: &Path, pid: u32) -> Option<Vec<u8>> {
     let mut name = std::fs::read(root.join(format!("proc/{pid}/comm"))).ok()?;
     if name.last() == Some(&b'\n') {

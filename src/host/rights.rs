@@ -1,4 +1,4 @@
-//! What this process may do, and what the kernel forbids everybody.
+//! Reads the capabilities of this process and the kernel settings that restrict tracing.
 
 use std::fs::File;
 use std::path::Path;
@@ -58,7 +58,7 @@ const CAP_BPF: u32 = 39;
 impl Rights {
     /// Reads `/proc/self/status`, `/proc/sys/kernel` and `/sys/kernel`.
     ///
-    /// What cannot be read is not granted.
+    /// A capability that cannot be read counts as not granted.
     pub fn read(root: &Path) -> Self {
         let effective =
             file(&root.join("proc/self/status")).ok().and_then(|status| effective(&status)).unwrap_or(0);
@@ -85,17 +85,17 @@ impl Rights {
         }
     }
 
-    /// May load tracing programs: the kernel takes CAP_SYS_ADMIN for both capabilities.
+    /// Whether tracing programs may be loaded: the kernel accepts CAP_SYS_ADMIN in place of both capabilities.
     pub fn can_trace(&self) -> bool {
         self.initial_user_namespace && (self.sys_admin || (self.bpf && self.perfmon))
     }
 
-    /// The kernel lets nobody read its memory by BPF, whatever the rights.
+    /// Whether the kernel forbids BPF to read its memory, whatever the capabilities.
     pub fn locked_down(&self) -> bool {
         self.lockdown.as_deref() == Some("confidentiality")
     }
 
-    /// May sample every CPU, in kernel and user space.
+    /// Whether every CPU may be sampled, in kernel and user space.
     pub fn can_sample(&self) -> bool {
         (self.initial_user_namespace && (self.sys_admin || self.perfmon))
             || self.perf_event_paranoid == Some(-1)
@@ -107,13 +107,13 @@ fn effective(status: &str) -> Option<u64> {
     u64::from_str_radix(field(status, "CapEff")?, 16).ok()
 }
 
-/// `lockdown=LEVEL` of a kernel's command line; the level can only rise later.
+/// Parses `lockdown=LEVEL` of a kernel's command line; the level can only rise later.
 fn booted_with(line: &str) -> Option<String> {
     let level = line.split_whitespace().filter_map(|word| word.strip_prefix("lockdown=")).next_back()?;
     matches!(level, "integrity" | "confidentiality").then(|| level.to_string())
 }
 
-/// The first user namespace maps every id to itself. Where there is no map (a kernel without user
+/// Whether this is the initial user namespace, which maps every id to itself. Without a map (a kernel without user
 /// namespaces), there is only that one.
 fn initial_namespace(map: &str) -> bool {
     let words: Vec<&str> = map.split_whitespace().collect();

@@ -1,4 +1,4 @@
-//! From what a user typed, or from a file, to a disk.
+//! Resolves a device that a user names, or the disk of a file.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -30,12 +30,12 @@ impl<'a> Device<'a> {
     }
 }
 
-/// The disk that a filter names, as [`find`]. A partition stands for its disk.
+/// Resolves a filter as [`find`] does; a partition yields its disk.
 pub fn resolve<'a>(host: &'a Host, root: &Path, text: &str) -> Result<&'a BlockDevice> {
     Ok(find(host, root, text)?.disk)
 }
 
-/// The disk or partition that a filter names: by kernel name, device-mapper name, `MAJ:MIN`, or a path such as
+/// Finds the disk or partition that a filter names: by kernel name, device-mapper name, `MAJ:MIN`, or a path such as
 /// `/dev/nvme0n1` or `/dev/disk/by-id/...`.
 ///
 /// Anything else is a refusal: exit code 3.
@@ -54,7 +54,7 @@ pub fn find<'a>(host: &'a Host, root: &Path, text: &str) -> Result<Device<'a>> {
         Ok(data) if data.file_type().is_block_device() => {
             by_number(host, libc::major(data.rdev()), libc::minor(data.rdev())).ok_or_else(|| unknown(text))
         }
-        // In a container or in a captured tree the node itself is missing while the name is good.
+        // In a container or a captured tree the node itself is missing, but the name is valid.
         found => by_link(host, &path, text).ok_or_else(|| match found {
             Ok(data) => wrong_kind(text, &data.file_type()),
             Err(_) => unknown(text),
@@ -62,20 +62,21 @@ pub fn find<'a>(host: &'a Host, root: &Path, text: &str) -> Result<Device<'a>> {
     }
 }
 
-/// The disks whose requests carry the I/O of the disk that a filter names: itself, or the hidden paths of
-/// an NVMe multipath head.
+/// The disks whose requests carry the I/O of the disk that a filter names: the disk itself, or the hidden paths of an
+/// NVMe multipath head.
 ///
-/// Other bio-based disks are a refusal that names the disks below: what their requests do is not what the
-/// user asked about.
+/// Other bio-based disks are a refusal that names the disks below: the requests of those disks are not the I/O that the
+/// user selected.
 pub fn traceable<'a>(host: &'a Host, root: &Path, text: &str) -> Result<Vec<&'a BlockDevice>> {
     let device = resolve(host, root, text)?;
     requests_of(host, device).ok_or_else(|| bio_based(host, device))
 }
 
-/// The names of what is measured where a filter names this disk or partition. `sees_bios`: bio-based disks stand for
-/// themselves, but for multipath heads, whose bios become their paths'; else as [`traceable`].
+/// The names of the devices that are measured if a filter names this disk or partition. With `sees_bios`, a bio-based
+/// disk is measured itself; a multipath head is not, because its bios become those of its paths. Without it, as
+/// [`traceable`].
 ///
-/// A partition of a multipath head stands for all paths: their requests do not name it.
+/// A partition of a multipath head selects all paths: their requests do not name the partition.
 pub fn measured<'a>(host: &'a Host, device: Device<'a>, sees_bios: bool) -> Result<Vec<&'a str>> {
     let disk = device.disk;
     match requests_of(host, disk) {
@@ -86,8 +87,8 @@ pub fn measured<'a>(host: &'a Host, device: Device<'a>, sees_bios: bool) -> Resu
     }
 }
 
-/// Refuses a disk together with one of its partitions, and two partitions of one disk: a request of the disk would be
-/// of both. Exit code 2.
+/// Refuses a disk together with one of its partitions, and two partitions of one disk: a request of the disk would
+/// belong to both. Exit code 2.
 pub fn disjoint(host: &Host, names: &[String]) -> Result<()> {
     let mut by_disk: BTreeMap<&str, &str> = BTreeMap::new();
     for name in names {
@@ -106,7 +107,7 @@ pub fn disjoint(host: &Host, names: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// All disks below one, nearest first.
+/// All disks below a disk, nearest first.
 pub fn below<'a>(host: &'a Host, device: &'a BlockDevice) -> Vec<&'a BlockDevice> {
     with_layers(host, device).split_off(1)
 }
@@ -116,7 +117,7 @@ pub fn is_head(host: &Host, device: &BlockDevice) -> bool {
     !device.request_based && requests_of(host, device).is_some()
 }
 
-/// A disk and all disks below it, as far as they have requests, or with `bios` without; a refusal where that is none.
+/// A disk and all disks below it that have requests; with `bios`, bio-based disks too. A refusal if there are none.
 pub fn stack<'a>(host: &'a Host, disk: &str, bios: bool) -> Result<Vec<&'a BlockDevice>> {
     let device = host.device(disk).ok_or_else(|| unknown(disk))?;
     let all = with_layers(host, device).into_iter();
@@ -135,13 +136,13 @@ fn requests_of<'a>(host: &'a Host, device: &'a BlockDevice) -> Option<Vec<&'a Bl
     is_head.then_some(paths)
 }
 
-/// Nearest first.
+/// A disk and all disks below it, nearest first.
 fn with_layers<'a>(host: &'a Host, device: &'a BlockDevice) -> Vec<&'a BlockDevice> {
     let mut all = vec![device];
     let mut next = 0;
     while let Some(upper) = all.get(next) {
         for lower in upper.layers.iter().filter_map(|name| host.device(name)) {
-            // The names come from sysfs of a machine that may be damaged: a ring must end.
+            // The names come from sysfs of a machine that may be damaged: a cycle must end.
             if !all.iter().any(|known| known.name == lower.name) {
                 all.push(lower);
             }
@@ -169,16 +170,16 @@ fn bio_based(host: &Host, device: &BlockDevice) -> anyhow::Error {
     Refusal::Refused(format!("{name} has no requests of its own (it is bio-based), {remedy}")).into()
 }
 
-/// What a view of devices shows.
+/// The devices that a view shows.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Selection<'a> {
     /// In the order of [`Host::devices`].
     pub devices: Vec<&'a BlockDevice>,
-    /// Left out because nobody uses them: empty loop, RAM, zram and network block devices.
+    /// Unused devices that are left out: empty loop, RAM, zram and network block devices.
     pub placeholders: Vec<&'a BlockDevice>,
 }
 
-/// The named devices, each once; without a name all but the placeholders; with `all` those too.
+/// The named devices without duplicates; without names, all but the placeholders; with `all`, those too.
 pub fn selection<'a>(host: &'a Host, root: &Path, names: &[String], all: bool) -> Result<Selection<'a>> {
     if names.is_empty() {
         let (placeholders, devices) =
@@ -187,7 +188,7 @@ pub fn selection<'a>(host: &'a Host, root: &Path, names: &[String], all: bool) -
     }
     let mut named: Vec<&BlockDevice> =
         names.iter().map(|name| resolve(host, root, name)).collect::<Result<_>>()?;
-    // What is known of an NVMe multipath drive's links, vectors and queues is known of its paths.
+    // The links, vectors and queues of an NVMe multipath drive belong to its paths.
     let heads = named.iter().filter(|device| is_head(host, device));
     let paths: Vec<&BlockDevice> = heads.filter_map(|head| requests_of(host, head)).flatten().collect();
     named.extend(paths);
@@ -195,8 +196,8 @@ pub fn selection<'a>(host: &'a Host, root: &Path, names: &[String], all: bool) -
     Ok(Selection { devices: host.devices.iter().filter(is_named).collect(), placeholders: Vec::new() })
 }
 
-/// The disk that holds a file or directory, or that a device path names; None for file systems
-/// without a disk of their own (tmpfs, overlay, network) and for paths that do not exist.
+/// The disk that holds a file or directory, or that a device path names. None for file systems without a disk of their
+/// own (tmpfs, overlay, network), and for paths that do not exist.
 pub fn disk_of_path(path: &Path) -> Option<String> {
     let root = Path::new("/");
     let data = fs::metadata(path).ok()?;
@@ -205,7 +206,7 @@ pub fn disk_of_path(path: &Path) -> Option<String> {
     if major != 0 {
         return disk_of_number(root, major, minor);
     }
-    // btrfs hands out a number per subvolume that stands nowhere in sysfs, but names its device.
+    // btrfs uses a number per subvolume that sysfs does not have, but its mount names the device.
     let path = fs::canonicalize(path).ok()?;
     let mounts = mounts(root);
     let source = mount_of(&mounts, &path.to_string_lossy())?.device_path()?;
@@ -213,7 +214,7 @@ pub fn disk_of_path(path: &Path) -> Option<String> {
     disk_of_number(root, libc::major(data.rdev()), libc::minor(data.rdev()))
 }
 
-/// The disk of this device number; of a partition's number, the disk that it lies on.
+/// The disk of this device number; for the number of a partition, its disk.
 pub fn disk_of_number(root: &Path, major: u32, minor: u32) -> Option<String> {
     let directory = fs::canonicalize(root.join(format!("sys/dev/block/{major}:{minor}"))).ok()?;
     let disk = if directory.join("partition").is_file() { directory.parent()? } else { &directory };
@@ -221,7 +222,7 @@ pub fn disk_of_number(root: &Path, major: u32, minor: u32) -> Option<String> {
 }
 
 fn by_name<'a>(host: &'a Host, name: &str) -> Option<Device<'a>> {
-    // A device-mapper name is chosen freely: the kernel's names go first.
+    // The kernel's names take precedence, because users choose device-mapper names freely.
     let disks = &host.devices;
     let disk = disks.iter().find(|disk| disk.name == name).map(Device::of_disk);
     disk.or_else(|| partition(host, |partition| partition.name == name))
@@ -229,7 +230,7 @@ fn by_name<'a>(host: &'a Host, name: &str) -> Option<Device<'a>> {
 }
 
 fn by_number(host: &Host, major: u32, minor: u32) -> Option<Device<'_>> {
-    // A device whose number is not known has 0:0, which is no number.
+    // 0:0 means that the device number is unknown.
     if (major, minor) == (0, 0) {
         return None;
     }
@@ -245,7 +246,7 @@ fn partition(host: &Host, is_it: impl Fn(&Partition) -> bool) -> Option<Device<'
     })
 }
 
-/// By the name that a path in `/dev` ends in, after links where they can be followed.
+/// Finds a device by the last name of a path in `/dev`, after links that can be read.
 fn by_link<'a>(host: &'a Host, path: &Path, text: &str) -> Option<Device<'a>> {
     if let Some(alias) = text.strip_prefix("/dev/mapper/") {
         let disk = host.devices.iter().find(|device| device.alias.as_deref() == Some(alias));
@@ -254,7 +255,7 @@ fn by_link<'a>(host: &'a Host, path: &Path, text: &str) -> Option<Device<'a>> {
     if !text.starts_with("/dev/") {
         return None;
     }
-    // The link may point to a node that is not there, so it is not followed to its end.
+    // The link may point to a node that does not exist, so only its target's name is used.
     let target = fs::read_link(path).unwrap_or_else(|_| path.to_path_buf());
     by_name(host, target.file_name()?.to_str()?)
 }

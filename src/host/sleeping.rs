@@ -1,10 +1,10 @@
-//! The frames of user mode of a thread that sleeps, followed from outside.
+//! Unwinds the user stack of a sleeping thread from outside.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// A thread, and where it entered the kernel.
+/// A thread, and its registers when it entered the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entered {
     pub pid: u32,
@@ -12,18 +12,20 @@ pub struct Entered {
     pub ip: u64,
     pub sp: u64,
     pub bp: u64,
-    /// How often it has left a CPU, by itself or not.
+    /// Number of its context switches, voluntary or not.
     pub switches: u64,
 }
 
 impl Entered {
-    /// Return addresses of its user mode, the place where it entered the kernel first, by frame pointers as the kernel
-    /// itself follows them; at most `most`. None: it is not ours to look into, or has gone on since.
+    /// The user-mode return addresses, with the address where the thread entered the kernel first; at most `most`.
+    /// Follows frame pointers as the kernel does. None if this process may not read the thread's memory, or if the
+    /// thread has run since.
     ///
-    /// `root`: where `proc` is.
+    /// `root`: the directory that contains `proc`.
     pub fn frames(&self, root: &Path, most: usize) -> Option<Vec<u64>> {
         let folder = root.join(format!("proc/{}/task/{}", self.pid, self.tid));
-        // A stack's own memory: what lies elsewhere may be of a file or a device, which reading would disturb.
+        // Only the stack's own memory is read: other addresses may belong to a file or a device, which a read would
+        // disturb.
         let stack = self.sp..self.sp.saturating_add(STACK);
         let memory = File::open(folder.join("mem")).ok()?;
         let word = |bytes: &[u8]| bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
@@ -31,19 +33,19 @@ impl Entered {
         let mut bp = self.bp;
         while frames.len() < most {
             let mut frame = [0; 16];
-            // Code without frame pointers keeps something else there.
+            // Code without frame pointers uses the register for other data.
             if !stack.contains(&bp) || memory.read_exact_at(&mut frame, bp).is_err() {
                 break;
             }
             let (next, back) = (word(&frame), word(&frame[8..]));
             frames.push(back);
-            // A caller's frame lies above.
+            // The frame of a caller lies at a higher address.
             if next <= bp {
                 break;
             }
             bp = next;
         }
-        // What was read is its stack only if it has been in the same place all the time.
+        // The stack is valid only if the thread did not run during the reads.
         (self.is_there(folder) == Some(true)).then_some(frames)
     }
 
@@ -54,17 +56,17 @@ impl Entered {
     }
 }
 
-/// As far above the stack pointer frames are looked for: what a thread's stack has at most, where nobody says otherwise.
+/// How far above the stack pointer frames are searched: the default limit of a thread's stack.
 const STACK: u64 = 8 << 20;
 
-/// Of `/proc/PID/task/TID/status`: how often it has left a CPU.
+/// The number of context switches in `/proc/PID/task/TID/status`.
 fn switches(text: &str) -> Option<u64> {
     let number =
         |name: &str| text.lines().find_map(|line| line.strip_prefix(name))?.trim().parse::<u64>().ok();
     number("voluntary_ctxt_switches:")?.checked_add(number("nonvoluntary_ctxt_switches:")?)
 }
 
-/// Of a line of `/proc/PID/task/TID/syscall` the stack pointer and where it returns to: its last two words.
+/// Stack pointer and return address of a line of `/proc/PID/task/TID/syscall`: its last two words.
 fn place(text: &str) -> Option<(u64, u64)> {
     let mut words = text.split_ascii_whitespace().rev();
     let mut word = || u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok();
@@ -86,7 +88,7 @@ mod tests {
         }
     }
 
-    /// What is written in files in place of `/proc`: two frames, of which the second is the last.
+    /// Files stand in for `/proc`: two frames, of which the second is the last.
     #[test]
     fn frames_are_followed_until_they_end() {
         let root = std::env::temp_dir().join(format!("biopsy-sleeping-{}", std::process::id()));
@@ -111,7 +113,7 @@ mod tests {
         assert_eq!(frames(at, "1 0x0 0x18 0xa0", 127), None, "another place of its stack");
         assert_eq!(frames(at, "running", 127), None);
         assert_eq!(frames(Entered { tid: 9, ..at }, "1 0x0 0x10 0xa0", 127), None, "no such thread");
-        // Not its stack.
+        // The address is outside the stack.
         assert_eq!(frames(Entered { bp: 8, ..at }, "1 0x0 0x10 0xa0", 127), Some(vec![0xa0]));
         status(6);
         assert_eq!(frames(at, "1 0x0 0x10 0xa0", 127), None, "it has been elsewhere meanwhile");

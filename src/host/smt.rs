@@ -1,4 +1,4 @@
-//! Threads that share a core, and whether the kernel lets them.
+//! Reads which CPUs share a core (SMT), and whether the kernel allows it.
 
 use std::path::Path;
 
@@ -23,7 +23,7 @@ pub struct Smt {
 }
 
 impl Smt {
-    /// Of the CPUs that are online.
+    /// Reads the state of the online CPUs.
     pub fn read(root: &Path, online: &[u32]) -> Self {
         let directory = root.join("sys/devices/system/cpu/smt");
         let told = online.iter().map(|cpu| cpu::threads(root, *cpu)).collect::<Option<Vec<_>>>();

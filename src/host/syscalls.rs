@@ -1,8 +1,8 @@
-//! Names of system calls.
+//! Maps system call numbers to names.
 
 use std::sync::OnceLock;
 
-/// Number and name, as x86-64's `asm/unistd_64.h` has them; the rest from the kernel's table of 6.18.
+/// Numbers and names from x86-64's `asm/unistd_64.h`, completed from the system call table of Linux 6.18.
 const TABLE: &str = include_str!("syscalls.txt");
 
 /// The name of a system call of 64-bit programs; None for a number that is not in the table.

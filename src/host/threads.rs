@@ -1,39 +1,39 @@
-//! Threads by the files of `/proc`: what everybody may see of them.
+//! Samples threads from the files of `/proc` that any user may read.
 
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// A line of `stat` and one of `syscall` are far shorter.
+/// A line of `stat` or `syscall` is far shorter.
 const LONGEST: u64 = 4096;
 
-/// So many threads are looked at in one round; each costs a file.
+/// The most threads per sample; each costs a file.
 const MOST: usize = 1 << 16;
 
-/// PF_KTHREAD, as `stat` shows it among the flags.
+/// PF_KTHREAD in the flags of `stat`.
 const KERNEL: u64 = 0x0020_0000;
 
-/// What `/proc/PID/task/TID/stat` says.
+/// The fields read from `/proc/PID/task/TID/stat`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stat {
-    /// Any bytes: a thread names itself.
+    /// Any bytes: a thread chooses its name.
     pub comm: Vec<u8>,
     /// R, S, D, ...
     pub state: char,
     pub is_kernel: bool,
 }
 
-/// What `/proc/PID/task/TID/syscall` says.
+/// The state read from `/proc/PID/task/TID/syscall`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Syscall {
-    /// On its way: the kernel does not say where.
+    /// The thread runs: the kernel prints no call.
     Running,
-    /// In the kernel, and in no system call.
+    /// The thread is in the kernel, but in no system call.
     None,
     Number(u32),
 }
 
-/// A thread of this round.
+/// A thread of one sample.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Thread {
     pub pid: u32,
@@ -42,28 +42,28 @@ pub struct Thread {
 }
 
 impl Thread {
-    /// None where it has ended, or we may not see it.
+    /// None if the thread has ended or is hidden from this process.
     pub fn stat(&self) -> Option<Stat> {
         parse_stat(&bytes(&self.folder.join("stat"))?)
     }
 
-    /// None where we may not ask (that takes the rights of a debugger).
+    /// None if this process may not read it (that needs ptrace access).
     pub fn syscall(&self) -> Option<Syscall> {
         parse_syscall(&bytes(&self.folder.join("syscall"))?)
     }
 
-    /// The function that it waits in; None where it waits in none, or we may not see it.
+    /// The kernel function in which the thread waits; None if there is none, or it is hidden.
     pub fn wchan(&self) -> Option<String> {
         parse_wchan(&bytes(&self.folder.join("wchan"))?)
     }
 
-    /// Its cgroup's path in the hierarchy of the block controller.
+    /// The path of its cgroup in the hierarchy of the block controller.
     pub fn cgroup(&self, unified: bool) -> Option<String> {
         parse_cgroup(&bytes(&self.folder.join("cgroup"))?, unified)
     }
 }
 
-/// All threads that can be seen, or those of these processes, and whether there were more.
+/// All visible threads, or those of the given processes, and whether there were more.
 pub fn all(root: &Path, pids: &[u32]) -> (Vec<Thread>, bool) {
     let top = root.join("proc");
     let pids = if pids.is_empty() { numbers(&top) } else { pids.to_vec() };
@@ -91,7 +91,7 @@ fn bytes(path: &Path) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// `12 (a name) S 1 ...`: the name may hold anything, also blanks and brackets.
+/// Parses `12 (a name) S 1 ...`: the name may contain any bytes, including blanks and brackets.
 fn parse_stat(line: &[u8]) -> Option<Stat> {
     let open = line.iter().position(|&b| b == b'(')?;
     let close = line.iter().rposition(|&b| b == b')').filter(|close| *close > open)?;
@@ -110,13 +110,13 @@ fn parse_syscall(line: &[u8]) -> Option<Syscall> {
     }
 }
 
-/// `0` where there is none or it is hidden.
+/// `0` means none, or hidden.
 fn parse_wchan(text: &[u8]) -> Option<String> {
     let name = String::from_utf8_lossy(text).trim().to_string();
     (!name.is_empty() && name != "0").then_some(name)
 }
 
-/// `0::/path` of v2, `7:blkio:/path` of v1.
+/// Parses `0::/path` of v2, `7:blkio:/path` of v1.
 fn parse_cgroup(text: &[u8], unified: bool) -> Option<String> {
     let text = String::from_utf8_lossy(text);
     let of_line = |line: &str| {
@@ -198,7 +198,7 @@ mod tests {
             parse_cgroup(&bytes, unified);
         }
 
-        /// Whatever a thread calls itself, the letter behind its name is its state.
+        /// Whatever the thread's name, the letter after it is the state.
         #[test]
         fn no_name_hides_the_state(comm in proptest::collection::vec(any::<u8>(), 0..16)) {
             let line = [b"7 (", comm.as_slice(), b") R 1 2 3 4 5 2097152 0"].concat();

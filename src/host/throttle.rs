@@ -1,4 +1,4 @@
-//! Limits that cgroups set on devices: `io.max` of cgroup v2, `blkio.throttle.*` of v1.
+//! Reads the limits that cgroups set on devices: `io.max` of cgroup v2, `blkio.throttle.*` of v1.
 
 use std::fs;
 use std::path::Path;
@@ -7,10 +7,10 @@ use super::attribute::{device_number, file};
 use super::mounts::{Mount, mounts};
 use super::{BlockDevice, Throttle};
 
-/// A bound on what a machine with tens of thousands of cgroups costs.
+/// Bounds the cost on a machine with tens of thousands of cgroups.
 const MOST_GROUPS: usize = 20_000;
 
-/// Files of v1 and the limit that each one holds.
+/// Files of v1 and the limit in each.
 const V1: [(&str, Limit); 4] = [
     ("blkio.throttle.read_bps_device", Limit::ReadBytes),
     ("blkio.throttle.write_bps_device", Limit::WriteBytes),
@@ -27,7 +27,7 @@ enum Limit {
 }
 
 impl Limit {
-    /// The word of `io.max`.
+    /// The limit of a key of `io.max`.
     fn of_key(key: &str) -> Option<Self> {
         match key {
             "rbps" => Some(Self::ReadBytes),
@@ -48,8 +48,8 @@ impl Limit {
     }
 }
 
-/// All limits of all cgroups that can be seen, of disks that are there. It looks into every cgroup, so it is
-/// for those who ask.
+/// All limits of all visible cgroups on existing disks. The scan visits every cgroup, so a command runs it only if it
+/// needs limits.
 pub fn throttles(root: &Path, devices: &[BlockDevice]) -> Vec<Throttle> {
     let own = file(&root.join("proc/self/cgroup")).unwrap_or_default();
     let mut found = Vec::new();
@@ -77,8 +77,8 @@ pub fn throttles(root: &Path, devices: &[BlockDevice]) -> Vec<Throttle> {
     found
 }
 
-/// Whether limits could be seen at all: a hierarchy is mounted that has the block controller. Below the root, which is
-/// never limited, each group of v2 that has it has an `io.max`.
+/// Whether limits can be read at all: a hierarchy with the block controller is mounted. Each v2 cgroup that has the
+/// controller has an `io.max`, except the root, which is never limited.
 pub fn are_told(root: &Path) -> bool {
     hierarchies(root).iter().any(|mount| {
         let controllers = root.join(mount.point.trim_start_matches('/')).join("cgroup.controllers");
@@ -87,7 +87,7 @@ pub fn are_told(root: &Path) -> bool {
     })
 }
 
-/// The mounts of v2, and of v1's block controller.
+/// The mounts of v2 and of v1's block controller.
 fn hierarchies(root: &Path) -> Vec<Mount> {
     let has_limits = |mount: &Mount| match mount.kind.as_str() {
         "cgroup2" => true,
@@ -97,7 +97,7 @@ fn hierarchies(root: &Path) -> Vec<Mount> {
     mounts(root).into_iter().filter(has_limits).collect()
 }
 
-/// Directories directly below, as paths from the top; links are not followed.
+/// The directories directly below, as paths from the top; links are not followed.
 fn below(directory: &Path, group: &str) -> Vec<String> {
     let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
     let directories = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
@@ -105,7 +105,7 @@ fn below(directory: &Path, group: &str) -> Vec<String> {
     directories.map(|entry| path(entry.file_name().to_string_lossy().into_owned())).collect()
 }
 
-/// The cgroup of this process in a hierarchy, from its mount on: `0::/path` in v2, `7:blkio:/path` in v1.
+/// The cgroup of this process, relative to the mount of its hierarchy: `0::/path` in v2, `7:blkio:/path` in v1.
 fn own_group(text: &str, v2: bool, mount: &Mount) -> Option<String> {
     let path = text.lines().find_map(|line| {
         let (_, rest) = line.split_once(':')?;
@@ -118,7 +118,7 @@ fn own_group(text: &str, v2: bool, mount: &Mount) -> Option<String> {
     Some(path.to_string_lossy().into_owned())
 }
 
-/// `8:0 rbps=2097152 wbps=max riops=max wiops=120`, one line per device.
+/// Parses `8:0 rbps=2097152 wbps=max riops=max wiops=120`, one line per device.
 fn of_v2(directory: &Path) -> Vec<((u32, u32), Throttle)> {
     let text = file(&directory.join("io.max")).unwrap_or_default();
     let line = |line: &str| {
@@ -126,7 +126,7 @@ fn of_v2(directory: &Path) -> Vec<((u32, u32), Throttle)> {
         let number = device_number(words.next()?)?;
         let mut throttle = Throttle::default();
         for (key, value) in words.filter_map(|word| word.split_once('=')) {
-            // `max` is no number and no limit.
+            // `max` is not a number and not a limit.
             if let (Some(limit), Ok(value)) = (Limit::of_key(key), value.parse()) {
                 limit.set(&mut throttle, value);
             }
@@ -137,7 +137,7 @@ fn of_v2(directory: &Path) -> Vec<((u32, u32), Throttle)> {
     text.lines().filter_map(line).collect()
 }
 
-/// `8:0 2097152`, one line per device, in a file per limit.
+/// Parses `8:0 2097152`, one line per device, in a file per limit.
 fn of_v1(directory: &Path) -> Vec<((u32, u32), Throttle)> {
     let mut all: Vec<((u32, u32), Throttle)> = Vec::new();
     for (name, limit) in V1 {

@@ -1,4 +1,4 @@
-//! A captured tree of files for tests, as parsers of `/proc` and `/sys` take it.
+//! Writes a tree of `/proc` and `/sys` files for tests of the parsers.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 pub struct Tree(PathBuf);
 
 impl Tree {
-    /// `name`: of the test, so that tests which run at once have trees of their own.
+    /// `name`: the name of the test, so that concurrent tests have separate trees.
     pub fn new(name: &str, files: &[(&str, &str)]) -> Self {
         let tree = Self(std::env::temp_dir().join(format!("biopsy-tree-{name}-{}", std::process::id())));
         files.iter().for_each(|(path, text)| tree.write(path, text.as_bytes()));

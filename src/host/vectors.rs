@@ -1,11 +1,11 @@
-//! Interrupt vectors of a PCI function, and the queue that each one serves.
+//! Reads the interrupt vectors of a PCI function, and the queue that each one serves.
 
 use std::path::Path;
 
 use super::Vector;
 use super::attribute::{list, names, text};
 
-/// The MSI and MSI-X vectors in `msi_irqs/` of a function, by number. Empty with a pin interrupt.
+/// The MSI and MSI-X vectors in `msi_irqs/` of a function, by number. Empty for a function with a pin interrupt.
 pub fn vectors(root: &Path, function: &Path) -> Vec<Vector> {
     let numbers = names(&function.join("msi_irqs"));
     numbers.iter().filter_map(|number| Some(vector(root, number.parse().ok()?))).collect()
@@ -17,10 +17,10 @@ fn vector(root: &Path, irq: u32) -> Vector {
         let value = text(&root.join(format!("proc/irq/{irq}")).join(name));
         value.and_then(|value| list(&value)).unwrap_or_default()
     };
-    // With a single vector the admin queue shares it with the first I/O queue: `nvme0q0,nvme0q1`.
+    // If there is a single vector, the admin queue shares it with the first I/O queue: `nvme0q0,nvme0q1`.
     let qid = name.as_deref().and_then(|names| names.split(',').filter_map(nvme_qid).max());
     let queue = match qid {
-        // The admin queue is no hardware context of a disk.
+        // The admin queue is not a hardware context of a disk.
         Some(qid) => qid.checked_sub(1),
         None => name.as_deref().and_then(virtio_queue),
     };

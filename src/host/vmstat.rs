@@ -1,11 +1,11 @@
-//! `/proc/vmstat`: what the kernel counts of pages. Its names changed from version to version.
+//! Reads the page counters of `/proc/vmstat`, whose names differ between kernel versions.
 
 use std::path::Path;
 
 use super::absence::Absence;
 use super::attribute::file;
 
-/// A line of the file, or several that are one count.
+/// A line of the file, or several lines that form one counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Counter {
@@ -23,7 +23,7 @@ pub enum Counter {
     StealProactive,
     RefaultFile,
     RefaultAnon,
-    /// How often a task had to reclaim by itself: the sum over the zones, which counts each try.
+    /// Times that a task entered direct reclaim: the sum over the zones, which count each attempt.
     Stalls,
     ThrottledDirect,
     KswapdRuns,
@@ -31,7 +31,7 @@ pub enum Counter {
     Rotated,
     ReclaimWrites,
     MajorFaults,
-    /// From here on levels, and no counts.
+    /// The counters from here on are levels.
     FreePages,
     FilePages,
     DirtyPages,
@@ -46,7 +46,7 @@ pub struct Name {
     pub counter: Counter,
     pub key: &'static str,
     pub names: &'static [&'static str],
-    /// Half a sentence.
+    /// The kernels that have it, as half a sentence.
     pub since: &'static str,
 }
 
@@ -60,11 +60,11 @@ const fn name(
 }
 
 const ALWAYS: &str = "in all kernels from 5.10 on";
-/// 497a6c1b0990 counts them apart from the zones' sums.
+/// 497a6c1b0990 counts them separately from the sums of the zones.
 const BY_TYPE: &str = "since Linux 5.8";
-/// 170b04b7ae49 took the one count of refaults apart.
+/// 170b04b7ae49 split the single counter of refaults.
 const REFAULTS: &str = "since Linux 5.9; before, one count for both";
-/// 57e9cc50f4dd took khugepaged out of the direct ones.
+/// 57e9cc50f4dd separated khugepaged from direct reclaim.
 const KHUGEPAGED: &str = "since Linux 6.2; before, among the direct ones";
 const PROACTIVE: &str = "since Linux 6.15; before, among the direct ones";
 
@@ -99,20 +99,20 @@ pub const NAMES: [Name; 25] = [
 
 const COUNTERS: usize = NAMES.len();
 
-/// The file at one moment. What it does not have, or not as a number, is None.
+/// The values at one time. A counter that is absent or not a number is None.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Vmstat([Option<u64>; COUNTERS]);
 
 impl Vmstat {
-    /// All None where the file cannot be read.
+    /// All None if the file cannot be read.
     pub fn read(root: &Path) -> Self {
         file(&root.join("proc/vmstat")).map_or_else(|_| Self::default(), |text| Self::parse(&text))
     }
 
-    /// From the text of `/proc/vmstat`, or of a node's, which lacks what is counted for the machine only.
+    /// Parses the text of `/proc/vmstat`, or of a node's file, which lacks the counters of the whole machine.
     pub fn parse(text: &str) -> Self {
         let mut all = Self::default();
-        // A sum without one of its parts is none.
+        // A sum without one of its parts is absent.
         let mut damaged = [false; COUNTERS];
         for line in text.lines() {
             let Some((word, value)) = line.split_once(' ') else { continue };
@@ -132,19 +132,19 @@ impl Vmstat {
         self.0[counter as usize]
     }
 
-    /// How much was counted since `earlier`; None where one of the two lacks it, or it was begun anew.
+    /// The increase since `earlier`; None if one of the two lacks the counter, or if it restarted.
     pub fn since(&self, earlier: &Self, counter: Counter) -> Option<u64> {
         grown(self.get(counter)?, earlier.get(counter)?)
     }
 
-    /// The same of several together; those that this kernel does not have are counted elsewhere in it.
+    /// The increase of several counters together; a kernel without one of them counts its events in another.
     pub fn sum_since(&self, earlier: &Self, counters: &[Counter]) -> Option<u64> {
         let mut each = counters.iter().filter_map(|counter| self.since(earlier, *counter)).peekable();
         each.peek()?;
         Some(each.sum())
     }
 
-    /// What is not there, and why.
+    /// The absent counters, with reasons.
     pub fn absent(&self) -> Vec<Absence> {
         let lacks = |name: &&Name| self.get(name.counter).is_none();
         let why = |name: &Name| {
@@ -154,15 +154,15 @@ impl Vmstat {
     }
 }
 
-/// How far a counter of 64 bits went, also past its end; None for one that went back.
+/// The increase of a 64-bit counter, which may wrap; None for one that decreased.
 pub fn grown(now: u64, then: u64) -> Option<u64> {
     let more = now.wrapping_sub(then);
     (more <= u64::MAX / 2).then_some(more)
 }
 
-/// The place of a line's word; called for each line ten times a second.
+/// The index of a line's name; called for each line ten times a second.
 fn place(word: &str) -> Option<usize> {
-    // None of the others begins so.
+    // No counter starts with another letter.
     if !matches!(word.as_bytes().first(), Some(b'p' | b'w' | b'a' | b'k' | b'n')) {
         return None;
     }
@@ -187,7 +187,7 @@ mod tests {
         }
     }
 
-    /// The lines of each version, as its kernel writes them.
+    /// The lines as the kernel of each version writes them.
     #[test]
     fn the_names_of_each_kernel_are_known() {
         let old = "pgscan_file 7\nworkingset_refault_file 3\nallocstall_dma 0\nallocstall_normal 2\n\
@@ -239,7 +239,7 @@ mod tests {
             prop_assert!(vmstat.absent().len() <= NAMES.len());
         }
 
-        /// Whatever stands around it, a line is read as it is.
+        /// A line is found, whatever lines surround it.
         #[test]
         fn a_line_is_found_among_others(value: u64, before in "[b-m][a-z_]{0,9} [0-9]{1,4}\n", after in "z.{0,20}") {
             let text = format!("{before}pgscan_file {value}\n{after}");

@@ -1,5 +1,5 @@
-//! Facts about the set-up that cost speed or blind the kernel's counters, and what to do about each. No measurement:
-//! whether they matter to a load is for the rules to say.
+//! Warns of settings that cost speed or make the kernel's counters unreliable, with a remedy for each. These are not
+//! measurements: the rules decide whether they matter to a load.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -13,9 +13,9 @@ use super::idle::{Idle, Wakeup};
 use super::pci::sharing::{self, RootComplex, SharedLink};
 use super::{BlockDevice, Host, Link, Throttle};
 
-/// Four drives of 4 lanes are what one slot of 16 holds: more than one device's worth begins above.
+/// One slot of 16 lanes holds four drives of 4 lanes: more drives exceed the links of one device.
 const CROWD: usize = 5;
-/// A CPU that takes longer than this to wake adds to a read what the fastest drives need for it (about 10 us), twice.
+/// A CPU that takes longer than this to wake adds twice the read time of the fastest drives (about 10 us).
 const DEEP_US: u64 = 20;
 
 /// One fact.
@@ -31,10 +31,10 @@ pub struct Warning {
     pub remedy: Option<String>,
 }
 
-/// All facts about these devices, in their order, then those of the machine that matter to them.
+/// All warnings about these devices, in their order, then those of the machine that affect them.
 pub fn warnings(host: &Host, devices: &[&BlockDevice]) -> Vec<Warning> {
     let mut warnings: Vec<Warning> = Vec::new();
-    // Namespaces and functions share what belongs to their drive.
+    // The namespaces and functions of a drive share its properties.
     let (mut drives, mut functions, mut links) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     for device in devices {
         warnings.extend(of_drive(device).filter(|_| drives.insert(device.drive())));
@@ -49,11 +49,11 @@ pub fn warnings(host: &Host, devices: &[&BlockDevice]) -> Vec<Warning> {
         let own = |limit: &&Throttle| limit.own && limit.device == device.name;
         warnings.extend(host.throttles.iter().filter(own).map(cgroup_limit));
     }
-    // What a hypervisor shows of links and root complexes is not the machine's.
+    // The links and root complexes that a hypervisor shows are not those of the machine.
     if host.virtualization.is_none() {
         warnings
             .extend(sharing::links(devices).iter().filter(|shared| shared.is_narrower()).map(link_shared));
-        // Of all drives, not of those that somebody looks at.
+        // All drives count here, not only the selected ones.
         let all: Vec<&BlockDevice> = host.devices.iter().collect();
         let crowded = root_complex_shared(&sharing::root_complexes(&all), host.root_complexes.len());
         let is_shown = |warning: &Warning| {
@@ -61,7 +61,7 @@ pub fn warnings(host: &Host, devices: &[&BlockDevice]) -> Vec<Warning> {
         };
         warnings.extend(crowded.filter(is_shown));
     }
-    // A disk that turns is slower than any CPU wakes.
+    // A rotating disk is slower than the wake-up of any CPU.
     let is_fast = |device: &&BlockDevice| device.pci_address.is_some() && device.rotational == Some(false);
     if devices.iter().any(is_fast) {
         warnings.extend(host.idle.as_ref().and_then(idle_deep));
@@ -72,7 +72,7 @@ pub fn warnings(host: &Host, devices: &[&BlockDevice]) -> Vec<Warning> {
     warnings
 }
 
-/// What a drive says of itself, by whichever of its namespaces.
+/// The warning that a drive reports about itself, through any of its namespaces.
 fn of_drive(device: &BlockDevice) -> Option<Warning> {
     let bits = device.identity.as_ref()?.health?.critical_warning;
     (bits != 0).then(|| Warning {
@@ -86,7 +86,7 @@ fn of_drive(device: &BlockDevice) -> Option<Warning> {
     })
 }
 
-/// What belongs to its function of PCI.
+/// Warnings about its PCI function.
 fn of_function(host: &Host, device: &BlockDevice) -> Vec<Warning> {
     let mut warnings = Vec::new();
     let mut warn = |id: &'static str, sentence, remedy: &str| {
@@ -106,7 +106,8 @@ fn of_function(host: &Host, device: &BlockDevice) -> Vec<Warning> {
     warnings
 }
 
-/// Its own link and those above it, which others share: each once. `told` has the functions at their lower ends.
+/// Warnings about its own link and the links above it, which drives share: each once. `told` has the functions at their
+/// lower ends.
 fn of_links<'a>(device: &'a BlockDevice, told: &mut BTreeSet<&'a str>) -> Vec<Warning> {
     let own = device.link.iter().map(|link| (device.name.as_str(), "drive", link));
     let above = device.hops.iter().skip(1).filter(|hop| told.insert(&hop.function));
@@ -123,7 +124,7 @@ fn of_links<'a>(device: &'a BlockDevice, told: &mut BTreeSet<&'a str>) -> Vec<Wa
     own.chain(above).filter_map(warning).collect()
 }
 
-/// How its queue is set.
+/// Warnings about the settings of its queue.
 fn of_disk(device: &BlockDevice) -> Vec<Warning> {
     let mut warnings = Vec::new();
     let mut warn = |id: &'static str, sentence: String, remedy: String| {
@@ -167,7 +168,7 @@ fn of_disk(device: &BlockDevice) -> Vec<Warning> {
     warnings
 }
 
-/// What is started here is held back: a load of ours among it.
+/// The cgroup of this process limits the device, so it also limits a load that biopsy starts.
 fn cgroup_limit(limit: &Throttle) -> Warning {
     Warning {
         device: limit.device.clone(),
@@ -182,7 +183,7 @@ fn cgroup_limit(limit: &Throttle) -> Warning {
     }
 }
 
-/// CPUs that may fall so deep asleep that an interrupt finds them late.
+/// CPUs whose idle states are so deep that they delay the handling of an interrupt.
 fn idle_deep(idle: &Idle) -> Option<Warning> {
     let deep: Vec<_> = idle.deeper_than(DEEP_US).collect();
     let mut cpus: Vec<u32> = deep.iter().flat_map(|(state, _)| &state.cpus).copied().collect();
@@ -208,7 +209,7 @@ fn idle_deep(idle: &Idle) -> Option<Warning> {
     })
 }
 
-/// CPUs that are kept slow.
+/// CPUs that the governor holds at a low frequency.
 fn frequency_held(set: &Frequency) -> Option<Warning> {
     let (held, driver) = (set.held_khz()?, set.driver.as_deref()?);
     let [held, most] = [held, set.hardware_max_khz?].map(|khz| khz as f64 / 1e6);
@@ -223,7 +224,7 @@ fn frequency_held(set: &Frequency) -> Option<Warning> {
     })
 }
 
-/// The bits of the byte Critical Warning of a drive's health.
+/// Decodes the bits of Critical Warning of a drive's health.
 fn drive_warning(bits: u8) -> String {
     const MEANINGS: [&str; 6] = [
         "the spare blocks run out",
@@ -239,7 +240,7 @@ fn drive_warning(bits: u8) -> String {
     format!("the drive warns of itself: {said} (critical warning {bits:#04x})")
 }
 
-/// A link above drives whose own links are faster together.
+/// A link above drives whose own links are together faster.
 fn link_shared(shared: &SharedLink) -> Warning {
     Warning {
         device: shared.function.clone(),
@@ -255,8 +256,8 @@ fn link_shared(shared: &SharedLink) -> Warning {
     }
 }
 
-/// A hint, and no more: what a root complex carries is not in its links, and only drives that are slower together than
-/// alone show that it is too little. `complexes` is how many there are to choose from.
+/// Only a hint: the links do not show how much a root complex can carry, and only drives that are slower together than
+/// alone prove a bottleneck. `complexes` is the number of root complexes to choose from.
 fn root_complex_shared(used: &[RootComplex], complexes: usize) -> Option<Warning> {
     let drives: usize = used.iter().map(|complex| complex.devices.len()).sum();
     let crowded = used.iter().max_by_key(|complex| complex.devices.len())?;
@@ -273,13 +274,13 @@ fn root_complex_shared(used: &[RootComplex], complexes: usize) -> Option<Warning
     })
 }
 
-/// zram and RAM disks show 0 and count all the same: only the request path and these drivers look at
-/// the flag.
+/// Whether the device counts I/Os only if the flag is set. zram and RAM disks show 0 and still count: only the request
+/// path and these drivers check the flag.
 fn counts_by_the_flag(device: &BlockDevice) -> bool {
     device.request_based || matches!(device.driver.as_deref(), Some("dm" | "md" | "nvme"))
 }
 
-/// The link below what `what` at its lower end can do, and whether the port above it is the reason.
+/// The link runs below the capability of `what` at its lower end. Also decides whether the port above it is the reason.
 fn link_degraded(link: &Link, what: &str) -> Option<(String, &'static str)> {
     let slower = link.max_speed_gts.is_some_and(|max| link.speed_gts < max);
     let narrower = link.max_width.is_some_and(|max| link.width < max);
@@ -297,7 +298,7 @@ fn link_degraded(link: &Link, what: &str) -> Option<(String, &'static str)> {
         "the PCIe link runs at {} GT/s x{} and the {what} can do {speed} GT/s x{width}{port}",
         now.0, now.1
     );
-    // The port explains what it cannot do better itself.
+    // The port is the reason if it cannot do better itself.
     let by_port = (!slower || link.port_max_speed_gts.is_some_and(|max| max <= now.0))
         && (!narrower || link.port_max_width.is_some_and(|max| max <= now.1));
     let remedy = if by_port {
@@ -342,7 +343,7 @@ mod tests {
         assert_eq!(device, "pci0000:10");
         assert!(before.starts_with("8 of 10 drives are below this one of 4 root complexes"), "{before}");
         assert_eq!(hint(&[2, 4, 4], 4), None);
-        // Two sockets with five stacks each, and the drives at one of each.
+        // Two sockets with five root complexes each, and the drives at one of each.
         assert_eq!((hint(&[4, 4], 10), hint(&[12, 12], 10)), (None, None));
         assert_eq!(hint(&[8, 4], 4), None, "twice as many");
         assert!(hint(&[9, 4], 4).is_some());
@@ -380,7 +381,7 @@ mod tests {
         assert!(remedy(link(8.0, 4)).starts_with("reseat"), "nobody knows the port");
     }
 
-    /// A drive of which two namespaces are shown, and a path to another.
+    /// A drive with two namespaces, and a path to another drive.
     fn drives() -> Vec<BlockDevice> {
         let health = Health { critical_warning: 1, ..Health::default() };
         let identity = Some(Identity { health: Some(health), ..Identity::default() });

@@ -1,4 +1,4 @@
-//! `/proc/zoneinfo`: the watermarks of each zone, below which the kernel reclaims.
+//! Reads `/proc/zoneinfo`: the watermarks of each zone, below which the kernel reclaims.
 
 use std::path::Path;
 
@@ -27,14 +27,14 @@ pub struct Zone {
 }
 
 impl Zone {
-    /// Those with pages, in the kernel's order; none where the file cannot be read.
+    /// The zones with pages, in the kernel's order; none if the file cannot be read.
     pub fn read(root: &Path) -> Vec<Self> {
         file(&root.join("proc/zoneinfo")).map_or_else(|_| Vec::new(), |text| Self::parse(&text))
     }
 
     pub fn parse(text: &str) -> Vec<Self> {
         let mut all: Vec<Self> = Vec::new();
-        // The lists of per-CPU pages behind have words of the same name.
+        // The lists of per-CPU pages that follow use the same words.
         let mut done = true;
         for line in text.lines() {
             if let Some(zone) = line.strip_prefix("Node ").and_then(head) {
@@ -63,7 +63,7 @@ impl Zone {
     }
 }
 
-/// `0, zone   Normal`.
+/// Parses `0, zone Normal`.
 fn head(rest: &str) -> Option<Zone> {
     let (node, zone) = rest.split_once(',')?;
     let name = zone.trim().strip_prefix("zone")?.trim();

@@ -1,7 +1,7 @@
-//! What a PCI function's configuration space says of packets, interrupts and power.
+//! Reads packet size, interrupt vectors and power management from the configuration space of a PCI function.
 //!
-//! The first 64 bytes are for all to read, the lists behind them for root (CAP_SYS_ADMIN) only: the kernel cuts the
-//! file there.
+//! Any user may read the first 64 bytes. The capability lists after them are for root (CAP_SYS_ADMIN) only: for others
+//! the kernel ends the file there.
 
 use std::fs::File;
 use std::io::Read;
@@ -9,36 +9,36 @@ use std::path::Path;
 
 use super::super::Aspm;
 
-/// Bytes of the conventional space, which has all that is looked at.
+/// Size of the conventional space, which contains all fields that are read.
 const BYTES: usize = 256;
-/// Where a function says that it has a list of capabilities, and where the list begins.
+/// The status bit for a list of capabilities, and the offset of its first entry.
 const STATUS: usize = 0x06;
 const HAS_CAPABILITIES: u16 = 1 << 4;
 const FIRST_CAPABILITY: usize = 0x34;
 const EXPRESS: u8 = 0x10;
 const MSI_X: u8 = 0x11;
-/// The kernel shows so many bytes to everybody, and the rest to root.
+/// The number of bytes that the kernel shows to any user; the rest is for root.
 const SHOWN_TO_ALL: usize = 64;
-/// Behind the beginning of the capability of PCI Express.
+/// Offsets from the start of the PCI Express capability.
 const DEVICE_CONTROL: usize = 8;
 const LINK_CONTROL: usize = 16;
-/// A list has at most so many entries of 4 bytes behind the header; more is a circle.
+/// The list has at most this many entries of 4 bytes after the header; a longer one is a loop.
 const MOST_CAPABILITIES: usize = 48;
 
-/// What could be read of it.
+/// The fields that could be read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Config {
-    /// Bytes of data in a packet that the function sends, at most.
+    /// Maximum payload in bytes of a packet that the function sends.
     pub payload_bytes: Option<u32>,
-    /// MSI-X vectors that it has.
+    /// Number of MSI-X vectors of the function.
     pub msix_vectors: Option<u32>,
     pub aspm: Option<Aspm>,
-    /// No more than the beginning may be read: what is absent may be behind it.
+    /// Only the first part may be read: an absent field may lie after it.
     pub cut: bool,
 }
 
 impl Config {
-    /// Of a function's directory in sysfs.
+    /// Reads the function's directory in sysfs.
     pub fn read(function: &Path) -> Self {
         let mut bytes = Vec::with_capacity(BYTES);
         let read = File::open(function.join("config"))
@@ -60,7 +60,7 @@ impl Config {
             match *kind {
                 _ if here < 0x40 => break,
                 EXPRESS => {
-                    // 128 bytes, doubled so often; 6 and 7 mean nothing.
+                    // 128 bytes times a power of two; 6 and 7 are reserved.
                     let size = word(here + DEVICE_CONTROL).map(|control| control >> 5 & 7);
                     config.payload_bytes = size.filter(|size| *size < 6).map(|size| 128 << size);
                     config.aspm = word(here + LINK_CONTROL).map(|control| Aspm::of(control & 3));
@@ -88,7 +88,7 @@ mod tests {
         bytes[0x40..0x42].copy_from_slice(&[0x01, 0x50]);
         bytes[0x50..0x54].copy_from_slice(&[MSI_X, 0x70, 0x81, 0x80]);
         bytes[0x70..0x72].copy_from_slice(&[EXPRESS, 0x00]);
-        // 256 bytes of payload, reads of 512; L1 is on.
+        // Payload of 256 bytes, reads of 512; L1 is on.
         bytes[0x78..0x7a].copy_from_slice(&0x2930_u16.to_le_bytes());
         bytes[0x80] = 0x42;
         bytes
@@ -97,7 +97,7 @@ mod tests {
     #[test]
     fn capabilities_are_found_behind_each_other() {
         let config = Config::parse(&space());
-        // T's drives: `MSI-X: Enable+ Count=130`.
+        // The drives of machine T, as lspci prints it: `MSI-X: Enable+ Count=130`.
         assert_eq!(config.msix_vectors, Some(130));
         assert_eq!((config.payload_bytes, config.aspm), (Some(256), Some(Aspm::L1)));
     }

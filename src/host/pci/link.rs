@@ -1,16 +1,16 @@
-//! A PCI link: how fast it runs, how fast it could, and what of it is left for data.
+//! Reads the speed and width of a PCI link, and computes the data rate that it can carry.
 
 use std::path::Path;
 
 use super::super::attribute::text;
 use super::super::{Aspm, Link};
 
-/// The smallest payload that there is, and the largest that root ports of servers take: the truth lies between where
-/// nobody may read the configuration space.
+/// The smallest payload, and the largest that root ports of servers accept: if the configuration space may not be read,
+/// the true value lies between them.
 const USUAL_PAYLOADS: [u32; 2] = [128, 512];
 
-/// The link of a PCI function to the port above it; None where it has none (a conventional or purely virtual
-/// function). `payload` is the size of the packets on it, where it is known.
+/// The link of a PCI function to the port above it. None if it has none (a conventional or purely virtual function).
+/// `payload` is the packet size on the link, if known.
 pub fn link(function: &Path, payload: Option<u32>, aspm: Option<Aspm>) -> Option<Link> {
     let speed_gts = speed(&text(&function.join("current_link_speed"))?)?;
     let width = width(&text(&function.join("current_link_width"))?)?;
@@ -39,12 +39,12 @@ pub fn raw_bytes_per_second(speed_gts: f64, width: u32) -> f64 {
     speed_gts * 1e9 * encoded(speed_gts).1 * f64::from(width) / 8.0
 }
 
-/// How bits are coded on a link of that speed, as it is called: `128b/130b`.
+/// The name of the encoding on a link of this speed: `128b/130b`.
 pub fn encoding(speed_gts: f64) -> &'static str {
     encoded(speed_gts).0
 }
 
-/// The encoding's name, and what it leaves of the rate.
+/// The name of the encoding, and the share of the rate that it leaves.
 fn encoded(speed_gts: f64) -> (&'static str, f64) {
     match speed_gts {
         slow if slow < 8.0 => ("8b/10b", 8.0 / 10.0),
@@ -53,12 +53,12 @@ fn encoded(speed_gts: f64) -> (&'static str, f64) {
     }
 }
 
-/// What is left of the line rate for data where each packet carries so many bytes of it.
+/// The part of the line rate that is left for data if each packet carries this payload.
 ///
 /// A packet that writes to memory has 24 bytes more: framing and sequence number (4), a header with a 64-bit address
-/// (16) and the link's CRC (4). In a FLIT (64 GT/s) framing and CRC are the FLIT's, of which 236 of 256 bytes are
-/// packets. Not counted: acknowledgements and flow control (1 to 3 %), and reads of memory (a drive that is written),
-/// whose answers may be cut smaller than the payload.
+/// (16) and the link's CRC (4). At 64 GT/s, framing and CRC belong to the FLIT, of which 236 of 256 bytes are packets.
+/// Not counted: acknowledgements and flow control (1 to 3 %), and reads of memory (writes to a drive), whose answers
+/// may be smaller than the payload.
 pub fn usable_bytes_per_second(speed_gts: f64, width: u32, payload: u32) -> f64 {
     let raw = raw_bytes_per_second(speed_gts, width);
     let payload = f64::from(payload);
@@ -69,15 +69,15 @@ pub fn usable_bytes_per_second(speed_gts: f64, width: u32, payload: u32) -> f64 
     }
 }
 
-/// `16.0 GT/s PCIe`, on older kernels `8 GT/s`; `Unknown` is None.
+/// Parses `16.0 GT/s PCIe`, or `8 GT/s` of older kernels; `Unknown` is None.
 fn speed(value: &str) -> Option<f64> {
     let (number, unit) = value.split_once(' ')?;
     let speed: f64 = number.parse().ok()?;
-    // 128 GT/s is the fastest that the specification names; beyond twice that it is garbage.
+    // 128 GT/s is the highest speed of the specification; a value above twice that is garbage.
     (unit.starts_with("GT/s") && speed > 0.0 && speed <= 256.0).then_some(speed)
 }
 
-/// Lanes. The kernel prints 0 or 255 when it does not know.
+/// Number of lanes. The kernel prints 0 or 255 if it is unknown.
 fn width(value: &str) -> Option<u32> {
     value.parse().ok().filter(|width| (1..=32).contains(width))
 }
@@ -97,7 +97,7 @@ mod tests {
         assert_eq!(gigabytes(64.0, 4), 30.25);
     }
 
-    /// Bytes/s of the published measurements' links; the payload sizes are assumed there.
+    /// Bytes/s of the links in published measurements, which assume the payload sizes.
     #[test]
     fn packets_cost_what_their_headers_cost() {
         let megabytes =

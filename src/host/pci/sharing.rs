@@ -1,6 +1,6 @@
-//! Links and root complexes that carry several drives. Pure but for the list of root complexes.
+//! Finds the links and root complexes that several drives share. Only the list of root complexes reads files.
 //!
-//! Sums are of the drives' own links: what they could ask for at most, and not what they do.
+//! Sums are over the drives' own links: the most that the drives could transfer, not what they do transfer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -17,37 +17,38 @@ pub struct SharedLink {
     /// The function at its lower end: the upper port of a switch.
     pub function: String,
     pub link: Link,
-    /// By name, one of each drive.
+    /// One name per drive.
     pub devices: Vec<String>,
-    /// What the links of these drives can carry together.
+    /// Sum of the usable rates of these drives' links.
     pub devices_usable_bytes_per_second: [f64; 2],
-    /// Their line rates together.
+    /// Sum of the line rates of these drives' links.
     pub devices_raw_bytes_per_second: f64,
 }
 
 impl SharedLink {
-    /// The drives' own links are faster together than this one. By line rates: the same lanes are no bottleneck to
-    /// themselves, whatever the packets are. The margin is above what sums of such figures are off.
+    /// Whether the drives' own links are together faster than this one. Compares line rates, so that the packet size
+    /// does not make equal numbers of lanes look like a bottleneck. The margin is above the rounding error of such
+    /// sums.
     pub fn is_narrower(&self) -> bool {
         self.devices_raw_bytes_per_second > self.link.raw_bytes_per_second * 1.01
     }
 }
 
-/// What hangs below a root complex.
+/// A root complex and the drives below it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RootComplex {
     pub name: String,
-    /// By name, one of each drive.
+    /// One name per drive.
     pub devices: Vec<String>,
-    /// The drives' own links together; those that have none count for nothing.
+    /// Sum over the drives' own links; a drive without one adds nothing.
     pub devices_usable_bytes_per_second: [f64; 2],
 }
 
-/// NVMe drives, one of each PCI device: its namespaces, paths and functions share its link. Disks of other kinds share
-/// the link of one controller, whatever lies above it.
+/// The NVMe drives, one device each: its namespaces, paths and functions share its link. Disks of other kinds share the
+/// link of a controller, so the links above do not limit them.
 fn drives<'a>(devices: &[&'a BlockDevice]) -> Vec<&'a BlockDevice> {
     let mut seen = BTreeSet::new();
-    // Without the number of the function. A virtual function has the first link of its physical one.
+    // The address without the function number. A virtual function has the first link of its physical one.
     let slot = |device: &'a BlockDevice| {
         let function = device.hops.first().map(|hop| &hop.function).or(device.pci_address.as_ref())?;
         Some(function.rsplit_once('.').map_or(function.as_str(), |(slot, _)| slot))
@@ -56,7 +57,7 @@ fn drives<'a>(devices: &[&'a BlockDevice]) -> Vec<&'a BlockDevice> {
     on_pci.filter(|device| seen.insert(slot(device))).copied().collect()
 }
 
-/// One of each drive: a drive of two ports has two links, and is one drive all the same.
+/// One name per drive: a drive with two ports has two links, but is one drive.
 fn names_of(drives: &[&BlockDevice]) -> Vec<String> {
     let mut seen = BTreeSet::new();
     drives.iter().filter(|drive| seen.insert(drive.drive())).map(|drive| drive.name.clone()).collect()
@@ -110,8 +111,8 @@ pub fn root_complexes(devices: &[&BlockDevice]) -> Vec<RootComplex> {
     below.into_iter().map(one).collect()
 }
 
-/// The root complexes of the machine that a drive could be attached to: those with a PCI bridge, also one that a volume
-/// management device has taken to itself.
+/// The root complexes of the machine to which a drive could be attached: those with a PCI bridge, including one that a
+/// volume management device has taken over.
 pub fn with_ports(root: &Path) -> Vec<String> {
     let devices = root.join("sys/devices");
     let is_port = |function: &Path| {
@@ -161,7 +162,7 @@ mod tests {
     #[test]
     fn a_drive_counts_once_however_many_names_it_has() {
         let mut all = [drive("nvme0n1", 4), drive("nvme0n2", 4), drive("nvme1n1", 5)];
-        // A function of the same device.
+        // Another function of the same device.
         all[1].hops[0].function = "0000:04:00.1".into();
         let devices: Vec<&BlockDevice> = all.iter().collect();
         let [shared] = links(&devices).try_into().unwrap();
@@ -185,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_link_that_is_wide_enough_is_no_bottleneck() {
-        // 8 of 4 lanes at 8 GT/s are 16 lanes at 16, but for the last bit of the sums.
+        // 8 links of 4 lanes at 8 GT/s equal 16 lanes at 16 GT/s, except for the rounding of the sum.
         let mut all: Vec<BlockDevice> =
             (0..9).map(|number| drive(&format!("nvme{number}n1"), number + 4)).collect();
         for device in &mut all {
