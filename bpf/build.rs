@@ -1,5 +1,5 @@
-//! Compiles every `bpf/*.bpf.c` into `OUT_DIR/NAME.skel.rs`, and writes the records that cross from the kernel to
-//! `OUT_DIR/records.rs`. The only place that knows clang flags.
+//! Compiles every `bpf/*.bpf.c` into `OUT_DIR/NAME.skel.rs`, and writes the records that the kernel side sends to
+//! `OUT_DIR/records.rs`. No other file contains clang flags.
 
 mod records;
 
@@ -10,14 +10,14 @@ use std::{env, fs};
 use anyhow::{Context as _, Result, bail};
 use libbpf_cargo::SkeletonBuilder;
 
-/// Debian keeps asm/types.h of the kernel's headers in a folder of the architecture, which clang does
-/// not search for the target bpf.
+/// Debian keeps asm/types.h of the kernel's headers in a directory of the architecture, which clang does not search for
+/// the target bpf.
 const UAPI: &str = "/usr/include/x86_64-linux-gnu";
 
 fn main() -> Result<()> {
     println!("cargo:rerun-if-env-changed=CLANG");
     println!("cargo:rerun-if-env-changed=PATH");
-    // The directory catches a new file, the files catch an edit.
+    // The directory detects a new file, the files detect an edit.
     println!("cargo:rerun-if-changed=bpf");
     let out = PathBuf::from(env::var_os("OUT_DIR").context("cargo sets OUT_DIR")?);
     let clang = clang()?;
@@ -30,7 +30,7 @@ fn main() -> Result<()> {
             sources.push(path);
         }
     }
-    // The order of a directory is chance; the order of errors should not be.
+    // The order of a directory is arbitrary; sorting makes the order of errors stable.
     sources.sort();
     let mut skeletons = Vec::new();
     for source in &sources {
@@ -50,7 +50,7 @@ fn main() -> Result<()> {
 }
 
 /// latency_old.bpf.c and latency_raw.bpf.c are the same source with the same maps and programs, so the skeleton of
-/// latency.bpf.c serves all: which object it opens, `object` in `src/probe/skel.rs` says.
+/// latency.bpf.c serves all three; `object` in `src/probe/skel.rs` chooses the object that it opens.
 fn choose_when_opened(skeleton: &Path) -> Result<()> {
     let text = fs::read_to_string(skeleton)?;
     let opened = "ObjectSkeletonConfigBuilder::new(&DATA)";
@@ -61,7 +61,7 @@ fn choose_when_opened(skeleton: &Path) -> Result<()> {
     Ok(fs::write(skeleton, text.replace(opened, chosen))?)
 }
 
-/// The define that libbpf's headers choose register names by.
+/// The define by which libbpf's headers choose register names.
 fn target_arch() -> Result<&'static str> {
     Ok(match env::var("CARGO_CFG_TARGET_ARCH").as_deref() {
         Ok("x86_64") => "-D__TARGET_ARCH_x86",
@@ -70,8 +70,7 @@ fn target_arch() -> Result<&'static str> {
     })
 }
 
-/// `$CLANG`, else the newest `clang` or `clang-N` on the path. Distributions often install only
-/// the numbered names.
+/// `$CLANG`, else the newest `clang` or `clang-N` on the path. Distributions often install only the numbered names.
 fn clang() -> Result<PathBuf> {
     if let Some(clang) = env::var_os("CLANG").filter(|c| !c.is_empty()) {
         return Ok(clang.into());
@@ -88,7 +87,7 @@ fn clang() -> Result<PathBuf> {
             found.extend(version.map(|v| (v, entry.path())));
         }
     }
-    // The first of equals wins, as on the path.
+    // Among equal versions the first on the path wins.
     found.sort_by_key(|(version, _)| std::cmp::Reverse(*version));
     let newest = found.into_iter().next();
     Ok(newest.context("no clang found: install it (apt install clang), or name one in $CLANG")?.1)

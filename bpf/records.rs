@@ -1,5 +1,5 @@
-//! Writes the records that cross from the kernel, `struct wire_*`, as Rust: from the types that clang put into the
-//! objects, which the skeletons have. So each record is declared once, in `bpf/wire.h` and `bpf/wire/`.
+//! Generates the Rust types of the records that the kernel side sends, `struct wire_*`, from the skeletons, which
+//! contain the types of the compiled objects. So each record is declared once, in `bpf/wire.h` and `bpf/wire/`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -7,14 +7,14 @@ use std::fmt::Write as _;
 use anyhow::{Context as _, Result, bail};
 use syn::{Expr, Fields, Item, ItemStruct, Lit, Type};
 
-/// Only these cross.
+/// Only types with this prefix are generated.
 const PREFIX: &str = "wire_";
 
-/// The records of all skeletons, sorted by name. The same record in several objects must be the same.
+/// Generates the records of all skeletons, sorted by name. A record in several objects must be the same in each.
 ///
 /// # Errors
-/// When a skeleton is no Rust, when two disagree, or when a field has a type that has no Rust counterpart of the same
-/// layout for any bytes.
+/// If a skeleton is not Rust, if two disagree, or if a field has a type without a Rust counterpart of the same layout
+/// for any bytes.
 pub fn generate(skeletons: &[String]) -> Result<String> {
     let mut records: BTreeMap<String, Vec<(String, String)>> = BTreeMap::new();
     for text in skeletons {
@@ -58,13 +58,13 @@ pub fn generate(skeletons: &[String]) -> Result<String> {
 const DERIVES: &str = "#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]";
 
-/// `wire_lock_cpu` is `WireLockCpu`.
+/// `wire_lock_cpu` becomes `WireLockCpu`.
 fn type_name(name: &str) -> String {
     let word = |word: &str| word[..1].to_uppercase() + &word[1..];
     name.split('_').map(word).collect()
 }
 
-/// In all modules.
+/// The matching structs in all modules.
 fn structs<'a>(items: &'a [Item]) -> Vec<&'a ItemStruct> {
     let of_item = |item: &'a Item| match item {
         Item::Struct(found) if found.ident.to_string().starts_with(PREFIX) => vec![found],
@@ -78,7 +78,7 @@ fn fields(item: &ItemStruct) -> Result<Vec<(String, String)>> {
     let Fields::Named(named) = &item.fields else { bail!("its fields have no names") };
     let field = |field: &syn::Field| {
         let name = field.ident.as_ref().map(ToString::to_string).unwrap_or_default();
-        // Padding, and bit fields.
+        // The names of padding and bit fields start with an underscore.
         let name = name.trim_start_matches('_').to_string();
         let of = rust_type(&field.ty).with_context(|| format!("field {name}"))?;
         Ok((name, of))
@@ -94,7 +94,7 @@ fn rust_type(of: &Type) -> Result<String> {
             Ok(format!("[{}; {}]", rust_type(&array.elem)?, length.base10_digits()))
         }
         Type::Path(path) => match path.path.require_ident()?.to_string().as_str() {
-            // A task's name: any bytes.
+            // A task's name, which may contain any bytes.
             "i8" => Ok("u8".to_string()),
             plain @ ("u8" | "u16" | "u32" | "u64") => Ok(plain.to_string()),
             record if record.starts_with(PREFIX) => Ok(type_name(record)),
