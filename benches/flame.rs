@@ -1,8 +1,8 @@
-//! What a picture costs: a million samples of a hundred thousand different stacks, forty frames deep, from their
-//! frames' ids to the bytes of an SVG file. Seconds, and the most memory that was held at once.
+//! Measures the cost of a flame graph: a million samples of a hundred thousand different stacks, forty frames deep,
+//! from the ids of the frames to the bytes of an SVG file. Prints seconds and the peak memory.
 //!
-//! The stacks are the worst that a machine can give: they part early and share little. `$SAMPLES` and `$STACKS`
-//! choose other numbers, `$PICTURE` a file to leave the picture in. It fails above 2 s of CPU time, 300 MB or 2 MB of picture.
+//! The stacks are a worst case: they diverge early and share little. `$SAMPLES` and `$STACKS` set other numbers,
+//! `$PICTURE` a file for the flame graph. It fails above 2 s of CPU time, 300 MB of memory or a file of 2 MB.
 
 use std::time::Instant;
 
@@ -13,7 +13,7 @@ use biopsy::render::flame::{self, Caption, Options};
 const SAMPLES: u64 = 1_000_000;
 const STACKS: u64 = 100_000;
 const DEPTH: usize = 40;
-/// As many as a busy machine has in its profile.
+/// About as many as the profile of a busy machine has.
 const FUNCTIONS: u64 = 20_000;
 
 const SECONDS: f64 = 2.0;
@@ -33,7 +33,7 @@ fn scrambled(mut x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// The frames of a stack: few ways near the root, many above, as programs have them.
+/// Generates the frames of a stack: few branches near the root, many above, as in real programs.
 fn stack(number: u64, functions: &[u32], into: &mut [u32; DEPTH]) {
     for (depth, frame) in into.iter_mut().enumerate() {
         let ways = match depth {
@@ -47,7 +47,7 @@ fn stack(number: u64, functions: &[u32], into: &mut [u32; DEPTH]) {
     }
 }
 
-/// CPU time of this process in seconds. There is one thread, so that this is what the clock shows where a CPU is free.
+/// CPU time of this process in seconds. There is one thread, so this equals the elapsed time if a CPU is free.
 fn cpu_seconds() -> f64 {
     // SAFETY: the kernel fills a struct of integers, for which zero is a value.
     let usage = unsafe {
@@ -59,7 +59,7 @@ fn cpu_seconds() -> f64 {
     seconds(usage.ru_utime) + seconds(usage.ru_stime)
 }
 
-/// The most memory that this process held, in KiB.
+/// Peak memory of this process, in KiB.
 fn most_memory() -> Result<u64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("no VmHWM")?;

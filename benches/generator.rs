@@ -1,25 +1,25 @@
-//! The load generator beside the fastest one (`t/io_uring` of fio's repository) and beside fio: I/Os per second
-//! and CPU time per I/O, with the same flags: one thread on the last CPU, 4 KiB random reads, 32 in flight,
-//! batches of 32, registered file and buffers, no polling.
+//! Compares the load generator with the fastest one (`t/io_uring` of fio's repository) and with fio: I/Os per second
+//! and CPU time per I/O, with the same settings: one thread on the last CPU, 4 KiB random reads, 32 in flight, batches
+//! of 32, registered file and buffers, no polling.
 //!
-//! `$T_IO_URING` and `$FIO` name the peers, `$BIOPSY` another build of ours; a peer that is not there is left
-//! out. `$DEVICES` chooses among loop (a file in memory below a loop device, whose worker has CPU 0 to itself),
-//! zram (which cannot be asked without waiting, so that io_uring's own worker threads read it, on the CPU of
-//! the generator) and nop (requests that ask for nothing). `$SLICES` chooses how many rounds of slices of
-//! one second, `$COMPLETE_MIN` how many results are waited for at once: the generators differ little as long
-//! as that is the same, and less than one of them does with 1 and with 32.
+//! `$T_IO_URING` and `$FIO` name the peers, `$BIOPSY` another build of biopsy; a peer that is not set is left out.
+//! `$DEVICES` selects among loop (a file in memory below a loop device, whose worker has CPU 0 to itself), zram (which
+//! cannot be read without blocking, so io_uring's own worker threads read it, on the CPU of the generator) and nop
+//! (requests without I/O). `$SLICES` sets the number of rounds of one-second slices. `$COMPLETE_MIN` sets the number of
+//! completions to wait for at once: the generators differ little if that is equal, and each generator differs more
+//! between 1 and 32.
 //!
-//! What is alike for nop: both have the kernel look up the registered file and buffer with each request. What is not:
-//! `t/io_uring` draws no offset, sets no number of the request and takes no latency of it, also with `-t1`; it has the
-//! kernel put the number of bytes into the result, where ours has zero. Its ring is the same as for reads, without the
-//! flags that ours has (SINGLE_ISSUER, DEFER_TASKRUN, NO_SQARRAY). Before Linux 6.13 `t/io_uring` has no nop that works.
+//! For nop, both have the kernel look up the registered file and buffer with each request. The differences:
+//! `t/io_uring` draws no offset, sets no request number and takes no latency, even with `-t1`; it has the kernel put
+//! the number of bytes into the result, where biopsy has zero. Its ring is the same as for reads, without the flags
+//! that biopsy sets (SINGLE_ISSUER, DEFER_TASKRUN, NO_SQARRAY). Before Linux 6.13 the nop of `t/io_uring` does not
+//! work.
 //!
-//! Every arm runs once per round, each round begins with another one, and every second goes backwards. Rates
-//! are those of the kernel's counter within the slice; for nop what the generators say. User time is
-//! that of the thread that drives, as the tool reports it (`t/io_uring` reports none: that of its
-//! process, which does nothing else). System time is the process's from start to end, with io_uring's
-//! workers. Ratios are taken round by round; the targets are those of the project, and one is met when the whole
-//! interval that holds the true median in 95 of 100 runs meets it.
+//! Every arm runs once per round; each round starts with another arm, and every second round goes backwards. Rates come
+//! from the kernel's counter within the slice; for nop, from the generators. User time is that of the driving thread,
+//! as the tool reports it (`t/io_uring` reports none: there it is that of its process, which does nothing else). System
+//! time is that of the process from start to end, with io_uring's workers. Ratios are taken round by round. The targets
+//! are those of the project; a target is met if the whole 95 % confidence interval of the median meets it.
 
 mod disk;
 mod workers;
@@ -42,13 +42,13 @@ use zram::Zram;
 
 const SLICES: usize = 30;
 const SLICE: Duration = Duration::from_secs(1);
-/// From the first I/O to the slice.
+/// Time from the first I/O to the slice.
 const SETTLE: Duration = Duration::from_millis(100);
-/// `t/io_uring` takes latencies, and prints them, from its second second on.
+/// `t/io_uring` takes and prints latencies only from its second second on.
 const SETTLE_STATS: Duration = Duration::from_millis(1_100);
-/// How long a generator may take to begin.
+/// Time limit for a generator to start.
 const START: Duration = Duration::from_secs(10);
-/// Longer than a generator is let run, and the end of one that nobody stops.
+/// Longer than any measurement: a generator that is not stopped ends after this time.
 const RUNTIME_S: &str = "20";
 const DEPTH: &str = "32";
 
@@ -58,7 +58,7 @@ extern "C" fn on_signal(_signal: libc::c_int) {
     STOP.store(true, Ordering::Relaxed);
 }
 
-/// Everything that was changed is put back when `main` returns, so that signals only ask it to.
+/// `main` restores all changes when it returns, so signals only request its end.
 fn stop_on_signals() {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
         // SAFETY: the handler touches an atomic and nothing else.
@@ -66,7 +66,7 @@ fn stop_on_signals() {
     }
 }
 
-/// Sleeps, but not through a signal.
+/// Sleeps, but returns early on a signal.
 fn pause(time: Duration) -> Result<()> {
     let end = Instant::now() + time;
     while let Some(left) = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
@@ -83,11 +83,11 @@ enum Tool {
     Fio,
 }
 
-/// What is measured in turn.
+/// A configuration, which is measured in turn with the others.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Arm {
     tool: Tool,
-    /// Every latency is taken.
+    /// Whether each latency is measured.
     latencies: bool,
 }
 
@@ -116,7 +116,7 @@ impl Arm {
     }
 }
 
-/// What the generators read.
+/// The device that the generators read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Medium {
     Loop,
@@ -142,16 +142,16 @@ enum Figure {
     User,
 }
 
-/// What our figure should be of a peer's.
+/// The target ratio of biopsy's figure to a peer's.
 #[derive(Clone, Copy)]
 enum Goal {
     AtLeast(f64),
     AtMost(f64),
-    /// It is shown, and nothing is asked of it.
+    /// The ratio is shown without a target.
     None,
 }
 
-/// Ours, a peer's, and the goal.
+/// The figure, biopsy's arm, the peer's arm, and the target.
 fn comparisons(medium: Medium) -> Vec<(Figure, Arm, Arm, Goal)> {
     let mut all = vec![
         (Figure::Rate, OURS, RAW, Goal::AtLeast(0.97)),
@@ -174,12 +174,12 @@ fn comparisons(medium: Medium) -> Vec<(Figure, Arm, Arm, Goal)> {
     all
 }
 
-/// Where the generators are, and what they are told alike.
+/// The paths of the generators and their common settings.
 struct Bench {
     biopsy: String,
     raw: Option<String>,
     fio: Option<String>,
-    /// Where the generator runs.
+    /// The CPU on which the generator runs.
     cpu: usize,
     complete_min: u32,
 }
@@ -229,10 +229,10 @@ impl Bench {
     }
 }
 
-/// A generator at work; stopped and waited for when dropped.
+/// A running generator; dropping it kills and reaps it.
 struct Running(Option<Child>);
 
-/// What a generator left behind.
+/// Output, exit status and CPU time of a generator.
 struct Ended {
     said: String,
     complained: String,
@@ -242,15 +242,15 @@ struct Ended {
 }
 
 impl Running {
-    /// Asks it to end, if it should, and waits.
+    /// Requests the end if `ask` is set, and waits.
     fn end(mut self, ask: bool) -> Result<Ended> {
         let mut child = self.0.take().context("a generator that has ended")?;
         let pid = child.id() as libc::pid_t;
         if ask {
-            // SAFETY: the child was not waited for, so that the number is still its own.
+            // SAFETY: the child was not waited for, so the process id is still its own.
             unsafe { libc::kill(pid, libc::SIGINT) };
         }
-        // Both are far shorter than what a pipe holds, so that neither keeps it waiting.
+        // Both are far shorter than the buffer of a pipe, so neither blocks the generator.
         let (mut said, mut complained) = (String::new(), String::new());
         child.stdout.take().context("stdout")?.read_to_string(&mut said)?;
         child.stderr.take().context("stderr")?.read_to_string(&mut complained)?;
@@ -286,26 +286,26 @@ impl Drop for Running {
     }
 }
 
-/// What one slice saw.
+/// The figures of one slice.
 #[derive(Clone, Copy)]
 struct Sample {
     iops: f64,
     /// Per I/O.
     user_ns: f64,
     system_ns: f64,
-    /// None where the tool does not tell.
+    /// None if the tool does not report it.
     ios_per_call: Option<f64>,
 }
 
-/// What a tool says of itself.
+/// The figures that a tool reports itself.
 struct Own {
     iops: f64,
     ios_per_call: Option<f64>,
-    /// Per I/O, of the thread that drives; None where it does not tell.
+    /// Per I/O, of the driving thread; None if the tool does not report it.
     user_ns: Option<f64>,
 }
 
-/// `IOPS=1.07M, BW=4.18GiB/s, IOS/call=32/32`: its last whole second.
+/// Parses `IOPS=1.07M, BW=4.18GiB/s, IOS/call=32/32`, of its last whole second.
 fn own_of_raw(said: &str) -> Option<Own> {
     let line = said.lines().rfind(|line| line.starts_with("IOPS="))?;
     let field = |name: &str| line.split(", ").find_map(|field| field.strip_prefix(name));
@@ -322,7 +322,7 @@ fn own_of_raw(said: &str) -> Option<Own> {
 }
 
 fn own_of_fio(said: &str) -> Option<Own> {
-    // Notes may stand before the object.
+    // Notes may precede the object.
     let result: Value = serde_json::from_str(&said[said.find('{')?..]).ok()?;
     let job = &result["jobs"][0];
     let user_ns = job["usr_cpu"].as_f64()? / 100.0 * job["job_runtime"].as_f64()? * 1e6;
@@ -356,18 +356,18 @@ fn first_line(text: &str) -> &str {
     text.lines().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing")
 }
 
-/// I/Os of the device so far; reads that were merged are some too.
+/// I/Os of the device so far; merged reads count too.
 fn ios(name: &str) -> Result<u64> {
     let counters = Counters::read(Path::new("/"), name)?;
     Ok(counters.reads + counters.read_merges)
 }
 
-/// Requests that reach a device: the kernel's counter tells how many there are.
+/// Measures requests that reach a device: the kernel's counter gives their number.
 fn slice(bench: &Bench, arm: Arm, name: &str) -> Result<Sample> {
     let before = ios(name)?;
     let mut running = Running(Some(bench.command(arm, name, false)?.spawn()?));
     let deadline = Instant::now() + START;
-    // Whoever opens the device may look at its first blocks.
+    // Other processes may read the first blocks when the device is opened.
     while ios(name)? < before + 1_000 {
         let over = running.0.as_mut().is_none_or(|child| child.try_wait().is_ok_and(|end| end.is_some()));
         if over || Instant::now() > deadline {
@@ -381,7 +381,7 @@ fn slice(bench: &Bench, arm: Arm, name: &str) -> Result<Sample> {
     pause(SLICE)?;
     let (ios_end, seconds) = (ios(name)?, begin.elapsed().as_secs_f64());
     let ended = running.end(true)?;
-    // fio calls it a failure to be interrupted.
+    // fio reports an interrupt as a failure.
     let succeeded = ended.succeeded || arm.tool == Tool::Fio;
     ensure!(succeeded, "{} failed: {}", arm.name(), first_line(&ended.complained));
     let all = (ios(name)? - before) as f64;
@@ -394,7 +394,7 @@ fn slice(bench: &Bench, arm: Arm, name: &str) -> Result<Sample> {
     })
 }
 
-/// Requests that reach nothing: the generators count them, and a CPU is busy with them all the time.
+/// Measures requests that reach no device: the generators count them, and they keep one CPU busy all the time.
 fn slice_of_nothing(bench: &Bench, arm: Arm, name: &str) -> Result<Sample> {
     let running = Running(Some(bench.command(arm, name, true)?.spawn()?));
     if arm.tool == Tool::Raw {
@@ -414,7 +414,7 @@ fn slice_of_nothing(bench: &Bench, arm: Arm, name: &str) -> Result<Sample> {
 }
 
 impl Running {
-    /// Of one that did not begin: what it said of that.
+    /// Kills a generator that did not start, and returns its error output.
     fn end_early(mut self) -> Result<String> {
         let mut child = self.0.take().context("a generator that has ended")?;
         let _gone = child.kill();
@@ -429,7 +429,7 @@ fn measure(bench: &Bench, medium: Medium, name: &str, rounds: usize) -> Result<(
         _ => slice(bench, arm, name),
     };
     println!("\n{}, {rounds} slices of each, {} waited for", medium.name(), bench.complete_min);
-    // Once each before it counts: files and code are in memory then, and what is not there is known.
+    // Run each arm once without counting: it loads files and code into memory, and shows which arms are unavailable.
     let mut arms = Vec::new();
     for arm in ARMS.into_iter().filter(|arm| bench.path(arm.tool).is_some()) {
         if medium == Medium::Nop && arm.tool == Tool::Fio {
@@ -489,7 +489,7 @@ fn measure(bench: &Bench, medium: Medium, name: &str, rounds: usize) -> Result<(
     Ok(())
 }
 
-/// A peer that runs, from a variable of the environment.
+/// The peer that an environment variable names, if it runs.
 fn peer(variable: &str) -> Option<String> {
     let path = std::env::var(variable).ok().filter(|path| !path.is_empty());
     let Some(path) = path else {

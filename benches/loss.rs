@@ -1,10 +1,10 @@
-//! How many IOPS the probes take away: they are attached and detached while one load of fio's runs without a
-//! pause, and the kernel's own counter tells how many I/Os each slice of time had. Once with the load
-//! paced at 70 % of what it reaches alone, once as fast as it goes.
+//! Measures how many IOPS the probes cost: they are attached and detached while one fio load runs without a pause, and
+//! the kernel's own counter gives the I/Os of each time slice. Once with the load paced at 70 % of its rate without
+//! probes, once at full rate.
 //!
-//! The loss of a pair is 1 − (IOPS with) / (IOPS of the slices before and after, without). The median of the
-//! pairs is printed with the interval that holds the true median in 95 of 100 runs, and beside it what the
-//! CPU time of the probes predicts where all CPUs are busy. `$PAIRS` chooses how many.
+//! The loss of a pair is 1 − (IOPS with) / (IOPS of the slices before and after, without). Prints the median of the
+//! pairs with its 95 % confidence interval, and the loss that the CPU time of the probes predicts if all CPUs are busy.
+//! `$PAIRS` sets the number of pairs.
 
 mod disk;
 
@@ -33,7 +33,7 @@ impl Fio {
     fn start(device: &Loop, rate: Option<u64>) -> Result<Self> {
         let mut fio = Command::new("fio");
         fio.args(["--name=load", "--rw=randread", "--bs=4k", "--iodepth=32", "--direct=1"]);
-        // In a thread: a process of its own would outlive the one that is killed.
+        // As a thread: a separate process would outlive the one that is killed.
         fio.args(["--ioengine=io_uring", "--time_based", "--runtime=3600", "--output=/dev/null", "--thread"]);
         fio.arg(format!("--filename={}", device.0)).args(rate.map(|rate| format!("--rate_iops={rate}")));
         let child = fio.stdout(Stdio::null()).spawn().context("fio is in the package fio")?;
@@ -62,7 +62,7 @@ fn attach(host: &Host, device: &Loop, cost: bool) -> Result<LatencyProbe> {
     LatencyProbe::attach(host, Path::new("/"), &options)
 }
 
-/// CPU time of the probes per I/O in ns, calls included.
+/// CPU time of the probes per I/O in ns, including the cost of the calls.
 fn cost(host: &Host, device: &Loop) -> Result<f64> {
     let mut probe = attach(host, device, true)?;
     probe.wait(Some(Instant::now() + 8 * SLICE), SLICE, &|| false);

@@ -1,12 +1,13 @@
-//! What the probes cost per I/O, beside `biolatency` of libbpf-tools, on a loop device over tmpfs.
+//! Measures the cost of the probes per I/O, compared with `biolatency` of libbpf-tools, on a loop device over tmpfs.
 //!
-//! Every arm is attached in turn while one load runs without a pause; in each window the kernel's
-//! program statistics are on and the empty program runs beside the arm. Two arms are nothing but
-//! clock reads on the events that ours stamps: what no tool can go below. Cost per I/O = Σ over the
-//! arm's programs of (run time − empty program's run time × runs) / I/Os, the same for all arms.
-//! The speed of a shared machine moves from minute to minute: the ratios within a round count.
+//! Every arm is attached in turn while one load runs without a pause. In each interval the kernel's program statistics
+//! are on, and the empty program runs along with the arm. Two arms only read the clock on the events that the probes
+//! stamp: the floor for any tool. Cost per I/O = Σ over the arm's programs of (run time − empty program's run time ×
+//! runs) / I/Os, the same for all arms. The speed of a shared machine changes from minute to minute, so only ratios
+//! within a round count.
 //!
-//! `$ROUNDS` and `$ARMS` (their names, with commas) choose. `$BIOLATENCY` names the peer; without one on the machine our own arms are measured alone.
+//! `$ROUNDS` sets the number of rounds, `$ARMS` selects arms (names, with commas). `$BIOLATENCY` names the peer;
+//! without it on the machine, only biopsy's own arms are measured.
 
 mod disk;
 
@@ -30,11 +31,11 @@ use disk::Loop;
 
 const ROUNDS: usize = 12;
 const WINDOW: Duration = Duration::from_millis(500);
-/// Starts of each view.
+/// Number of starts of each view.
 const STARTS: usize = 9;
 const SETTLE: Duration = Duration::from_millis(100);
 
-/// What is measured in turn.
+/// The arms, which are measured in turn.
 #[derive(Clone, Copy, PartialEq)]
 enum Arm {
     AllStages,
@@ -45,7 +46,7 @@ enum Arm {
     QueueAndDevice,
     DeviceOnly,
     Biolatency,
-    /// Its three events with a clock read each and nothing else: the floor of queue + device.
+    /// The three events of biolatency with only a clock read each: the floor of queue + device.
     ThreeClocks,
     /// The floor of device alone.
     TwoClocks,
@@ -118,11 +119,11 @@ fn attach(arm: Arm, host: &Host, device: &str, peer: &str) -> Result<Attached> {
     Ok(Attached::Ours(Box::new(LatencyProbe::attach(host, Path::new("/"), &options)?)))
 }
 
-/// What one window saw, all in ns per I/O.
+/// The cost in one interval, all in ns per I/O.
 struct Cost {
     net: f64,
     raw: f64,
-    /// Net, by program.
+    /// Net cost by program.
     programs: Vec<(String, f64)>,
 }
 
@@ -135,7 +136,7 @@ impl Cost {
 fn measure(arm: Arm, host: &Host, device: &str, peer: &str, baseline: &Baseline) -> Result<Cost> {
     let before: HashSet<u32> = cost::all_programs().into_iter().map(|(id, ..)| id).collect();
     let attached = attach(arm, host, device, peer)?;
-    // The peer needs a while to load; ours is attached when the call returns.
+    // The peer takes a while to load; biopsy's probes are attached when the call returns.
     let wanted = match arm {
         Arm::DeviceOnly | Arm::TwoClocks => 2,
         _ => 1,
@@ -175,8 +176,8 @@ fn measure(arm: Arm, host: &Host, device: &str, peer: &str, baseline: &Baseline)
     Ok(Cost { net: programs.iter().map(|(_, net)| net).sum(), raw, programs })
 }
 
-/// From the start of the executable to the first moment of the window, in ms, and what it then holds in
-/// memory, in MiB: what a view weighs before it has seen anything.
+/// Time from the start of the executable to the start of the run in ms, and its memory then in MiB: the cost of a view
+/// before the first event.
 fn weigh(device: &str, options: &[&str]) -> Result<(f64, f64)> {
     let script = "date +%s%N; sed -n 's/^VmRSS:[^0-9]*\\([0-9]*\\).*/\\1/p' /proc/$PPID/status";
     let (mut starts, mut sizes) = (Vec::new(), Vec::new());
@@ -220,7 +221,7 @@ fn main() -> Result<()> {
     let device = Loop::new()?;
     let host = Host::read(Path::new("/"))?;
     let Some(baseline) = Baseline::load() else { bail!("the kernel's program statistics need root") };
-    // Loaded once before anything is measured: its id must not count as an arm's.
+    // Loaded once before the first measurement: its id must not count as an arm's.
     let job = Job {
         runtime: Some(Duration::from_secs(3600)),
         ..Job::new(Target::Existing(device.0.clone().into()))

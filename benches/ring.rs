@@ -1,9 +1,9 @@
-//! What the event stream of `biopsy trace` carries: events of no I/O, as long as real ones, through the same
-//! rings (`bpf/emit.h`, one per CPU, nobody is woken) to the same consumer (`probe::events`), which is one
-//! thread for all of them. A thread per CPU asks the kernel for as many as are due, a thousand times a second.
+//! Measures the rate that the event stream of `biopsy trace` carries: events without I/O, as long as real ones, through
+//! the same rings (`bpf/emit.h`, one per CPU, without wake-ups) to the same consumer (`probe::events`), which is one
+//! thread for all of them. A thread per CPU has the kernel emit the events that are due, a thousand times a second.
 //!
-//! Every event is in the books: those that were asked for are those that came and those that were lost, or the
-//! benchmark fails. `$SECONDS_EACH` chooses how long each rate lasts, `$RATES` which (per second, with commas).
+//! Every event is accounted for: the requested events equal the received plus the lost ones, or the benchmark fails.
+//! `$SECONDS_EACH` sets the duration of each rate, `$RATES` the rates (per second, with commas).
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -26,14 +26,14 @@ use generated::{RingSkel, RingSkelBuilder};
 const RATES: [u64; 10] =
     [100_000, 200_000, 350_000, 500_000, 700_000, 1_000_000, 2_000_000, 4_000_000, 8_000_000, 16_000_000];
 const SECONDS: u64 = 3;
-/// Between two batches of a CPU.
+/// Time between two batches of a CPU.
 const BEAT: Duration = Duration::from_millis(1);
-/// Asked for at once, however late it is.
+/// The largest batch, even if the thread is late.
 const MOST_AT_ONCE: u64 = 4096;
 /// `IO_CPU_BITS` of `bpf/emit.h`.
 const IO_CPU_BITS: u32 = 13;
 
-/// Has the kernel emit so many events on this CPU.
+/// Has the kernel emit `count` events on this CPU.
 fn emit(program: BorrowedFd<'_>, count: u64) -> Result<()> {
     let context = [count];
     let mut options = libbpf_sys::bpf_test_run_opts {
@@ -42,16 +42,16 @@ fn emit(program: BorrowedFd<'_>, count: u64) -> Result<()> {
         ctx_size_in: size_of_val(&context) as _,
         ..Default::default()
     };
-    // SAFETY: the options are a plain struct whose only pointer is to `context`, of the size that stands beside
-    // it, and both live across the call.
+    // SAFETY: the options are a plain struct whose only pointer is to `context`, with its size in the next field, and
+    // both live across the call.
     let failed = unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &raw mut options) };
     ensure!(failed == 0, "the kernel does not run the producer: {}", std::io::Error::last_os_error());
     Ok(())
 }
 
 fn pin(cpu: usize) -> Result<()> {
-    // SAFETY: a set of CPUs is an array of integers, for which zero is a value; CPU_SET writes within it, and
-    // the kernel reads it for the thread that calls.
+    // SAFETY: a set of CPUs is an array of integers, for which zero is a value; CPU_SET writes within it, and the
+    // kernel reads it for the calling thread.
     let failed = unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         libc::CPU_SET(cpu, &mut set);
@@ -61,7 +61,7 @@ fn pin(cpu: usize) -> Result<()> {
     Ok(())
 }
 
-/// Emits `count` events on a CPU in `length`, and says how long it took.
+/// Emits `count` events on a CPU over `length`, and returns the actual duration.
 fn produce(program: BorrowedFd<'_>, cpu: usize, count: u64, length: Duration) -> Result<Duration> {
     pin(cpu)?;
     let begin = Instant::now();
@@ -91,7 +91,7 @@ fn cpu_ns(name: &str) -> Result<u64> {
     Ok(sum)
 }
 
-/// Counts what came, each number once and in order.
+/// Counts the received events, and checks that each number comes once and in order.
 struct Received {
     events: u64,
     last: Vec<u64>,
@@ -111,7 +111,7 @@ impl Received {
     }
 }
 
-/// One rate; true: nothing was lost.
+/// Measures one rate; true: no event was lost.
 fn measure(skel: &RingSkel<'_>, cpus: usize, rate: u64, length: Duration) -> Result<(f64, bool)> {
     let emitters = MapHandle::try_from(&skel.maps.emitters)?;
     let rings = Rings::new(&skel.maps.event_rings, emitters, &EventOptions::default(), cpus as u32)?;
@@ -186,7 +186,7 @@ fn main() -> Result<()> {
     open.maps.event_rings.set_max_entries(cpus as u32)?;
     open.maps.emitters.set_max_entries(cpus as u32)?;
     let skel = open.load()?;
-    // The receiver is this thread, whose name is not that of the executable everywhere.
+    // This thread is the receiver; its name is not always that of the executable.
     std::fs::write("/proc/thread-self/comm", "ring")?;
     println!("events of 144 bytes, {cpus} producers, {seconds} s each; ns of CPU time per event");
     println!(

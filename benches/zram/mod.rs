@@ -1,4 +1,4 @@
-//! A disk of compressed memory that is full of bytes which do not compress.
+//! Creates a zram disk that is full of incompressible bytes.
 
 use std::fs;
 use std::path::Path;
@@ -49,7 +49,7 @@ impl Drop for Zram {
             fs::write(self.attribute("reset"), "1")?;
             fs::write("/sys/class/zram-control/hot_remove", &self.number)
         };
-        // Somebody may be looking at it.
+        // Another process may have it open.
         for _ in 0..50 {
             if remove().is_ok() {
                 return;
