@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * I/O that neither busybox nor `biopsy load` makes, one by one and as often as told:
+ * Issues I/O that neither busybox nor `biopsy load` can issue, one by one, COUNT times:
  *   issue KIND DEVICE COUNT
- * It prints how long all of them took, in nanoseconds. And up to three partitions, each of a
- * quarter of a disk, behind its first quarter: issue partition DEVICE COUNT
+ * It prints the total duration in nanoseconds. It also creates up to three partitions, each of a
+ * quarter of a disk, after its first quarter: issue partition DEVICE COUNT
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -31,7 +31,7 @@
 
 static char block[BLOCK] __attribute__((aligned(BLOCK)));
 
-/* A read as the driver's own command. Eight logical blocks of 512 bytes are a block. */
+/* Reads by the driver's own command. One block is eight logical blocks of 512 bytes. */
 static int passthrough(int fd, long i)
 {
 	struct nvme_user_io read = {
@@ -44,7 +44,7 @@ static int passthrough(int fd, long i)
 	return ioctl(fd, NVME_IOCTL_SUBMIT_IO, &read);
 }
 
-/* A ring with one request in flight, as large as those of drivers' commands are. */
+/* A ring with one request in flight, with the large entries that driver commands need. */
 static struct ring {
 	int fd;
 	char *rings;
@@ -74,7 +74,7 @@ static unsigned *ring_word(unsigned offset)
 	return (unsigned *)(ring.rings + offset);
 }
 
-/* Does the request in the ring's entry, and waits for its result: that is `result`, or an error. */
+/* Submits the request in the ring's entry and waits for its result, which must be `result`. */
 static int ring_done(int result)
 {
 	struct io_uring_cqe *cqe;
@@ -92,7 +92,7 @@ static int ring_done(int result)
 	return cqe->res == result ? 0 : -1;
 }
 
-/* Begins a request of io_uring: its entry in the ring. */
+/* Prepares an io_uring request: returns its entry in the ring. */
 static struct io_uring_sqe *ring_request(int opcode, int fd, long i)
 {
 	if (!ring.fd && ring_made())
@@ -104,13 +104,13 @@ static struct io_uring_sqe *ring_request(int opcode, int fd, long i)
 	return ring.sqe;
 }
 
-/* A sync, which a worker of io_uring does. */
+/* A sync, which an io_uring worker executes. */
 static int ring_synced(int fd, long i)
 {
 	return ring_request(IORING_OP_FSYNC, fd, i) ? ring_done(0) : -1;
 }
 
-/* A read through the page cache, which a worker of io_uring is to do, far from the last one. */
+/* A read through the page cache by an io_uring worker, far from the last one. */
 static int ring_buffered(int fd, long i)
 {
 	struct io_uring_sqe *read = ring_request(IORING_OP_READ, fd, i);
@@ -124,7 +124,7 @@ static int ring_buffered(int fd, long i)
 	return ring_done(BLOCK);
 }
 
-/* The same as a request of io_uring, on the drive's character device. */
+/* The read of `passthrough` as an io_uring request, on the drive's character device. */
 static int ring_passthrough(int fd, long i)
 {
 	struct io_uring_sqe *request = ring_request(IORING_OP_URING_CMD, fd, i);
@@ -144,9 +144,9 @@ static int ring_passthrough(int fd, long i)
 }
 
 /*
- * A mutex that is held for as long as a page of the device takes to be read: who writes to a pipe
- * holds the pipe's while it takes the bytes, and here they are not in memory yet. Somebody else
- * wants it all the time (FIONREAD).
+ * Holds a mutex while a page is read from the device: a writer to a pipe holds the pipe's mutex
+ * while it copies the bytes, which are not in memory yet. Another process contends for the mutex
+ * all the time (FIONREAD).
  */
 static int held(int fd, long i)
 {
@@ -181,7 +181,7 @@ static int written(int fd, long i)
 	return pwrite(fd, block, BLOCK, i * BLOCK) == BLOCK ? 0 : -1;
 }
 
-/* Reads of neighbours, which become one request. */
+/* Number of adjacent reads, which merge into one request. */
 #define NEIGHBOURS 7
 
 static int neighbours(int fd, long i)
@@ -217,7 +217,7 @@ static int flushed(int fd, long i)
 	return written(fd, i) || fsync(fd);
 }
 
-/* Nothing is dirty. */
+/* A sync without dirty data. */
 static int only_flushed(int fd, long i)
 {
 	(void)i;

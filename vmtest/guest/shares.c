@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * A program of which it is known what its functions take:
- *   shares cpu SECONDS         of CPU time, sixty(), thirty() and ten() as many percent each
- *   shares sides SECONDS       the same in user_side() and in the kernel below kernel_side(), by
- * turns; prints the nanoseconds of each by the thread's own clock shares io DEVICE ROUNDS thrice()
- * reads three blocks in each round, once() one Built without optimisation and with frame pointers.
- * The C library has none, and hides who calls it, so that system calls that are looked at are made
- * here.
+ * Spends known shares of CPU time or I/O in its functions:
+ *   shares cpu SECONDS         spends CPU time: 60, 30 and 10 % in sixty(), thirty() and ten()
+ *   shares sides SECONDS       alternates between user_side() and the kernel below kernel_side();
+ *                              prints the ns of each by the thread's clock
+ *   shares io DEVICE ROUNDS    reads three blocks per round in thrice() and one in once();
+ *                              prints the ns of each
+ * Built without optimisation and with frame pointers. The C library is built without frame pointers
+ * and hides its callers, so the system calls that the tests check are made here.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
