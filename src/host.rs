@@ -67,30 +67,30 @@ pub struct Host {
     /// Model name of the first CPU.
     pub cpu_model: Option<String>,
     pub cpus_online: u32,
-    /// CPUs that could ever be there; per-CPU maps have as many entries.
+    /// CPUs that could ever be online; per-CPU maps have as many entries.
     pub cpus_possible: u32,
     pub numa_nodes: u32,
-    /// The CPUs of each node that is online.
+    /// The CPUs of each online node.
     pub nodes: Vec<NumaNode>,
     pub memory_bytes: Option<u64>,
-    /// Memory of each node that tells it.
+    /// Memory of each node that gives it.
     pub node_memory: BTreeMap<u32, u64>,
     pub smt: smt::Smt,
-    /// None: the kernel has no driver of idle states.
+    /// None: the kernel has no cpuidle driver.
     pub idle: Option<idle::Idle>,
-    /// Empty: the kernel has no driver of frequencies.
+    /// Empty: the kernel has no cpufreq driver.
     pub frequencies: Vec<frequency::Frequency>,
-    /// Name of the hypervisor where the kernel or DMI tells one.
+    /// Name of the hypervisor, if the kernel or DMI gives one.
     pub virtualization: Option<String>,
-    /// The root complexes to which a disk is attached, or could be: those with a PCI bridge.
+    /// The root complexes to which a disk is or could be attached: those with a PCI bridge.
     pub root_complexes: Vec<String>,
     /// In natural order of the names: nvme2n1 before nvme10n1.
     pub devices: Vec<BlockDevice>,
-    /// Limits of cgroups; empty until somebody looks ([`throttle::throttles`]).
+    /// Limits of cgroups; empty until they are read ([`throttle::throttles`]).
     pub throttles: Vec<Throttle>,
-    /// What io.cost is told of disks; empty until somebody looks ([`iocost::costs`]).
+    /// Settings of io.cost for each disk; empty until they are read ([`iocost::costs`]).
     pub costs: Vec<iocost::Cost>,
-    /// Somebody looked for limits where cgroups of the block layer are: who has none above has none.
+    /// The limits were read from the cgroups of the block layer: a disk without one above has none.
     pub limits_told: bool,
 }
 
@@ -158,7 +158,7 @@ pub struct NumaNode {
 #[serde(default)]
 pub struct BlockDevice {
     pub name: String,
-    /// The device-mapper name (`vg0-root`), which is also the one in `/dev/mapper`.
+    /// The device-mapper name (`vg0-root`), which is also its name in `/dev/mapper`.
     pub alias: Option<String>,
     pub major: u32,
     pub minor: u32,
@@ -168,29 +168,29 @@ pub struct BlockDevice {
     pub firmware: Option<String>,
     /// `nvme`, `virtio_blk`, `sd`, `loop`, `dm`, `md`, `zram`, `null_blk`, ... as the kernel names the driver.
     pub driver: Option<String>,
-    /// What an NVMe drive tells of itself; None until somebody asks ([`nvme::identity::identify`]), or where it cannot
-    /// be asked.
+    /// The NVMe drive's answer to identify commands; None until it is queried ([`nvme::identity::identify`]), or if it
+    /// cannot be queried.
     pub identity: Option<nvme::identity::Identity>,
     /// None: the device belongs to no node (or the kernel says -1).
     pub numa_node: Option<u32>,
     pub pci_address: Option<String>,
-    /// `pci0000:00` and the like.
+    /// Such as `pci0000:00`.
     pub root_complex: Option<String>,
     pub link: Option<Link>,
-    /// From its own link up to the root complex.
+    /// The links from its own up to the root complex.
     pub hops: Vec<Hop>,
-    /// MSI-X vectors that its function has; None where the configuration space may not be read.
+    /// MSI-X vectors of its function; None if the configuration space may not be read.
     pub msix_vectors: Option<u32>,
-    /// Of its configuration space only the beginning could be read.
+    /// Only the first part of its configuration space could be read.
     pub config_cut: bool,
-    /// How the IOMMU treats it (`DMA`, `DMA-FQ`, `identity`); None where there is no IOMMU.
+    /// The mode in which the IOMMU handles it (`DMA`, `DMA-FQ`, `identity`); None without an IOMMU.
     pub iommu: Option<String>,
-    /// The active one (in brackets in sysfs); None on bio-based devices.
+    /// The active scheduler (in brackets in sysfs); None on bio-based devices.
     pub scheduler: Option<String>,
     pub schedulers: Vec<String>,
     pub logical_block_bytes: u32,
     pub physical_block_bytes: u32,
-    /// Attributes that the kernel did not tell, or not as a number, of those whose zero means something: `size`,
+    /// Attributes that the kernel did not give, or not as a number, if 0 is a valid value of them: `size`,
     /// `read_ahead_kb`. Their fields here are 0.
     pub untold: Vec<Cow<'static, str>>,
     pub rotational: Option<bool>,
@@ -205,33 +205,32 @@ pub struct BlockDevice {
     pub nomerges: Option<u32>,
     pub iostats: Option<bool>,
     pub write_cache: Option<String>,
-    /// `queue/wbt_lat_usec`: the latency that write-back throttling keeps reads below; 0 is off, None where
-    /// the kernel or the driver has none.
+    /// `queue/wbt_lat_usec`: the latency below which write-back throttling keeps reads. 0 is off; None if the kernel or
+    /// the driver has none.
     pub writeback_throttle_us: Option<u64>,
-    /// Number of poll queues where the driver tells.
+    /// Number of poll queues, if the driver gives it.
     pub poll_queues: Option<u32>,
-    /// Number of queues that take reads only, where the driver tells. They lie between the others and the poll
-    /// queues.
+    /// Number of queues that take reads only, if the driver gives it. They lie between the others and the poll queues.
     pub read_queues: Option<u32>,
-    /// True where the kernel has hardware contexts for it (`/sys/block/D/mq`): request events fire.
+    /// The kernel has hardware contexts for it (`/sys/block/D/mq`), so request events fire.
     pub request_based: bool,
     pub queues: Vec<HardwareQueue>,
     /// Interrupt vectors of its PCI function. Namespaces of one controller share them.
     pub vectors: Vec<Vector>,
-    /// The kernel has no device node for it: a path below an NVMe multipath head. Request events
-    /// fire here, I/O is submitted to the head.
+    /// The kernel has no device node for it: a path below an NVMe multipath head. Request events fire here; I/O is
+    /// submitted to the head.
     pub hidden: bool,
-    /// The file that a loop device shows, as the kernel prints its path.
+    /// The backing file of a loop device, as the kernel prints its path.
     pub backing_file: Option<String>,
     /// Disks directly below (`slaves/`, the disk under a loop device's file, the paths of an NVMe
     /// multipath head). A partition below is listed as its disk.
     pub layers: Vec<String>,
-    /// The same as `layers`, but a partition stands under its own name.
+    /// The same as `layers`, but a partition has its own name.
     pub slaves: Vec<String>,
     /// Disks directly above it or above one of its partitions: the inverse of `layers`.
     pub holders: Vec<String>,
     pub partitions: Vec<Partition>,
-    /// Where it or one of its partitions is mounted.
+    /// Mount points of it and of its partitions.
     pub mounted_at: Vec<String>,
     /// Swap areas on it, as `/proc/swaps` names them.
     pub swaps: Vec<String>,
@@ -258,15 +257,15 @@ impl BlockDevice {
     }
 }
 
-/// What a cgroup allows on a disk.
+/// The limits of a cgroup on a disk.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Throttle {
-    /// Its path from the mount of its hierarchy on.
+    /// Its path relative to the mount of its hierarchy.
     pub cgroup: String,
     /// Name of the disk.
     pub device: String,
-    /// This process is in it, or below it: the limit holds for its load.
+    /// This process is in it or below it: the limit applies to the load of biopsy.
     pub own: bool,
     pub read_bytes_per_second: Option<u64>,
     pub write_bytes_per_second: Option<u64>,
@@ -320,15 +319,15 @@ pub struct Partition {
 #[serde(default)]
 pub struct Vector {
     pub irq: u32,
-    /// What the driver called it: `nvme0q1`, `virtio1-req.0`.
+    /// The name that the driver gave it: `nvme0q1`, `virtio1-req.0`.
     pub name: Option<String>,
     /// Hardware context as in `/sys/block/D/mq/N`; None for admin and configuration vectors.
     pub queue: Option<u32>,
     /// NVMe queue id; 0 is the admin queue.
     pub qid: Option<u32>,
-    /// Where the interrupt controller delivers it now.
+    /// The CPUs to which the interrupt controller delivers it now.
     pub cpus: Vec<u32>,
-    /// Where it may be delivered.
+    /// The CPUs to which it may be delivered.
     pub allowed: Vec<u32>,
 }
 
@@ -340,32 +339,33 @@ pub struct Link {
     pub width: u32,
     pub max_speed_gts: Option<f64>,
     pub max_width: Option<u32>,
-    /// What the port on the other end of the link can do.
+    /// The maximum speed of the port on the other end of the link.
     pub port_max_speed_gts: Option<f64>,
     pub port_max_width: Option<u32>,
     /// Line rate after encoding (8b/10b below 8 GT/s, 128b/130b from there, FLITs at 64 GT/s),
     /// per direction.
     pub raw_bytes_per_second: f64,
-    /// Bytes of data in a packet, at most; None where the configuration space may not be read.
+    /// Maximum payload of a packet; None if the configuration space may not be read.
     pub payload_bytes: Option<u32>,
-    /// What is left for data, from and to; the same where the payload is known, else with 128 and 512 bytes.
+    /// The rate that is left for data, as a range: both values are equal if the payload is known, else they are for
+    /// payloads of 128 and 512 bytes.
     pub usable_bytes_per_second: [f64; 2],
-    /// None where the configuration space may not be read.
+    /// None if the configuration space may not be read.
     pub aspm: Option<Aspm>,
 }
 
-/// A link on the way from a device to its root complex.
+/// A link on the path from a device to its root complex.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Hop {
     /// The PCI function at its lower end.
     pub function: String,
-    /// The port at its upper end; None where sysfs has none.
+    /// The port at its upper end; None if sysfs has none.
     pub port: Option<String>,
     pub link: Link,
 }
 
-/// Which sleeping states a link may enter by itself: leaving them takes microseconds.
+/// The power states that a link may enter by itself (ASPM): leaving them takes microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Aspm {
     #[serde(rename = "off")]

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "lowercase")]
 pub enum State {
     Ok,
-    /// It works, and something is left out.
+    /// It works, but without some parts.
     Degraded,
     Missing,
 }
@@ -17,7 +17,7 @@ pub enum State {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ProgramState {
     pub name: String,
-    /// The event that it is attached to.
+    /// The event to which it is attached.
     pub event: String,
     pub state: State,
     pub reason: Option<String>,
@@ -35,7 +35,7 @@ pub struct VerifiedProgram {
     pub reason: Option<String>,
 }
 
-/// One command, and what it can do here.
+/// One command, and whether it works here.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ViewState {
     pub name: String,
@@ -59,10 +59,10 @@ impl ViewState {
     }
 }
 
-/// The answer of `biopsy check`.
+/// The result of `biopsy check`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Abilities {
-    /// The kernel describes its own types.
+    /// The kernel has BTF for its own types.
     pub btf: bool,
     pub programs: Vec<ProgramState>,
     pub views: Vec<ViewState>,

@@ -17,7 +17,7 @@ use super::{BlockDevice, Host};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Memory {
     pub total_bytes: u64,
-    /// What is none of the others.
+    /// The rest: total less the others.
     pub used_bytes: u64,
     pub free_bytes: u64,
     /// Pages of block devices themselves.

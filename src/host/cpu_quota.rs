@@ -13,17 +13,17 @@ use super::cgroups::Hierarchy;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct CpuQuota {
-    /// Its path from the root of the hierarchy on.
+    /// Its path from the root of the hierarchy.
     pub cgroup: String,
-    /// The quota is given anew for each of these.
+    /// The quota is renewed for each period.
     pub period_ns: u64,
-    /// CPU time per period, of all CPUs together.
+    /// CPU time per period, summed over all CPUs.
     pub quota_ns: u64,
-    /// Periods in which the group used up its quota and was stopped (`nr_throttled`).
+    /// Periods in which the cgroup used up its quota and was throttled (`nr_throttled`).
     pub throttled_periods: u64,
-    /// The processes in it and in the groups below.
+    /// The processes in it and in the cgroups below.
     pub processes: Vec<u32>,
-    /// biopsy is one of them: the quota holds for its load and for its command.
+    /// biopsy is one of them: the quota applies to its load and to its command.
     pub own: bool,
 }
 

@@ -12,21 +12,21 @@ use super::attribute::{list, names, number, text};
 /// no limit. In passive mode, `intel_pstate` and `amd-pstate` have other names (`intel_cpufreq`, `amd-pstate`).
 const THEIR_OWN: [&str; 2] = ["intel_pstate", "amd-pstate-epp"];
 
-/// CPUs whose speed is set in the same way.
+/// CPUs with the same frequency settings.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Frequency {
     /// `intel_pstate`, `acpi-cpufreq`, `amd-pstate-epp`.
     pub driver: Option<String>,
     pub governor: Option<String>,
-    /// What the driver is asked to prefer, of the drivers that choose themselves: `balance_performance`.
+    /// The preference of drivers that choose the frequency themselves: `balance_performance`.
     pub preference: Option<String>,
-    /// The bounds that are set.
+    /// The limits that are set.
     pub min_khz: Option<u64>,
     pub max_khz: Option<u64>,
-    /// What the hardware can do.
+    /// The maximum of the hardware.
     pub hardware_max_khz: Option<u64>,
-    /// Those that are online.
+    /// The online CPUs.
     pub cpus: Vec<u32>,
 }
 

@@ -15,15 +15,15 @@ use crate::refusal::reason;
 /// The value that the kernel treats as no limit: 2,000 s (`PM_QOS_CPU_LATENCY_DEFAULT_VALUE`).
 const NO_LIMIT_US: i32 = 2_000_000_000;
 
-/// The states of all CPUs.
+/// The idle states of all CPUs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Idle {
     /// `intel_idle`, `acpi_idle`, `haltpoll`.
     pub driver: Option<String>,
-    /// What chooses between the states: `menu`, `teo`, `haltpoll`.
+    /// The governor that chooses between the states: `menu`, `teo`, `haltpoll`.
     pub governor: Option<String>,
-    /// By number. CPUs of different kinds may have different states of the same number.
+    /// By number. CPUs of different kinds may have different states with the same number.
     pub states: Vec<IdleState>,
     pub wakeup: Wakeup,
 }
@@ -35,16 +35,16 @@ pub struct IdleState {
     pub state: u32,
     /// `POLL`, `C1E`, `C6`.
     pub name: Option<String>,
-    /// The most that it takes to wake from it, as the driver says.
+    /// The longest time to wake from it, according to the driver.
     pub exit_us: Option<u64>,
-    /// CPUs that may enter it. A CPU of which the kernel does not say so is in neither list.
+    /// CPUs that may enter it. A CPU without this information is in neither list.
     pub cpus: Vec<u32>,
-    /// CPUs that have it and may not: somebody switched it off there, or their own limit is shorter.
+    /// CPUs that have it but may not enter it: it is disabled there, or their own latency limit is shorter.
     pub off_cpus: Vec<u32>,
 }
 
-/// The longest time to wake that programs allow all CPUs (`/dev/cpu_dma_latency`): deeper states are not entered
-/// while one of them holds the file open.
+/// The longest wake-up time that programs allow all CPUs (`/dev/cpu_dma_latency`): while one of them holds the file
+/// open, deeper states are not entered.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Wakeup {
     #[default]
@@ -52,7 +52,7 @@ pub enum Wakeup {
     Unlimited,
     #[serde(rename = "limit_us")]
     Limit(u64),
-    /// And why.
+    /// With the reason.
     #[serde(rename = "untold")]
     Untold(String),
 }

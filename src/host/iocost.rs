@@ -11,21 +11,21 @@ use super::BlockDevice;
 use super::attribute::{device_number, file};
 use super::mounts::mounts;
 
-/// How it treats a device.
+/// The settings of io.cost for a device.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Cost {
     /// Name of the disk.
     pub device: String,
     pub enabled: Option<bool>,
-    /// Whether somebody set what follows (`user`), or the kernel chose by the kind of device (`auto`).
+    /// Whether the following values were set (`user`), or the kernel chose them by the kind of device (`auto`).
     pub control: Option<String>,
     pub read: Target,
     pub write: Target,
-    /// Between these shares of its model the device is driven.
+    /// The range in which io.cost drives the device, in percent of its model.
     pub min_percent: Option<f64>,
     pub max_percent: Option<f64>,
-    /// None: the kernel has no model of it.
+    /// None: the kernel has no model for it.
     pub model: Option<Model>,
 }
 
@@ -33,12 +33,12 @@ pub struct Cost {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Target {
-    /// The share of I/Os that stays below; at 0 nobody looks.
+    /// The percentage of I/Os that must stay below; 0 disables the target.
     pub percentile: Option<f64>,
     pub latency_us: Option<u64>,
 }
 
-/// What the device can do, as the controller believes.
+/// The capability of the device, as the controller assumes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Model {

@@ -8,14 +8,14 @@ use serde::{Deserialize, Serialize};
 use super::absence::Absence;
 use super::attribute::file;
 
-/// In bytes. What is not told is None.
+/// In bytes. A value that is not given is None.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Meminfo {
     pub free_bytes: Option<u64>,
-    /// The page cache with the buffers of block devices.
+    /// The page cache, including the buffers of block devices.
     pub file_bytes: Option<u64>,
-    /// Pages of block devices themselves, which the page cache does not count among its own. A node does not tell.
+    /// Pages of block devices themselves, which the page cache does not count. A node does not give them.
     pub buffers_bytes: Option<u64>,
     pub dirty_bytes: Option<u64>,
     pub writeback_bytes: Option<u64>,

@@ -24,16 +24,16 @@ const HEALTH_BYTES: usize = 512;
 /// The feature that gives the temperatures of Host Controlled Thermal Management.
 const THERMAL_MANAGEMENT: u8 = 0x10;
 
-/// How much of a namespace holds data, in bytes.
+/// The part of a namespace that holds data, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Use {
-    /// NSZE: the whole of it.
+    /// NSZE: the size of the namespace.
     #[serde(rename = "size_bytes")]
     pub size: u64,
-    /// NCAP: what may be allocated at once.
+    /// NCAP: the bytes that may be allocated at once.
     #[serde(rename = "capacity_bytes")]
     pub capacity: u64,
-    /// NUSE: what is. Drives that do not keep count of it tell the capacity.
+    /// NUSE: the bytes that are allocated. Drives that do not count them report the capacity.
     #[serde(rename = "used_bytes")]
     pub used: u64,
 }
@@ -71,7 +71,7 @@ fn format_in_use(identify: &[u8; IDENTIFY_BYTES]) -> u8 {
     flbas & 0xf | (flbas >> 5 & 0x3) << 4
 }
 
-/// What the drive itself thinks of a format, beside its others (RP).
+/// The drive's own rating of a format, relative to its other formats (RP).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Performance {
@@ -92,13 +92,13 @@ impl Performance {
     }
 }
 
-/// A format that the namespace could have.
+/// A format that the namespace supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Choice {
-    /// Its number, as a command that formats the namespace takes it.
+    /// Its number, as the format command takes it.
     pub format: u8,
     pub block_bytes: u64,
-    /// Beside each block.
+    /// Per block.
     pub metadata_bytes: u16,
     pub performance: Performance,
     pub in_use: bool,
@@ -162,26 +162,27 @@ fn has_thermal_management(controller: &[u8; IDENTIFY_BYTES]) -> bool {
     controller[322] & 1 != 0
 }
 
-/// What a drive suffered up to a moment. Counters grow over its whole life; None is one of which it keeps no count.
+/// The health of a drive at one time. Counters accumulate over its whole life; None if the drive does not maintain the
+/// counter.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Health {
-    /// Its bits of critical warnings.
+    /// The bits of its critical warning.
     pub critical_warning: u8,
-    /// Composite temperature in degrees Celsius; None where the drive tells none.
+    /// Composite temperature in degrees Celsius; None if the drive gives none.
     #[serde(rename = "temperature_celsius")]
     pub temperature: Option<i32>,
     /// Minutes above the warning and the critical temperature.
     pub warning_minutes: Option<u32>,
     pub critical_minutes: Option<u32>,
-    /// How often it lowered its speed, lightly (T1) and heavily (T2), and for how many seconds.
+    /// Number of light (T1) and heavy (T2) throttle transitions, and seconds in each.
     #[serde(rename = "throttle_transitions")]
     pub transitions: [Option<u32>; 2],
     pub throttled_seconds: [Option<u32>; 2],
-    /// How much of its life the maker reckons is spent, and of its spare blocks left, in percent.
+    /// Used share of its rated life and remaining share of its spare blocks, in percent.
     pub percent_used: u8,
     pub percent_spare: u8,
-    /// Errors of media and data integrity that it did not get over, up to 2^64 - 1.
+    /// Uncorrected errors of media and data integrity, up to 2^64 - 1.
     pub media_errors: u64,
 }
 

@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 
 use super::attribute::file;
 
-/// Since the machine started, ns. None on a kernel that does not count it (CONFIG_PSI, `psi=1`).
+/// Stall time since boot, in ns. None if the kernel does not count it (CONFIG_PSI, `psi=1`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Pressure {
-    /// Some task waited.
+    /// At least one task waited for memory.
     pub some_ns: Option<u64>,
-    /// All that had something to do did.
+    /// All non-idle tasks waited for memory.
     pub full_ns: Option<u64>,
 }
 

@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 use super::attribute::{bracketed, file, number, text};
 use super::cpu::field;
 
-/// Effective capabilities and the kernel's own switches.
+/// Effective capabilities, and the kernel settings that restrict tracing.
 ///
-/// Capabilities that a user namespace grants do not open BPF or perf: see `initial_user_namespace`.
+/// Capabilities in a user namespace do not allow BPF or perf: see `initial_user_namespace`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Rights {
-    /// CAP_SYS_ADMIN: everything below except the last two; also BTF of modules, program statistics.
+    /// CAP_SYS_ADMIN: everything below except the last two; also BTF of modules and program statistics.
     pub sys_admin: bool,
     /// CAP_BPF: load programs, make maps. Since 5.8.
     pub bpf: bool,
@@ -25,25 +25,24 @@ pub struct Rights {
     pub syslog: bool,
     /// CAP_SYS_PTRACE: maps and names of other users' processes.
     pub sys_ptrace: bool,
-    /// CAP_SYS_RESOURCE: raise the memory lock limit, which kernels before 5.11 charge BPF maps to.
+    /// CAP_SYS_RESOURCE: raise the limit of locked memory, to which kernels before 5.11 charge BPF maps.
     pub sys_resource: bool,
-    /// False in a container with its own user namespace: the capabilities above then hold only for
-    /// what that namespace owns, and BPF is not among it.
+    /// False in a container with its own user namespace: the capabilities above then apply only to objects of that
+    /// namespace, which do not include BPF.
     pub initial_user_namespace: bool,
     /// `kernel.unprivileged_bpf_disabled`: 0 no, 1 until reboot, 2 changeable.
     pub unprivileged_bpf_disabled: Option<u32>,
-    /// `kernel.perf_event_paranoid`: -1 all may, up to 2 (some distributions: 3 or 4) for own
-    /// processes or nothing.
+    /// `kernel.perf_event_paranoid`: -1 allows everything; up to 2 (in some distributions 3 or 4) allows own processes
+    /// or nothing.
     pub perf_event_paranoid: Option<i32>,
-    /// `kernel.kptr_restrict`: 0 addresses are shown, 1 with CAP_SYSLOG, 2 never.
+    /// `kernel.kptr_restrict`: 0 shows addresses, 1 with CAP_SYSLOG, 2 never.
     pub kptr_restrict: Option<u32>,
-    /// `none`, `integrity` or `confidentiality` (which forbids BPF reads of kernel memory); where securityfs
-    /// is not mounted, what the kernel was booted with. None on kernels without lockdown, or where nothing
-    /// tells.
+    /// `none`, `integrity` or `confidentiality` (which forbids BPF reads of kernel memory). If securityfs is not
+    /// mounted, the level of the kernel's command line. None on kernels without lockdown, or if it is unknown.
     pub lockdown: Option<String>,
     /// `kernel.io_uring_disabled`: 0 no, 1 for the unprivileged, 2 for all. Since 6.6.
     pub io_uring_disabled: Option<u32>,
-    /// `/sys/kernel/btf/vmlinux` is there and readable: programs can be fitted to this kernel.
+    /// `/sys/kernel/btf/vmlinux` is readable: programs can be relocated for this kernel.
     pub btf: bool,
 }
 

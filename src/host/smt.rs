@@ -12,13 +12,13 @@ use super::cpu;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Smt {
-    /// `on`, `off`, `forceoff` (until the next boot), `notsupported` (the CPU has none), `notimplemented`.
+    /// `on`, `off`, `forceoff` (until the next boot), `notsupported` (by the CPU), `notimplemented`.
     pub control: Option<String>,
-    /// Whether a core runs more than one thread now.
+    /// Whether a core now runs more than one thread.
     pub active: Option<bool>,
-    /// Physical cores that run; None where the kernel does not tell of each CPU.
+    /// Online physical cores; None if the kernel does not give the core of each CPU.
     pub cores: Option<u32>,
-    /// The CPUs of each core that runs several.
+    /// The CPUs of each core with several threads.
     pub siblings: Vec<Vec<u32>>,
 }
 

@@ -18,16 +18,16 @@ const CROWD: usize = 5;
 /// A CPU that takes longer than this to wake adds twice the read time of the fastest drives (about 10 us).
 const DEEP_US: u64 = 20;
 
-/// One fact.
+/// One warning.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Warning {
-    /// A disk, or what else it is about: a function or root complex of PCI, `cpus 0-7`.
+    /// The disk, PCI function, root complex or CPUs (`cpus 0-7`) concerned.
     pub device: String,
     /// A short word that scripts can test.
     pub id: Cow<'static, str>,
     /// One sentence.
     pub sentence: String,
-    /// What to do about it; None where nothing can be done from here.
+    /// A remedy; None if there is none on this machine.
     pub remedy: Option<String>,
 }
 

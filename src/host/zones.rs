@@ -17,11 +17,11 @@ pub struct Zone {
     #[serde(rename = "zone")]
     pub name: String,
     pub free_pages: Option<u64>,
-    /// Below this one a task has to reclaim by itself.
+    /// Below this watermark a task has to reclaim by itself.
     pub min_pages: Option<u64>,
-    /// Below this one kswapd wakes up,
+    /// Below this watermark kswapd wakes up.
     pub low_pages: Option<u64>,
-    /// and above this one it goes to sleep.
+    /// Above this watermark kswapd goes to sleep.
     pub high_pages: Option<u64>,
     pub managed_pages: Option<u64>,
 }

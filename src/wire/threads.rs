@@ -157,21 +157,21 @@ counted! {
     #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
     #[serde(default)]
     pub struct Loss {
-        /// Rounds that began late, by a tenth of their period or more.
+        /// Rounds that started late by at least a tenth of their period.
         #[serde(rename = "late_rounds")]
         pub late: u64,
-        /// Rounds that were left out, because the one before them was not over or we did not run.
+        /// Rounds that were skipped, because the previous one was not finished or the sampler did not run.
         #[serde(rename = "missed_rounds")]
         pub missed: u64,
-        /// Threads that a round found and for which there was no room.
+        /// Threads that a round found but had no room for.
         pub cut: u64,
         /// Records that could not be decoded.
         pub damaged: u64,
         /// Samples of sightings beyond those that are kept.
         pub unkept: u64,
-        /// Samples whose stack was asked for and could not be taken, or not be kept.
+        /// Samples without the requested stack: it could not be taken, or could not be kept.
         pub no_stack: u64,
-        /// Threads whose files we may not read, or that ended meanwhile.
+        /// Threads whose files biopsy may not read, or that ended in between.
         pub unread: u64,
     }
 }

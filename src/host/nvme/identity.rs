@@ -17,21 +17,21 @@ const COALESCING: u8 = 0x08;
 /// drive that Linux supports on x86 does.
 const PAGE: u64 = 4096;
 
-/// What could be learned of one namespace and its drive.
+/// The answers of one namespace and its drive.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Identity {
-    /// MDTS: the most that one command moves; None: the drive has no such limit.
+    /// MDTS: the largest transfer of one command; None: the drive has no such limit.
     #[serde(rename = "max_transfer_bytes")]
     pub transfer_bytes: Option<u64>,
-    /// None: it was not told.
+    /// None: not given.
     pub coalescing: Option<Coalescing>,
-    /// None: the drive does not tell.
+    /// None: the drive does not give it.
     #[serde(rename = "namespace")]
     pub usage: Option<Use>,
-    /// Bytes beside each block.
+    /// Bytes of metadata per block.
     pub metadata_bytes: Option<u16>,
-    /// Those that the namespace could have; None: it does not tell.
+    /// The formats that the namespace supports; None: not given.
     pub formats: Option<Vec<Choice>>,
     pub health: Option<Health>,
 }
@@ -47,12 +47,12 @@ impl Identity {
     }
 }
 
-/// How completions are gathered for an interrupt (feature 08h). Single vectors may be left out of it (09h).
+/// Coalescing of completions into one interrupt (feature 08h). It can be disabled for single vectors (09h).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Coalescing {
-    /// An interrupt comes at so many completions.
+    /// An interrupt comes after this many completions,
     pub completions: u32,
-    /// Or so long after the first of them.
+    /// or this long after the first of them.
     pub time_us: u32,
 }
 
