@@ -173,7 +173,7 @@ struct wire_lock_holder {
 	__u32 flags;
 	/* Thread group that released it last. */
 	__u32 pid;
-	char comm[16]; /* written by strangers: any bytes */
+	char comm[16]; /* untrusted: any bytes */
 };
 _Static_assert(sizeof(struct wire_lock_holder) == 96, "wire_lock_holder");
 
@@ -185,7 +185,7 @@ struct wire_lock_waiter {
 	__u32 pid;
 	__u32 tid;
 	__u32 pad;
-	char comm[16]; /* written by strangers: any bytes */
+	char comm[16]; /* untrusted: any bytes */
 };
 _Static_assert(sizeof(struct wire_lock_waiter) == 48, "wire_lock_waiter");
 
@@ -194,7 +194,7 @@ struct wire_lock_process {
 	__u64 contentions;
 	struct wire_extent wait;
 	__u64 lock;
-	char comm[16]; /* written by strangers: any bytes */
+	char comm[16]; /* untrusted: any bytes */
 };
 _Static_assert(sizeof(struct wire_lock_process) == 56, "wire_lock_process");
 
@@ -211,7 +211,7 @@ struct wire_lock_who_key {
 _Static_assert(sizeof(struct wire_lock_who_key) == 16, "wire_lock_who_key");
 
 struct wire_lock_who {
-	char comm[16]; /* written by strangers: any bytes */
+	char comm[16]; /* untrusted: any bytes */
 	__u32 frames;
 	__u32 pad;
 	__u64 ips[STACK_FRAMES];

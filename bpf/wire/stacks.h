@@ -33,7 +33,7 @@ struct wire_stack_sample {
 	__u16 kernel_frames;
 	__u16 user_frames;
 	__u32 pad;
-	char comm[16]; /* written by strangers: any bytes */
+	char comm[16]; /* untrusted: any bytes */
 };
 _Static_assert(sizeof(struct wire_stack_sample) == 48, "wire_stack_sample");
 
@@ -73,7 +73,7 @@ _Static_assert(sizeof(struct wire_budget) == 48, "wire_budget");
 struct wire_task_stack {
 	__u32 kernel_frames;
 	__u32 user_frames;
-	char comm[16]; /* written by strangers: any bytes */
+	char comm[16]; /* untrusted: any bytes */
 	/* Kernel frames, then user frames, each leaf first. */
 	__u64 ips[2 * STACK_FRAMES];
 };

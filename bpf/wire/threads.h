@@ -37,7 +37,7 @@ struct wire_thread {
 	__u64 cgroup;
 	/* With THREAD_BEHIND: when it was switched out, by its run queue's clock. */
 	__u64 last_ran;
-	char comm[16]; /* written by strangers: any bytes */
+	char comm[16]; /* untrusted: any bytes */
 };
 _Static_assert(sizeof(struct wire_thread) == 72, "wire_thread");
 
