@@ -233,7 +233,7 @@ mod tests {
         assert!(open_regular(&link, true).is_some() && open_regular(&link, false).is_none());
         let pipe = scratch("pipe");
         let name = std::ffi::CString::new(pipe.as_os_str().as_bytes()).unwrap();
-        // SAFETY: a name that ends in zero; the result is looked at.
+        // SAFETY: a name that ends in zero; the result is checked.
         assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
         assert!(open_regular(&pipe, true).is_none(), "and it does not wait for a writer");
         [file, link, pipe].iter().for_each(|path| std::fs::remove_file(path).unwrap());
