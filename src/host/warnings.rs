@@ -13,9 +13,9 @@ use super::idle::{Idle, Wakeup};
 use super::pci::sharing::{self, RootComplex, SharedLink};
 use super::{BlockDevice, Host, Link, Throttle};
 
-/// One slot of 16 lanes holds four drives of 4 lanes: more drives exceed the links of one device.
+/// One slot of 16 lanes holds four drives of 4 lanes: from five drives on, they need more than one slot.
 const CROWD: usize = 5;
-/// A CPU that takes longer than this to wake adds twice the read time of the fastest drives (about 10 us).
+/// A CPU that takes longer than this to wake adds more than twice the read time of the fastest drives (about 10 us).
 const DEEP_US: u64 = 20;
 
 /// One warning.
