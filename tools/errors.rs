@@ -21,6 +21,7 @@ pub fn run(args: &Errors) -> Result<()> {
         Ok(match args.output.json {
             true => json::view(shown.envelope, shown.summary, shown.status),
             false => {
+                output::note_programs(shown.envelope);
                 let width = output::width(&args.output);
                 text::errors::render(shown.envelope, shown.summary, shown.status, shown.is_further, width)
                     .into_bytes()

@@ -168,6 +168,7 @@ fn present(
         Sink::open(None)?.write(&render::json::flame::render(envelope, summary, place, *status))?;
     } else {
         let width = if on_stdout { output::stderr_width() } else { output::stdout_width() };
+        output::note_programs(envelope);
         let text = render::text::flame::render(envelope, summary, shown.as_deref(), *status, width);
         match on_stdout {
             true => output::note(&text),

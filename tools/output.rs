@@ -13,7 +13,9 @@ use std::sync::mpsc::{self, SyncSender, TrySendError};
 use std::thread::JoinHandle;
 
 use anyhow::{Context, Result, anyhow};
+use biopsy::envelope::Envelope;
 use biopsy::refusal::{Refusal, reason};
+use biopsy::render::text::footer;
 
 use crate::cli::{Color, Output};
 
@@ -230,6 +232,13 @@ pub fn note(text: &str) {
     if !IS_QUIET.load(Ordering::Relaxed) {
         let text = biopsy::render::text::fit(text, width_of(&io::stderr()));
         let _closed = io::stderr().lock().write_all(&for_terminal(text.as_bytes(), &io::stderr()));
+    }
+}
+
+/// With -v, what each BPF program of the measurement cost.
+pub fn note_programs(envelope: &Envelope) {
+    if is_verbose() {
+        note(&footer::programs(envelope));
     }
 }
 

@@ -71,9 +71,7 @@ impl Screen {
             return json::view(shown.envelope, shown.summary, shown.status);
         }
         if self.is_long || !shown.is_interval {
-            if output::is_verbose() {
-                output::note(&footer::programs(shown.envelope));
-            }
+            output::note_programs(shown.envelope);
             return text(shown).into_bytes();
         }
         self.line(shown).into_bytes()
@@ -111,8 +109,8 @@ impl Screen {
         output::note(self.note.as_deref().unwrap_or_default());
         output::note(&footer::lost(whole));
         output::note(&footer::cost(whole));
+        output::note_programs(whole);
         if output::is_verbose() {
-            output::note(&footer::programs(whole));
             output::note(&footer::missing(&whole.missing, &devices));
         } else {
             output::note(&footer::missing_briefly(&whole.missing, &devices));

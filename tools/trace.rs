@@ -102,6 +102,7 @@ pub fn run(args: &Trace) -> Result<()> {
     }
     stream.finish(bytes)?;
     if !args.output.json {
+        output::note_programs(&whole.envelope);
         output::note(&render::text::trace::summary(&whole.envelope, &whole.latency, &traced, status));
     }
     match whole.distrust(args.window.max_loss, FEWER) {

@@ -126,7 +126,7 @@ impl Events {
             let remedy = "compare /sys/block/D/queue/read_ahead_kb with the sizes of the reads";
             lacks("readahead", why, Some(remedy));
         } else if !self.reads {
-            let why = "pages that are wanted have no event before Linux 6.10: how many of those that were read ahead \
+            let why = "pages that are wanted have no event before Linux 6.12: how many of those that were read ahead \
                        were of no use is not known";
             lacks("readahead.unused_pages", why, None);
         }
