@@ -102,8 +102,8 @@ pub fn run(args: &Trace) -> Result<()> {
     }
     stream.finish(bytes)?;
     if !args.output.json {
-        output::note_programs(&whole.envelope);
         output::note(&render::text::trace::summary(&whole.envelope, &whole.latency, &traced, status));
+        output::note_programs(&whole.envelope);
     }
     match whole.distrust(args.window.max_loss, FEWER) {
         Some(why) => Err(Refusal::Untrusted(why).into()),
