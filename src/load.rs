@@ -1,14 +1,13 @@
-//! The load generator: jobs in, a summary out. The only room that speaks io_uring.
+//! The load generator: it runs jobs and returns a summary of each. Only this room uses io_uring.
 //!
-//! An *operation* here is one read, write or trim of a job: a request of io_uring, an iocb of libaio, a system
-//! call that waits, or a copy from or to a mapping. Latency (fio's `lat`) runs from just before the operation is
-//! handed over, or from when it was due where a rate is asked for, to the look that finds its result. The clock
-//! is read once before the operations of a batch are queued and once for each look at the results, so that all
-//! operations of a batch share a stamp. It is CLOCK_MONOTONIC, told by the time stamp counter where that can be
-//! trusted ([`ClockQuality`] says how far the two came apart).
+//! An *operation* is one read, write or trim of a job: an io_uring request, a libaio iocb, a blocking system call, or a
+//! copy from or to a mapping. Latency (fio's `lat`) starts just before the operation is submitted, or when it was due
+//! if a rate is set. It ends when the thread checks for completions and finds this one. The clock is read once before a
+//! batch is queued and once per check, so all operations of a batch share a stamp. The clock is CLOCK_MONOTONIC, read
+//! through the time stamp counter where that can be trusted ([`ClockQuality`] gives the error bound).
 //!
-//! [`prepare()`] opens or makes the targets and checks everything that can be checked beforehand: what is written
-//! passes the [`guard`]. [`Prepared::run`] drives them.
+//! [`prepare()`] opens or creates the targets and checks everything that can be checked before the run; every target
+//! that is written passes the [`guard`]. [`Prepared::run`] runs the jobs.
 
 mod buffers;
 mod content;
@@ -77,24 +76,24 @@ pub struct Fill {
     pub duration_ns: u64,
 }
 
-/// What one thread moved in one direction.
+/// What one thread transferred in one direction.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Transfer {
-    /// That succeeded, those that moved fewer bytes than they were asked to among them.
+    /// Operations that succeeded, short ones included.
     pub operations: u64,
     pub bytes: u64,
-    /// Those that moved fewer.
+    /// Operations that moved fewer bytes than requested.
     pub short: u64,
-    /// fio's words: from the beginning of the submission to its end (`slat`), from there to the result
-    /// (`clat`), and both together (`lat`; with a rate from when it was due). They have the operations whose
-    /// times were taken, `slat` and `clat` perhaps fewer than `lat`.
+    /// fio's terms: from the start to the end of the submission (`slat`), from there to the completion (`clat`), and
+    /// the sum of both (`lat`; with a rate, from when the operation was due). Only timed operations are counted; `slat`
+    /// and `clat` may have fewer than `lat`.
     pub slat: Histogram,
     pub clat: Histogram,
     pub lat: Histogram,
 }
 
 impl Transfer {
-    /// Adds what another thread moved.
+    /// Adds the transfers of another thread.
     pub fn merge(&mut self, other: &Self) {
         self.operations += other.operations;
         self.bytes += other.bytes;
@@ -105,11 +104,11 @@ impl Transfer {
     }
 }
 
-/// What one thread did in one direction with one I/O priority.
+/// Latencies of one thread, one direction and one I/O priority.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Served {
     pub direction: Direction,
-    /// None: that of the thread.
+    /// None: the priority of the thread.
     pub priority: Option<u16>,
     pub clat: Histogram,
     pub lat: Histogram,
@@ -125,21 +124,21 @@ pub struct Failures {
     pub count: u64,
 }
 
-/// What a thread moved in an interval of its run.
+/// What a thread transferred in one interval of its run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sample {
-    /// Length of the interval: that of the job's logs (500 ms), and what the thread was late by.
+    /// Length of the interval: that of the job's logs (500 ms), plus the thread's delay.
     pub duration_ns: u64,
-    /// By direction, as are the bytes: operations that succeeded in it.
+    /// Operations that succeeded in the interval, by direction; so are `bytes`.
     pub operations: [u64; 3],
     pub bytes: [u64; 3],
-    /// Those of them whose latency was taken, and its sum.
+    /// How many of them were timed, and the sum of their latencies.
     pub timed: [u64; 3],
     pub latency_ns: [u64; 3],
 }
 
 impl Failures {
-    /// The error in words, for a sentence; so many of them `ended` behind the last byte of the target.
+    /// The error in words, for a sentence. `ended` of the failures found the end of the target.
     pub fn error(&self, ended: u64) -> String {
         match self.errno {
             libc::ENODATA if ended >= self.count => "the file ended early".to_string(),
@@ -152,68 +151,69 @@ impl Failures {
     }
 }
 
-/// One thread's share.
+/// The result of one thread.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct JobResult {
-    /// Among the threads of its job.
+    /// The thread's number within its job.
     pub number: u32,
-    /// The CPU it was pinned to.
+    /// The CPU that the thread was pinned to.
     pub cpu: Option<u32>,
-    /// The NUMA node that its buffers are on.
+    /// The NUMA node of its buffers.
     pub node: Option<u32>,
-    /// Wall clock at its first submission, without the ramp: milliseconds since 1970.
+    /// Wall clock at its first submission after the ramp, in milliseconds since 1970.
     pub started_ms: Option<u64>,
     /// By direction.
     pub transfers: [Transfer; 3],
-    /// Its times by I/O priority; empty where operations have none of their own.
+    /// Latencies by I/O priority; empty where no operation has its own.
     pub priorities: Vec<Served>,
-    /// fsync and fdatasync calls, and how long they took.
+    /// Durations of fsync and fdatasync calls.
     pub syncs: Histogram,
     pub failures: Vec<Failures>,
-    /// Of those with ENODATA, by direction: found the target's end where there was data when the run began. The
-    /// others are the device's answer.
+    /// By direction: failures with ENODATA because the target ended before its size at the start of the run. All other
+    /// ENODATA came from the device.
     pub ended: [u64; 3],
-    /// The device had no bytes left at the end of the run: it was removed.
+    /// The device was removed: at the end of the run its size was 0.
     pub vanished: bool,
     /// Linux errno of the first error.
     pub first_errno: Option<i32>,
-    /// Writes that were read back as they were written; None where nobody looked.
+    /// Blocks that were read back as written; None where nothing was read back.
     pub verified: Option<u64>,
-    /// Writes that were not read back, as they had failed or were short.
+    /// Writes that were not read back because they had failed or were short.
     pub skipped: u64,
-    /// The run was ended before all that was written was read back.
+    /// The run ended before all writes were read back.
     pub cut: bool,
-    /// The first block that was not read back so.
+    /// The first block that did not match.
     pub mismatch: Option<String>,
-    /// The rate that was below the least one that the job accepts: it ended there.
+    /// The job ended because this rate was below its minimum.
     pub too_slow: Option<String>,
-    /// With `latency_target`: the queue depth that was found, or else tried last.
+    /// With `latency_target`: the queue depth that was found, or the last one tried.
     pub latency_depth: Option<u32>,
     pub depth_is_found: bool,
-    /// Operations that were due within the time that is counted and never began; None where no rate was asked for.
+    /// Operations that were due within the measured time and never began; None without a rate.
     pub never_began: Option<u64>,
-    /// From its first submission to its last result, or to the end of its time if that is later; without the ramp.
+    /// From the first submission to the last completion, or to the end of the runtime if that is later; without the
+    /// ramp.
     pub duration_ns: u64,
-    /// CPU time of its own thread: what io_uring's workers did for it is in [`LoadSummary::ring_workers`].
+    /// CPU time of the thread itself. io_uring's worker threads are in [`LoadSummary::ring_workers`].
     pub user_ns: u64,
     pub system_ns: u64,
     pub context_switches: u64,
     pub major_faults: u64,
     pub minor_faults: u64,
-    /// Operations per call that submitted some.
+    /// Operations per submitting call.
     pub submitted: Histogram,
-    /// Operations per look at the results that found some.
+    /// Completions per check that found any.
     pub reaped: Histogram,
-    /// Operations in flight right after a call that submitted some, counted once for each that it submitted;
-    /// empty where nobody looked.
+    /// Operations in flight right after a submitting call, weighted by the number that it submitted; empty where not
+    /// measured.
     pub depths: Histogram,
-    /// One interval after the other from the first submission on, without the ramp and without what is left at
-    /// the end; empty for a run that is shorter than one, or where nobody looked.
+    /// Consecutive intervals from the first submission on, without the ramp and without the incomplete one at the end;
+    /// empty for a run shorter than one interval, or where not measured.
     pub samples: Vec<Sample>,
 }
 
 impl JobResult {
-    /// CPU time of its thread.
+    /// CPU time of the thread.
     pub fn cpu_ns(&self) -> u64 {
         self.user_ns + self.system_ns
     }
@@ -230,7 +230,7 @@ impl JobResult {
         self.failures.iter().map(|failures| failures.count).sum()
     }
 
-    /// All directions' latencies.
+    /// Latencies of all directions.
     pub fn latency(&self) -> Histogram {
         let mut all = Histogram::default();
         self.transfers.iter().for_each(|transfer| all.merge(&transfer.lat));
@@ -242,16 +242,16 @@ impl JobResult {
         self.submitted.count()
     }
 
-    /// Looks at the results that found something.
+    /// Checks that found a completion.
     pub fn reaps(&self) -> u64 {
         self.reaped.count()
     }
 }
 
-/// A worker that used this share of its CPU is limited by it. Not 1.0: what interrupts take on that
-/// CPU is not charged to the worker, and the run's first and last milliseconds are not busy.
+/// A worker that uses this share of its CPU is limited by it. Not 1.0: interrupt time on that CPU is not charged to the
+/// worker, and the run's first and last milliseconds are not busy.
 pub const WORKER_SATURATED: f64 = 0.90;
-/// Above this share of user time a saturated thread is busy with itself and not with the kernel.
+/// Above this share of user time, a saturated thread is limited by its own code, not by the kernel.
 pub const USER_SHARE: f64 = 0.5;
 
 /// The load's own threads are the limit: half of them or more are saturated.
@@ -263,7 +263,7 @@ pub struct OwnLimit {
 }
 
 impl OwnLimit {
-    /// The id of the finding that `diagnose` would have for it.
+    /// The id of the finding that `diagnose` reports for it.
     pub fn id(&self) -> &'static str {
         if self.user_share > USER_SHARE { "generator-bound" } else { "submit-cpu-bound" }
     }
@@ -278,7 +278,7 @@ pub struct RingWorkers {
     pub system_ns: u64,
 }
 
-/// The times of a direction by I/O priority, of these threads together; as in fio, only where there are two or more.
+/// Latencies of one direction by I/O priority over these threads. As in fio, empty with fewer than two priorities.
 pub fn served<'a>(jobs: impl IntoIterator<Item = &'a JobResult>, direction: Direction) -> Vec<Served> {
     let mut all: Vec<Served> = Vec::new();
     for one in jobs.into_iter().flat_map(|job| &job.priorities).filter(|one| one.direction == direction) {
@@ -295,11 +295,11 @@ pub fn served<'a>(jobs: impl IntoIterator<Item = &'a JobResult>, direction: Dire
 }
 
 names! {
-    /// How far what was written was looked at.
+    /// How much of what was written was read back.
     pub enum ReadBack {
-        /// All but what had failed.
+        /// All writes that did not fail.
         Whole = "whole",
-        /// The run was ended before.
+        /// The run ended before all of it was read back.
         Part = "part",
         Nothing = "nothing",
     }
@@ -308,24 +308,24 @@ names! {
 /// The result of a job.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LoadSummary {
-    /// As it was asked for.
+    /// The job as requested.
     pub job: Job,
-    /// What was read or written, as it was resolved, for reports.
+    /// The resolved target, for reports.
     pub target: String,
-    /// The block device below the target, as `/sys/block` names it; None where there is none (tmpfs).
+    /// The block device of the target, by its name in `/sys/block`; None where there is none (tmpfs).
     pub device: Option<String>,
     /// Bytes of the target that the offsets cover.
     pub size: u64,
     pub fill: Option<Fill>,
-    /// First submission to last completion, or to the end of the time that it had.
+    /// From the first submission to the last completion, or to the end of the runtime.
     pub duration_ns: u64,
     pub jobs: Vec<JobResult>,
-    /// None: not known, and `missing` says why.
+    /// None: not measured; `missing` gives the reason.
     pub ring_workers: Option<RingWorkers>,
     pub drive: Drive,
-    /// What the times are worth: that of the worst thread.
+    /// The clock quality of the worst thread.
     pub clock: Option<ClockQuality>,
-    /// Flags and registrations that were asked for and are not there, each with the reason.
+    /// Requested flags and registrations that are not available, each with the reason.
     pub missing: Vec<String>,
 }
 
@@ -342,24 +342,24 @@ impl LoadSummary {
         self.jobs.iter().map(JobResult::errors).sum()
     }
 
-    /// What all threads moved in one direction.
+    /// The transfers of all threads in one direction.
     pub fn transfer(&self, direction: Direction) -> Transfer {
         let mut all = Transfer::default();
         self.jobs.iter().for_each(|job| all.merge(&job.transfers[direction.index()]));
         all
     }
 
-    /// The times of a direction by I/O priority, all threads together; empty where they had fewer than two.
+    /// Latencies of one direction by I/O priority over all threads; empty with fewer than two priorities.
     pub fn priorities(&self, direction: Direction) -> Vec<Served> {
         served(&self.jobs, direction)
     }
 
-    /// Writes that were read back as they were written; None where nobody looked.
+    /// Blocks that were read back as written; None where nothing was read back.
     pub fn verified(&self) -> Option<u64> {
         self.jobs.iter().filter_map(|job| job.verified).reduce(|a, b| a + b)
     }
 
-    /// How far what was written was read back; None where that was not asked for.
+    /// How much of what was written was read back; None where that was not requested.
     pub fn read_back(&self) -> Option<ReadBack> {
         let looks = self.job.verify && self.job.do_verify && self.job.rw.has(Direction::Write);
         let is_whole = |job: &JobResult| job.verified.is_some() && !job.cut;
@@ -370,22 +370,22 @@ impl LoadSummary {
         })
     }
 
-    /// Writes that were not read back, as they had failed or were short.
+    /// Writes that were not read back because they had failed or were short.
     pub fn skipped(&self) -> u64 {
         self.jobs.iter().map(|job| job.skipped).sum()
     }
 
-    /// Operations that were due and never began; None where no rate was asked for.
+    /// Operations that were due and never began; None without a rate.
     pub fn never_began(&self) -> Option<u64> {
         self.jobs.iter().filter_map(|job| job.never_began).reduce(|a, b| a + b)
     }
 
-    /// The first block that was not read back so.
+    /// The first block that did not match.
     pub fn mismatch(&self) -> Option<&str> {
         self.jobs.iter().find_map(|job| job.mismatch.as_deref())
     }
 
-    /// All threads' failures, by direction and then the most frequent first.
+    /// The failures of all threads, by direction, most frequent first.
     pub fn failures(&self) -> Vec<Failures> {
         let mut all: Vec<Failures> = Vec::new();
         for one in self.jobs.iter().flat_map(|job| &job.failures).filter(|failures| failures.count > 0) {
@@ -398,7 +398,7 @@ impl LoadSummary {
         all
     }
 
-    /// How many failed since the target had become shorter.
+    /// Operations that failed because the target had become shorter.
     pub fn ended(&self, direction: Direction) -> u64 {
         self.jobs.iter().map(|job| job.ended[direction.index()]).sum()
     }
@@ -422,19 +422,19 @@ impl LoadSummary {
         self.jobs.iter().map(JobResult::reaps).sum()
     }
 
-    /// A CPU time of all workers as a share of one CPU; None before anything ran.
+    /// A CPU time as a percentage of one CPU; None before anything ran.
     pub fn cpu_percent(&self, ns: u64) -> Option<f64> {
         (self.duration_ns > 0).then(|| ns as f64 * 100.0 / self.duration_ns as f64)
     }
 
-    /// All workers' latencies.
+    /// Latencies of all threads.
     pub fn latency(&self) -> Histogram {
         let mut all = Histogram::default();
         self.jobs.iter().for_each(|j| all.merge(&j.latency()));
         all
     }
 
-    /// CPU time of a thread and of all that are pinned to the same CPU: together they cannot use more than that CPU.
+    /// CPU time of the thread and of all threads pinned to the same CPU: together they cannot use more than that CPU.
     pub fn used_on_cpu_of(&self, job: &JobResult) -> u64 {
         match job.cpu {
             Some(cpu) => self.jobs.iter().filter(|other| other.cpu == Some(cpu)).map(JobResult::cpu_ns).sum(),
@@ -442,15 +442,15 @@ impl LoadSummary {
         }
     }
 
-    /// CPUs that the threads can use: those that some are pinned to, and one for each of the others.
+    /// CPUs that the threads can use: each pinned CPU once, and one per unpinned thread.
     pub fn cpus(&self) -> usize {
         let pinned: BTreeSet<u32> = self.jobs.iter().filter_map(|job| job.cpu).collect();
         pinned.len() + self.jobs.iter().filter(|job| job.cpu.is_none()).count()
     }
 
-    /// None where the threads had time left, or were busy by looking for results.
+    /// None where the threads had CPU time left, or polled.
     pub fn own_limit(&self) -> Option<OwnLimit> {
-        // Those are busy all the time whatever the device does.
+        // Threads that poll or wait for a rate are always busy, whatever the device does.
         let looks = self.job.hipri || self.job.rate.is_some();
         if looks || self.jobs.is_empty() {
             return None;
@@ -474,8 +474,8 @@ impl LoadSummary {
         (self.duration_ns > 0).then(|| self.bytes() as f64 * 1e9 / self.duration_ns as f64)
     }
 
-    /// Why the figures must not be trusted: operations failed, or what was written was not read back. What was
-    /// measured up to there is in the summary all the same, so print it first.
+    /// Why the figures must not be trusted: operations failed, or a block did not match. The summary still has what was
+    /// measured before, so print it first.
     pub fn untrusted(&self) -> Option<Refusal> {
         let mut errnos = self.jobs.iter().filter_map(|job| job.first_errno);
         let Some(first) = errnos.next() else {
@@ -486,7 +486,7 @@ impl LoadSummary {
             )));
         };
         let differs = self.not_read_back();
-        // What failed before anything was read back is the cause.
+        // An operation that failed before the read-back is the cause.
         let cause =
             std::iter::once(first).chain(errnos).find(|errno| *errno != libc::EILSEQ || differs.is_none());
         Some(Refusal::Untrusted(match (cause, differs) {
@@ -501,18 +501,18 @@ impl LoadSummary {
         self.jobs.iter().find_map(|job| Some((job.latency_depth?, job.depth_is_found)))
     }
 
-    /// The first rate that was below the least one.
+    /// The first rate below its minimum.
     pub fn too_slow(&self) -> Option<&str> {
         self.jobs.iter().find_map(|job| job.too_slow.as_deref())
     }
 
-    /// How many threads were over before their ramp was, so that nothing of them is counted.
+    /// How many threads ended during their ramp, so that none of their I/Os is counted.
     pub fn ended_in_the_ramp(&self) -> usize {
         let is_one = |job: &&JobResult| job.duration_ns == 0 && job.operations() == 0 && job.errors() == 0;
         if self.job.ramp_time.is_zero() { 0 } else { self.jobs.iter().filter(is_one).count() }
     }
 
-    /// Why there are no figures although the load ran to its end: nothing of a ramp is counted.
+    /// Why a load that ran to its end has no figures: its ramp was never over.
     pub fn uncounted(&self) -> Option<Refusal> {
         let all = !self.jobs.is_empty() && self.ended_in_the_ramp() == self.jobs.len();
         all.then(|| {
@@ -524,7 +524,7 @@ impl LoadSummary {
         })
     }
 
-    /// The sentence for blocks that are not what was written; None where all of them are.
+    /// The sentence for blocks that did not match; None where all match.
     fn not_read_back(&self) -> Option<String> {
         let first = self.jobs.iter().find_map(|job| job.mismatch.as_deref())?;
         let differ: u64 = self
@@ -533,7 +533,7 @@ impl LoadSummary {
             .filter(|failures| (failures.direction, failures.errno) == (Direction::Read, libc::EILSEQ))
             .map(|failures| failures.count)
             .sum();
-        // Those that are right were counted apart.
+        // `failures` has only the mismatches; verified blocks are counted separately.
         let all = differ + self.verified().unwrap_or(0);
         Some(format!(
             "{differ} of {all} blocks of {} were not read back as written (first: {first}); make sure that nobody \
@@ -542,17 +542,17 @@ impl LoadSummary {
         ))
     }
 
-    /// The sentence for operations that failed, `errno` first.
+    /// The sentence for failed operations, `errno` first.
     fn failed(&self, errno: i32) -> String {
         let failures = self.failures();
         let first = failures.iter().find(|failures| failures.errno == errno);
         let direction = first.map_or(Direction::Read, |first| first.direction);
         let name = self.device.as_deref().unwrap_or(&self.target);
         let what = match errno {
-            // A disk that is removed has no bytes any more: reads find its end, and writes no room.
+            // A removed disk has size 0: reads find the end, and writes find no space.
             _ if self.jobs.iter().any(|job| job.vanished) => format!("device {name} vanished during the run"),
             libc::ENODEV | libc::ENXIO => format!("device {name} vanished during the run"),
-            // A disk answers so where its medium cannot be read.
+            // A disk returns ENODATA for a medium error.
             libc::ENODATA if direction == Direction::Read => {
                 let why = match (self.ended(direction), first.map_or(0, |first| first.count)) {
                     (0, _) => "cannot be read everywhere",

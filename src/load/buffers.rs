@@ -1,4 +1,4 @@
-//! Page-aligned anonymous memory: what direct I/O reads into and writes from.
+//! Allocates the I/O buffers: page-aligned anonymous memory that is usable with O_DIRECT.
 
 use std::fs;
 use std::io;
@@ -8,13 +8,13 @@ use std::ptr::{self, NonNull};
 use super::job::{Direction, Job};
 use crate::refusal::{Refusal, reason};
 
-/// Every buffer begins on a page: enough for the memory alignment of any device.
+/// Every buffer begins on a page, which satisfies the memory alignment of any device.
 pub const PAGE: usize = 4096;
 
-/// A huge page. Below one of them there is nothing to gain.
+/// Size of a huge page. Smaller allocations gain nothing from huge pages.
 const HUGE: usize = 2 << 20;
 
-/// A private mapping that is there from the start: no page fault falls into the measurement.
+/// A private mapping that is populated at once, so that no page fault falls into the measurement.
 #[derive(Debug)]
 pub struct Buffers {
     base: NonNull<u8>,
@@ -27,9 +27,9 @@ impl Buffers {
         Self::map(bytes, libc::MAP_POPULATE)
     }
 
-    /// In huge pages from 2 MiB on: fewer entries for the processor's and the device's address translation, and
-    /// fewer pages for the kernel to pin. They lie in the memory of a NUMA node if one is given, as far as there is room,
-    /// round-robin where several are. Also returns which of this the kernel did not do.
+    /// Uses huge pages from 2 MiB on: fewer TLB and IOMMU entries, and fewer pages for the kernel to pin. The pages
+    /// come from the given NUMA nodes as far as there is room, round-robin over several. Also returns what the kernel
+    /// did not grant.
     pub fn on_nodes(bytes: usize, nodes: &[u32]) -> io::Result<(Self, Vec<String>)> {
         if let Some(made) = Self::reserved(bytes, nodes) {
             return Ok(made);
@@ -50,7 +50,7 @@ impl Buffers {
         Ok((memory, missing))
     }
 
-    /// From the pool of huge pages that the administrator reserved; None where it has not enough.
+    /// From the reserved pool of huge pages (hugetlb); None where the pool is too small.
     fn reserved(bytes: usize, nodes: &[u32]) -> Option<(Self, Vec<String>)> {
         if bytes < HUGE {
             return None;
@@ -59,8 +59,8 @@ impl Buffers {
         let memory = memory.ok()?;
         let mut missing: Vec<String> = memory.prefer(nodes).err().into_iter().collect();
         let is_placed = missing.is_empty();
-        // The pool may have pages on nodes only that this process may not use. A touch would then be a SIGBUS:
-        // kernels that cannot say so beforehand (before 5.14) get usual pages.
+        // The pool may have pages only on nodes that this process may not use, and touching one would raise SIGBUS.
+        // Kernels that cannot report that in advance (before 5.14) get normal pages.
         memory.populate_or_say().ok()?;
         missing.extend(is_placed.then(|| memory.strays(nodes)).flatten());
         Some((memory, missing))
@@ -85,7 +85,7 @@ impl Buffers {
         Ok(Self { base, bytes })
     }
 
-    /// Begins where a huge page can.
+    /// An unpopulated mapping that starts on a huge-page boundary.
     fn aligned(bytes: usize) -> io::Result<Self> {
         let whole = bytes.checked_next_multiple_of(PAGE).and_then(|bytes| bytes.checked_add(HUGE));
         let whole = Self::map(whole.ok_or(io::ErrorKind::OutOfMemory)?, 0)?;
@@ -107,7 +107,7 @@ impl Buffers {
         Ok(Self { base, bytes: kept })
     }
 
-    /// Makes all pages there; EINVAL before Linux 5.14.
+    /// Populates all pages; EINVAL before Linux 5.14.
     fn populate_or_say(&self) -> io::Result<()> {
         loop {
             // SAFETY: advice about a mapping of our own.
@@ -134,8 +134,8 @@ impl Buffers {
         }
     }
 
-    /// Asks for pages of a node, which other ones follow when it is full: to be bound to a full node would have
-    /// the kernel end processes. Several nodes take turns page by page. Without a node there is no policy.
+    /// Prefers pages of these nodes and falls back to others when they are full: with a strict binding to a full node
+    /// the OOM killer would end processes. Several nodes are interleaved page by page. Without nodes no policy is set.
     fn prefer(&self, nodes: &[u32]) -> Result<(), String> {
         const NODES: usize = 1024;
         if nodes.is_empty() {
@@ -152,7 +152,7 @@ impl Buffers {
             *word |= 1 << (node % 64);
         }
         let policy = if nodes.len() > 1 { libc::MPOL_INTERLEAVE } else { libc::MPOL_PREFERRED };
-        // SAFETY: a mapping of our own, and as many bits as are told: the kernel counts one less.
+        // SAFETY: our own mapping, and a mask of as many bits as given: the kernel counts one less.
         let done = unsafe {
             libc::syscall(
                 libc::SYS_mbind,
@@ -167,7 +167,7 @@ impl Buffers {
         if done == 0 { Ok(()) } else { Err(failed(&io::Error::last_os_error())) }
     }
 
-    /// What does not lie on the nodes that were asked for, if any were.
+    /// Describes the pages that are not on the requested nodes, if any.
     fn strays(&self, nodes: &[u32]) -> Option<String> {
         const BATCH: usize = 512;
         if nodes.is_empty() {
@@ -204,11 +204,11 @@ impl Buffers {
         })
     }
 
-    /// Why it is not in transparent huge pages, if it is not.
+    /// Why the buffer is not in transparent huge pages; None if it is.
     fn small_pages(&self) -> Option<String> {
         let smaps = fs::read_to_string("/proc/self/smaps").unwrap_or_default();
         let huge = huge_bytes(&smaps, self.base.as_ptr() as usize, self.bytes);
-        // Whole ones only: the rest at the end is less than a page.
+        // Whole huge pages only: the tail is smaller than one.
         if huge >= self.bytes - self.bytes % HUGE {
             return None;
         }
@@ -224,8 +224,8 @@ impl Buffers {
         ))
     }
 
-    /// Where it begins. The kernel may write behind the reference rules' back while I/O is in flight,
-    /// so the ring uses this address and never a slice.
+    /// Start address. The kernel may write to the memory while I/O is in flight, which no Rust reference may allow, so
+    /// the ring uses this address and never a slice.
     pub fn base(&self) -> *mut u8 {
         self.base.as_ptr()
     }
@@ -245,14 +245,14 @@ impl Drop for Buffers {
     }
 }
 
-/// Bytes of the mappings inside of a range that lie in transparent huge pages, by `/proc/self/smaps`.
+/// Bytes of a range that are in transparent huge pages, from the text of `/proc/self/smaps`.
 fn huge_bytes(smaps: &str, begin: usize, bytes: usize) -> usize {
     let (mut inside, mut sum) = (false, 0);
     for line in smaps.lines() {
         let word = line.split_whitespace().next().unwrap_or_default();
         if let Some((from, to)) = word.split_once('-') {
             let address = |text| usize::from_str_radix(text, 16).unwrap_or(0);
-            // The kernel makes one mapping of neighbours that are alike.
+            // The kernel merges adjacent mappings with equal attributes.
             inside = address(from) < begin + bytes && address(to) > begin;
         } else if inside && word == "AnonHugePages:" {
             let kib = line.split_whitespace().nth(1).and_then(|word| word.parse::<usize>().ok());
@@ -262,13 +262,13 @@ fn huge_bytes(smaps: &str, begin: usize, bytes: usize) -> usize {
     sum.min(bytes)
 }
 
-/// Nodes, for a sentence.
+/// Names the nodes, for a sentence.
 fn named(nodes: &[u32]) -> String {
     let list: Vec<String> = nodes.iter().map(u32::to_string).collect();
     format!("NUMA node{} {}", if nodes.len() > 1 { "s" } else { "" }, list.join(", "))
 }
 
-/// The buffers of an engine: one per slot, each on pages of its own.
+/// The buffers of an engine: one per slot, each on its own pages.
 #[derive(Debug)]
 pub struct Slots {
     memory: ManuallyDrop<Buffers>,
@@ -278,13 +278,13 @@ pub struct Slots {
 }
 
 impl Slots {
-    /// As many as the job's engine drives at once.
+    /// As many as the engine keeps in flight.
     pub fn depth_of(job: &Job) -> u32 {
         if job.engine.is_synchronous() { 1 } else { job.iodepth.max(1) }
     }
 
-    /// Room for the largest read or write of the job in each slot (a trim moves no bytes), on the nodes that are
-    /// given, if any. Also returns what of the memory is not as it should be.
+    /// Allocates room for the job's largest read or write in each slot (a trim moves no bytes), on the given nodes.
+    /// Also returns which requested properties the memory does not have.
     pub fn new(job: &Job, nodes: &[u32]) -> Result<(Self, Vec<String>), Refusal> {
         let depth = Self::depth_of(job);
         let moves = job.directions().filter(|direction| *direction != Direction::Trim);
@@ -305,7 +305,7 @@ impl Slots {
         Ok((Self { memory: ManuallyDrop::new(memory), depth, stride, kept: false }, missing))
     }
 
-    /// Slots are numbers below this.
+    /// Number of slots.
     pub fn depth(&self) -> u32 {
         self.depth
     }
@@ -315,12 +315,12 @@ impl Slots {
         self.stride
     }
 
-    /// Where the first one begins.
+    /// Address of the first buffer.
     pub fn base(&self) -> *mut u8 {
         self.memory.base()
     }
 
-    /// Where the slot's buffer begins.
+    /// Address of the slot's buffer.
     #[inline]
     pub fn at(&self, slot: u32) -> *mut u8 {
         assert!(slot < self.depth, "slot {slot} of {}", self.depth);
@@ -328,15 +328,15 @@ impl Slots {
         unsafe { self.memory.base().add(slot as usize * self.stride) }
     }
 
-    /// The same, with room for so many bytes.
+    /// Same as [`Self::at`], and checks that `bytes` fit.
     #[inline]
     pub fn room(&self, slot: u32, bytes: u32) -> *mut u8 {
         assert!(bytes as usize <= self.stride, "{bytes} bytes in a buffer of {}", self.stride);
         self.at(slot)
     }
 
-    /// They stay mapped until the process ends: operations may still be in flight, and the kernel could write
-    /// into whatever is mapped at this address next.
+    /// Keeps the buffers mapped until the process ends: operations may still be in flight, and the kernel could write
+    /// to whatever is mapped at this address next.
     pub fn keep(&mut self) {
         self.kept = true;
     }
@@ -408,7 +408,7 @@ mod tests {
             let elsewhere = memory.strays(&[node + 1]).unwrap();
             assert!(elsewhere.contains("pages lie elsewhere"), "{elsewhere}");
         }
-        // The kernel takes those nodes of a list that are there.
+        // The kernel ignores nodes of the list that do not exist.
         let (memory, missing) = Buffers::on_nodes(8 * PAGE, &[node, 1023]).unwrap();
         assert!(missing.is_empty() && memory.strays(&[1023]).is_some(), "{missing:?}");
         for absent in [1023, 1024, u32::MAX] {

@@ -1,8 +1,8 @@
-//! What is written, and whether it is still there. Pure.
+//! Generates the content of writes and verifies it after reading back. Pure.
 //!
-//! To be verified, a block carries its place and a checksum, and then bytes that follow from its place and from
-//! the run. All content depends on these two alone: whichever thread writes a block, and whether blocks of
-//! several sizes overlap, it is the same, so that the last writer may be any.
+//! For verify, a block holds its offset and a checksum, then bytes derived from the offset and the run. All content
+//! depends on these two alone. So a block has the same content whichever thread writes it last, even where blocks of
+//! several sizes overlap.
 
 use std::fmt;
 
@@ -10,46 +10,46 @@ use super::job::Job;
 use super::random::{scramble, scribble, seeded};
 use super::sequence::grain;
 
-/// What a header begins with; the last byte is the version of the layout.
+/// First bytes of a header; the last byte is the layout version.
 const MAGIC: [u8; 8] = *b"biopsy\0\x01";
 
 /// Little-endian: magic (8 bytes), offset (8), run (8), length (4), CRC-32 of the rest of the block (4).
 const HEADER: usize = 32;
-/// Where the checksum lies.
+/// Offset of the checksum.
 const CHECKSUM: usize = 28;
 
-/// What one thread writes.
+/// Content of the writes of one thread.
 #[derive(Debug, Clone)]
 pub struct Content {
     kind: Kind,
-    /// Of the generator.
+    /// State of the random generator.
     state: u64,
     run: u64,
-    /// Bytes of a block that carries a header: what all sizes and offsets of the job are multiples of, its
+    /// Size of a block that has a header: all sizes and offsets of the job are multiples of it. It is the job's
     /// smallest size where that divides the others.
     block: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// A buffer keeps its bytes but for a few in each sector.
+    /// A buffer keeps its bytes except for a few in each sector.
     Kept,
     Refilled,
     Verified,
 }
 
-/// What is wrong with a block.
+/// How a block differs from what was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mismatch {
-    /// There is no header of ours. `zeros`: it was never written, or trimmed after that.
+    /// The block has no header of this tool. `zeros`: it was never written, or was trimmed after that.
     Foreign { offset: u64, zeros: bool },
-    /// An intact block of another place.
+    /// An intact block that belongs to another offset.
     Misplaced { offset: u64, found: u64 },
     /// An intact block of another run.
     Stale { offset: u64, run: u64, found: u64 },
     /// An intact block of another length.
     Resized { offset: u64, bytes: u32, found: u32 },
-    /// The first byte that differs, from the beginning of the block.
+    /// Position of the first differing byte within the block.
     Differs { offset: u64, position: u32 },
 }
 
@@ -94,25 +94,25 @@ impl Content {
         let block = grain(job.directions().map(|direction| &job.bs[direction.index()]));
         Self {
             kind,
-            // Not the numbers that the offsets are made of.
+            // Inverted, so that the sequence differs from that of the offsets.
             state: scramble(!seeded(job.seed, number)),
             run: scramble(job.seed),
             block: usize::try_from(block).unwrap_or(usize::MAX),
         }
     }
 
-    /// Names the run, the same in all its threads: what an earlier one with the same seed left behind is then
-    /// not taken for what this one wrote.
+    /// Sets the run id, the same in all threads: so blocks of an earlier run with the same seed are not mistaken for
+    /// blocks of this run.
     pub fn of_run(self, run: u64) -> Self {
         Self { run, ..self }
     }
 
-    /// What a buffer has before the first write: bytes that no drive can compress or find twice.
+    /// Fills a buffer before its first write, with bytes that no drive can compress or deduplicate.
     pub fn fill(&mut self, bytes: &mut [u8]) {
         scribble(bytes, &mut self.state);
     }
 
-    /// Before a write is queued: what is to lie at `offset`, where one of the job's blocks begins.
+    /// Sets the content for a write at `offset`, which is the start of one of the job's blocks.
     #[inline]
     pub fn write(&mut self, bytes: &mut [u8], offset: u64) {
         match self.kind {
@@ -126,11 +126,11 @@ impl Content {
         }
     }
 
-    /// No two sectors are alike, and none is as it was: what is written often is told apart by a drive that finds
-    /// like blocks, and costs little here.
+    /// Changes a few bytes of each sector, so that no two sectors are alike and none is as before. This defeats
+    /// deduplication at little cost.
     #[inline]
     fn scramble(&mut self, bytes: &mut [u8], offset: u64) {
-        /// A sector is at least as long.
+        /// No sector is smaller.
         const SECTOR: usize = 512;
         self.state = self.state.wrapping_add(1);
         for (sector, place) in bytes.chunks_exact_mut(SECTOR).zip((offset / SECTOR as u64)..) {
@@ -142,7 +142,7 @@ impl Content {
         }
     }
 
-    /// After a read of what was written: the first block that is wrong. Where nothing is verified, all is right.
+    /// Checks what was read: returns the first block that is wrong. Without verify every block passes.
     pub fn check(&self, bytes: &[u8], offset: u64) -> Result<(), Mismatch> {
         if self.kind != Kind::Verified {
             return Ok(());
@@ -151,7 +151,7 @@ impl Content {
         blocks.try_for_each(|(block, offset)| self.check_block(block, offset))
     }
 
-    /// Where the blocks begin, from this offset on.
+    /// Offsets of the blocks from `first` on.
     fn offsets(&self, first: u64) -> impl Iterator<Item = u64> + use<> {
         let block = self.block as u64;
         std::iter::successors(Some(first), move |offset| offset.checked_add(block))
@@ -160,7 +160,7 @@ impl Content {
     fn seal(&self, block: &mut [u8], offset: u64) {
         let mut state = scramble(self.run ^ scramble(offset));
         let length = u32::try_from(block.len()).unwrap_or(u32::MAX);
-        // Without room for a header there is the pattern alone.
+        // A block too small for a header has the pattern only.
         let Some((header, body)) = block.split_at_mut_checked(HEADER) else {
             return scribble(block, &mut state);
         };
@@ -181,11 +181,11 @@ impl Content {
         if header.magic != MAGIC {
             return Err(Mismatch::Foreign { offset, zeros: block.iter().all(|byte| *byte == 0) });
         }
-        // What a header says counts only where the checksum confirms it.
+        // The fields of a header count only if the checksum matches.
         let is_intact = (HEADER..=block.len()).contains(&(header.length as usize))
             && checksum(&block[..header.length as usize]) == header.checksum;
         if !is_intact {
-            // Equal bytes would have had an equal checksum.
+            // The checksum does not match, so some byte differs.
             return self.compare(block, offset);
         }
         if header.offset != offset {
@@ -200,7 +200,7 @@ impl Content {
         Ok(())
     }
 
-    /// Byte by byte with what was written.
+    /// Compares each byte with what was written.
     fn compare(&self, block: &[u8], offset: u64) -> Result<(), Mismatch> {
         let mut written = vec![0; block.len()];
         self.seal(&mut written, offset);
@@ -222,7 +222,7 @@ struct Header {
 }
 
 impl Header {
-    /// None: the block has no room for one.
+    /// None: the block is too small for a header.
     fn of(block: &[u8]) -> Option<Self> {
         let (magic, rest) = block.split_first_chunk::<8>()?;
         let (offset, rest) = rest.split_first_chunk::<8>()?;

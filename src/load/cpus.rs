@@ -1,10 +1,10 @@
-//! Which CPUs this process may use, pinning, and a thread's own CPU time.
+//! Reads the CPUs that this process may use, pins threads, and reads a thread's CPU time.
 
 use std::io;
 
 use crate::clock;
 
-/// Of the calling thread: class and level.
+/// Sets the I/O priority (class and level) of the calling thread.
 pub fn set_io_priority(priority: u16) -> io::Result<()> {
     const WHO_PROCESS: libc::c_int = 1;
     // SAFETY: numbers only; 0 is the calling thread.
@@ -15,7 +15,7 @@ pub fn set_io_priority(priority: u16) -> io::Result<()> {
 /// Room for 8192 CPUs; `libc::cpu_set_t` ends at 1024 and the kernel refuses a mask that is too short.
 type Mask = [u64; 128];
 
-/// The CPUs that this process may run on, ascending. Empty where the kernel does not tell.
+/// The CPUs that this process may run on, ascending. Empty if the kernel does not report them.
 pub fn allowed() -> Vec<u32> {
     let mut mask: Mask = [0; 128];
     // SAFETY: the kernel writes at most the size that is given, into a mask of that size.
@@ -26,7 +26,7 @@ pub fn allowed() -> Vec<u32> {
     (0..mask.len() as u32 * 64).filter(|cpu| mask[*cpu as usize / 64] >> (cpu % 64) & 1 == 1).collect()
 }
 
-/// Binds the calling thread to these CPUs.
+/// Pins the calling thread to these CPUs.
 pub fn pin(cpus: &[u32]) -> io::Result<()> {
     let mut mask: Mask = [0; 128];
     for cpu in cpus {
@@ -40,7 +40,7 @@ pub fn pin(cpus: &[u32]) -> io::Result<()> {
     }
 }
 
-/// Has the calling thread's timers go off when they are set to, and not up to 50 µs later.
+/// Makes the calling thread's timers expire on time; by default they may be up to 50 µs late.
 pub fn wake_in_time() {
     let (ns, unused): (libc::c_ulong, libc::c_ulong) = (1, 0);
     // SAFETY: plain numbers. It cannot fail, and without it wake-ups are only late.
@@ -57,26 +57,26 @@ pub fn node() -> Option<u32> {
     (done == 0).then_some(node)
 }
 
-/// What the kernel has charged to a thread. The sum of the times is exact; kernels with tick accounting split it
-/// by sampling.
+/// CPU usage of a thread or process. The sum of the two times is exact; kernels with tick accounting split it by
+/// sampling.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
     pub user_ns: u64,
     pub system_ns: u64,
-    /// Voluntary and not.
+    /// Voluntary and involuntary.
     pub context_switches: u64,
     pub major_faults: u64,
     pub minor_faults: u64,
 }
 
-/// Of the calling thread, since it began.
+/// Usage of the calling thread since it began.
 pub fn usage() -> Usage {
-    // Its CPU time is as old as the last tick, up to 10 ms, unless its clock is read first.
+    // The kernel updates the CPU time only at a tick, up to 10 ms ago, unless the thread's clock is read first.
     clock::thread_ns();
     usage_of(libc::RUSAGE_THREAD)
 }
 
-/// Of the whole process, since it began.
+/// Usage of the whole process since it began.
 pub fn process_usage() -> Usage {
     usage_of(libc::RUSAGE_SELF)
 }
@@ -122,7 +122,7 @@ mod tests {
             let before = clock::thread_ns();
             while clock::thread_ns() < before + 100_000 {}
             let usage = usage();
-            // Both are cut to whole microseconds.
+            // Both times are truncated to whole microseconds.
             assert!(usage.user_ns + usage.system_ns + 2_000 >= before + 100_000);
         }
     }

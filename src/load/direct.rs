@@ -1,4 +1,4 @@
-//! What an open file says about direct I/O.
+//! Determines whether an open file supports direct I/O, and with which alignment.
 
 use std::fs::{self, File};
 use std::io;
@@ -9,19 +9,19 @@ use std::path::Path;
 use super::buffers::{Buffers, PAGE};
 use crate::host::select::disk_of_number;
 
-/// The smallest unit of the block layer, where nothing better is known.
+/// The smallest unit of the block layer, used where nothing better is known.
 const SECTOR: u64 = 512;
 
-/// Facts that decide whether and in which units a file can be read directly.
+/// Whether and in which units a file can be read with direct I/O.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Facts {
     /// Offsets and lengths must be multiples of this.
     pub block: u64,
-    /// The whole disk below; None where the file system has no block device of its own.
+    /// The whole disk below the file; None where the file system has no block device of its own.
     pub device: Option<String>,
 }
 
-/// Why a file cannot be read directly.
+/// Why a file cannot be read with direct I/O.
 #[derive(Debug)]
 pub enum Obstacle {
     /// The file system keeps its data in memory, or does not do direct I/O.
@@ -30,7 +30,7 @@ pub enum Obstacle {
     Failed(io::Error),
 }
 
-/// Asks the kernel, and sysfs below `root` where the kernel does not tell.
+/// Asks the kernel; where it does not report the alignment, reads sysfs below `root`.
 pub fn facts(file: &File, root: &Path) -> Result<Facts, Obstacle> {
     let metadata = file.metadata().map_err(Obstacle::Failed)?;
     let is_device = metadata.file_type().is_block_device();
@@ -58,13 +58,13 @@ pub fn try_read(file: &File, block: u64) -> Result<(), Obstacle> {
     }
 }
 
-/// Whether the driver of a disk has queues that are polled; true where sysfs does not tell.
+/// Whether the driver of a disk has poll queues; true where sysfs does not report it.
 pub fn has_poll_queues(root: &Path, disk: &str) -> bool {
     let text = fs::read_to_string(root.join("sys/block").join(disk).join("queue/io_poll"));
     text.map_or(true, |text| text.trim() != "0")
 }
 
-/// Newer kernels accept O_DIRECT on tmpfs and read through the page cache all the same: no I/O.
+/// Newer kernels accept O_DIRECT on tmpfs but still read through the page cache, without any I/O.
 fn in_memory(file: &File) -> bool {
     /// `RAMFS_MAGIC` of linux/magic.h, which libc does not have.
     const RAMFS_MAGIC: libc::c_long = 0x8584_58f6;
@@ -87,13 +87,13 @@ fn logical_block_of_device(file: &File) -> Option<u64> {
     (done == 0).then(|| u64::try_from(bytes).ok().filter(|b| b.is_power_of_two())).flatten()
 }
 
-/// The unit in which a disk can be addressed, where only sysfs tells.
+/// The logical block size of a disk from sysfs.
 fn logical_block(root: &Path, disk: &str) -> Option<u64> {
     let text = fs::read_to_string(root.join("sys/block").join(disk).join("queue/logical_block_size")).ok()?;
     text.trim().parse().ok().filter(|bytes: &u64| bytes.is_power_of_two())
 }
 
-/// What the file system demands (statx, Linux 6.1 on ext4, xfs, f2fs); None where it does not tell.
+/// The alignment that the file system requires (statx, Linux 6.1 on ext4, xfs, f2fs); None where it is not reported.
 fn alignment_of_file(file: &File) -> Result<Option<u64>, Obstacle> {
     // SAFETY: zeroed is a valid statx, the path is an empty C string (the file itself is meant), and
     // the call only writes to the struct.
@@ -107,7 +107,7 @@ fn alignment_of_file(file: &File) -> Result<Option<u64>, Obstacle> {
         return Ok(None);
     }
     match told.stx_dio_offset_align {
-        // Told and zero: this very file cannot (encrypted, inline or journalled data).
+        // Reported as zero: this file does not support direct I/O (encrypted, inline or journalled data).
         0 => Err(Obstacle::Unsupported),
         bytes => Ok(Some(u64::from(bytes))),
     }

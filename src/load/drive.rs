@@ -1,4 +1,4 @@
-//! What a run shows of the drive below, beside its operations: looks at it before and after.
+//! Reads the state of the drive before and after a run: sampled content, namespace usage, health and writes.
 
 use std::io;
 use std::path::Path;
@@ -15,22 +15,23 @@ use crate::clock;
 use crate::host::nvme::{Health, Namespace, Use};
 use crate::refusal::reason;
 
-/// What is known of it. Of several devices everything but the samples and what was written is the first one's.
+/// State of the drive. With several devices, only the samples and the writes cover all; everything else is from the
+/// first device.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Drive {
-    /// What lay there before it was read; None where nobody looked.
+    /// What was on the target before it was read; None where not sampled.
     pub sampled: Option<Sampled>,
-    /// How much of the namespace was in use before.
+    /// How much of the namespace was in use before the run.
     pub usage: Option<Use>,
-    /// Before the job, with those that run beside it, and after.
+    /// Before the job (and the jobs that run with it), and after.
     pub health: Option<(Health, Health)>,
-    /// What a job that only writes, past the page cache, wrote interval by interval.
+    /// Bytes written per interval, for a job that only writes and bypasses the page cache.
     pub written: Vec<Interval>,
 }
 
 impl Prepared {
-    /// Looks at what the jobs are about to read: some blocks of each, and how much of an NVMe namespace is in use.
-    /// Those behind a stonewall are left out: what they will read may be written before.
+    /// Samples what the jobs are about to read: some blocks of each target, and the usage of an NVMe namespace. Jobs
+    /// behind a stonewall are left out, because jobs before them may write what they read.
     pub fn sample(&mut self, stop: &AtomicBool) {
         let later = self.jobs.iter().skip(1).position(|job| job.job.stonewall).map_or(usize::MAX, |n| n + 1);
         let first = self.jobs.iter_mut().take(later);
@@ -47,29 +48,29 @@ impl Prepared {
         }
     }
 
-    /// Blocks that were looked at, with the target.
+    /// The samples, each with its target.
     pub fn samples(&self) -> impl Iterator<Item = (String, Sampled)> {
         self.jobs.iter().filter_map(|job| Some((job.target(), job.drive.sampled?)))
     }
 
-    /// Has the drive's health read before and after each of the jobs.
+    /// Reads the drive's health before and after each job.
     pub fn watch_health(&mut self) {
         self.health_of = Some(health_of);
     }
 }
 
-/// Reads the health of the drive of this kernel name. Who is no NVMe drive has none.
+/// Reads the health of the drive with this kernel name; None if it is not an NVMe drive.
 pub(super) type HealthOf = fn(&str) -> Option<io::Result<Health>>;
 
 fn health_of(disk: &str) -> Option<io::Result<Health>> {
     Namespace::open(Path::new("/"), disk).map(|namespace| namespace.and_then(|namespace| namespace.health()))
 }
 
-/// Reads the health of the drives of jobs that are about to begin. What has been said already is not said again: of
-/// several jobs on a drive the first one says it.
+/// Reads the drive health of jobs that are about to begin. An error message in `said` is not repeated: of several jobs
+/// on a drive only the first reports it.
 pub(super) fn health_before(jobs: &mut [PreparedJob], health_of: HealthOf, said: &mut Vec<String>) {
     for job in jobs {
-        // Drives of other kinds have no such log, and nothing is missing there.
+        // Other drives have no such log, so nothing is missing there.
         match job.device().and_then(health_of) {
             Some(Ok(health)) => job.drive.health = Some((health, health)),
             Some(Err(error)) => {
@@ -85,7 +86,7 @@ pub(super) fn health_before(jobs: &mut [PreparedJob], health_of: HealthOf, said:
 }
 
 impl PreparedJob {
-    /// What is known of the drive when the job is over, and what is missing of it.
+    /// The drive's state when the job is over, and what is missing from it.
     pub(super) fn drive(&self, written: Vec<Interval>, health_of: Option<HealthOf>) -> (Drive, Vec<String>) {
         let (mut drive, mut missing) = (Drive { written, ..self.drive.clone() }, self.missing.clone());
         if let Some((before, _)) = drive.health {
@@ -105,7 +106,7 @@ impl PreparedJob {
         Namespace::open(Path::new("/"), self.device()?)
     }
 
-    /// None where all of it is known: this run filled it.
+    /// None where this run filled the target, so that its content is known.
     fn sampled(&self, stop: &AtomicBool) -> Result<Option<Sampled>, String> {
         let mut regions: Vec<(&Opened, Region)> = Vec::new();
         for (at, (opened, target)) in self.opened.iter().zip(&self.job.targets).enumerate() {
@@ -125,7 +126,7 @@ impl PreparedJob {
                 ));
             }
             for region in self.regions.iter().filter_map(|regions| regions.get(at)) {
-                // Threads mostly share one.
+                // Most threads share one region.
                 if !regions.iter().any(|(one, known)| std::ptr::eq(*one, opened.as_ref()) && known == region)
                 {
                     regions.push((opened, *region));
@@ -136,11 +137,11 @@ impl PreparedJob {
             return Ok(None);
         }
         let sampled = sample(&regions, self.job.direct, stop).map_err(|error| reason(&error))?;
-        // Where only the file system was asked, and it has blocks everywhere, nothing is known of them.
+        // Where only the file system was asked and it has data everywhere, the samples say nothing.
         Ok((sampled.samples > sampled.unread).then_some(sampled))
     }
 
-    /// Whether its throughput is that of writes to the target and of nothing else.
+    /// Whether the job's throughput consists only of direct writes to the target.
     pub(super) fn only_writes(&self) -> bool {
         matches!(self.job.rw, Pattern::Write | Pattern::RandWrite)
             && self.job.direct
@@ -156,9 +157,9 @@ fn no_answer(what: &str, error: &io::Error) -> String {
     format!("{what}: the drive cannot be asked: {}{remedy}", reason(error))
 }
 
-/// What a job writes while it runs.
+/// Tracks the bytes that a job writes while it runs.
 pub(super) struct Writer<'a> {
-    /// Its threads; none of a job that does not only write.
+    /// The job's threads; empty unless the job only writes.
     done: &'a [Done],
     begin_ns: u64,
     at_ns: u64,
@@ -173,23 +174,23 @@ impl<'a> Writer<'a> {
         Self { done, begin_ns: now, at_ns: now, bytes: 0, series: Series::default() }
     }
 
-    /// Adds what was written since the last look.
+    /// Adds what was written since the last call.
     pub fn look(&mut self, now: u64) {
         if self.done.is_empty() {
             return;
         }
         let bytes: u64 = self.done.iter().map(|done| done.bytes.load(Ordering::Relaxed)).sum();
         match bytes.checked_sub(self.bytes) {
-            // Until the first is done: the threads have not begun.
+            // Until the first write completes, the threads have not begun.
             Some(_) if self.bytes == 0 && bytes == 0 => self.begin_ns = now,
             Some(grown) => self.series.add(Interval { duration_ns: now - self.at_ns, bytes: grown }),
-            // A ramp is over, and nothing of it counts.
+            // The count fell because a ramp ended; writes of the ramp do not count.
             None => (self.begin_ns, self.series) = (now, Series::default()),
         }
         (self.at_ns, self.bytes) = (now, bytes);
     }
 
-    /// All of it, up to when the first of its threads was done: then fewer wrote.
+    /// All intervals up to when the first thread was done: after that fewer threads wrote.
     pub fn until(self, end_ns: u64) -> Vec<Interval> {
         let mut at = self.begin_ns;
         let is_before = |one: &Interval| {

@@ -1,19 +1,18 @@
-//! What may be opened, and how: read-only by default, and nothing that was there before is opened for writing
-//! unless the user named it for that and nobody else uses it.
+//! Decides what may be opened, and how. Targets are opened read-only by default. Existing data is opened for writing
+//! only if the user named it for that and nothing else uses it.
 //!
-//! A device or file is written in the end only where it is
+//! A device or file is written only if it is
 //!
-//! - allowed in words ([`Permission`]): `--write`, and the exact kernel name or the file itself,
-//! - not used by anybody: neither it nor anything that is the same storage (`kin`) is mounted or swapped to in
-//!   any mount namespace (`mounted`), open or mapped in any process (`openers`), or below another device,
+//! - permitted ([`Permission`]): `--write`, and the exact kernel name or the file itself,
+//! - unused: neither it nor anything on the same storage (`device_graph`) is mounted or swapped to in any mount
+//!   namespace (`mounted`), open or mapped in any process (`openers`), or below another device,
 //! - not the disk of the root file system in any way,
-//! - claimed: opened with O_EXCL before the last look, by the inode that was looked at and not by its name
-//!   (`claim`).
+//! - claimed: opened with O_EXCL before the last check, by the inode that was checked and not by its name (`claim`).
 //!
-//! What cannot be seen is refused where it can be told that it cannot be seen: processes that cannot be read,
-//! a PID namespace, `hidepid`. Not seen at all are other machines that reach the same storage, drivers in user
-//! space (SPDK, virtual machines with the whole controller), descriptors that are on their way through a
-//! socket, and programs that open the device for shared use after the last look.
+//! What cannot be checked is refused, if it is known that it cannot be checked: unreadable processes, a PID namespace,
+//! `hidepid`. Some users stay undetected: other machines on the same storage, drivers in user space (SPDK, virtual
+//! machines with the whole controller), descriptors in flight through a socket, and programs that open the device for
+//! shared use after the last check.
 
 mod claim;
 mod content;
@@ -38,61 +37,61 @@ use super::direct::{self, Facts, Obstacle};
 use super::sequence::Whole;
 use crate::refusal::{Refusal, reason};
 
-/// A target that can be read, or written too where it was opened for that.
+/// An open target, readable, and writable if it was opened for that.
 ///
-/// A device that may be written is claimed while this lives: keep it whole until the last I/O is done.
+/// A claimed device stays claimed while this lives: keep it until the last I/O is done.
 #[derive(Debug)]
 pub struct Opened {
     pub file: File,
-    /// Its path without links, for reports.
+    /// Path without symbolic links, for reports.
     pub name: String,
     pub bytes: u64,
     /// Offsets and lengths must be multiples of this.
     pub block: u64,
     /// The whole disk below; None where there is none.
     pub device: Option<String>,
-    /// A block device, or the character device of a namespace, and no regular file.
+    /// A block device, or the character device of a namespace; not a regular file.
     pub is_device: bool,
     change: Change,
-    /// What is held beside it.
+    /// Further devices that are claimed.
     _claims: Vec<File>,
 }
 
-/// What was done to a file when it was opened.
+/// What opening changed about a file.
 #[derive(Debug)]
 enum Change {
     Nothing,
-    /// It was made, by this path.
+    /// Created at this path.
     Made(PathBuf),
-    /// It was made longer, and had this length.
+    /// Extended from this length.
     Grown(u64),
 }
 
 impl Opened {
-    /// A file without a name, that the run made itself.
+    /// An unnamed file that the run created.
     pub fn scratch(file: File, name: String, bytes: u64, facts: direct::Facts) -> Self {
         let direct::Facts { block, device } = facts;
         let (change, _claims) = (Change::Nothing, Vec::new());
         Self { file, name, bytes, block, device, is_device: false, change, _claims }
     }
 
-    /// What the engine `null` uses: a name and a length.
+    /// For the engine `null`: a name and a length.
     pub fn nothing(name: String, bytes: u64) -> io::Result<Self> {
         let facts = direct::Facts { block: 1, device: None };
         Ok(Self::scratch(File::open("/dev/null")?, name, bytes, facts))
     }
 
-    /// Whether it was not there before.
+    /// Whether it did not exist before.
     pub fn is_new(&self) -> bool {
         matches!(self.change, Change::Made(_))
     }
 
-    /// Removes a file that was made, and gives one that was made longer its old length again, where nothing comes of
-    /// the run. What cannot be undone stays: the refusal that there is says more.
+    /// Deletes a created file and restores the length of an extended one, when the run is cancelled. Errors are
+    /// ignored: the refusal that caused this says more.
     pub fn undo(&self) {
         match &self.change {
             Change::Nothing => {}
-            // Half of a file would be taken for a whole one by the next run.
+            // The next run would take a partly filled file for a complete one.
             Change::Made(path) => content::unmake(path, &self.file),
             Change::Grown(before) => {
                 let _left = content::shorten(&self.file, *before);
@@ -100,21 +99,21 @@ impl Opened {
         }
     }
 
-    /// What regions are a part of.
+    /// The target as the whole that regions are parts of.
     pub fn whole(&self) -> Whole<'_> {
         Whole { name: &self.name, bytes: self.bytes, block: self.block, is_device: self.is_device }
     }
 }
 
-/// Opens a device or file for reading, after a look at what it is. `direct` is past the page cache.
+/// Opens a device or file for reading, after checking its type. `direct`: bypasses the page cache.
 pub fn existing(path: &Path, direct: bool) -> Result<Opened, Refusal> {
     let metadata = fs::metadata(path).map_err(|e| cannot_open(path, &e))?;
-    // Opening some character devices does something (a watchdog starts, a tape rewinds), opening a
-    // FIFO waits for a writer: look first.
+    // Opening has side effects for some character devices (a watchdog starts, a tape rewinds), and blocks for a FIFO:
+    // check first.
     readable_kind(path, metadata.file_type())?;
     let file = OpenOptions::new()
         .read(true)
-        // O_NONBLOCK: if the path became a FIFO in between, do not hang.
+        // O_NONBLOCK: does not hang if the path became a FIFO in between.
         .custom_flags(flags(direct) | libc::O_NONBLOCK | libc::O_NOCTTY)
         .open(path)
         .map_err(|e| cannot_open(path, &e))?;
@@ -125,22 +124,22 @@ pub fn existing(path: &Path, direct: bool) -> Result<Opened, Refusal> {
 
 /// Opens a device or file for reading and writing, or trimming, after every check.
 ///
-/// A device is claimed by what is given back, while it lives: two jobs on one device share it, since a second
-/// one is refused like anybody else's.
+/// The returned target claims a device as long as it lives. Two jobs on one device share it, because a second claim
+/// would be refused like any other process's.
 pub fn writable(path: &Path, permission: &Permission, direct: bool) -> Result<Opened, Refusal> {
     Machine::here().writable(path, permission, direct)
 }
 
-/// Opens a file that is to be made, of `bytes` bytes, for reading and writing: made anew, or made by this run
-/// before. One that was there needs `--overwrite`, and becomes `bytes` long where it is shorter.
+/// Creates and opens a file of `bytes` bytes for reading and writing; also accepts a file that this run created before.
+/// An existing file needs `--overwrite`, and is extended to `bytes` if it is shorter.
 ///
-/// What is not written yet reads as zeroes without I/O: fill it before it is read.
+/// Parts that are not written yet read as zeroes without I/O: fill the file before reading it.
 pub fn created(path: &Path, bytes: u64, permission: &Permission, direct: bool) -> Result<Opened, Refusal> {
     Machine::here().created(path, bytes, permission, direct)
 }
 
-/// Opens the character device of an NVMe namespace (`/dev/ng0n1`) for commands past the block layer; for
-/// those that write or trim with a permission, after the checks of its block device.
+/// Opens the character device of an NVMe namespace (`/dev/ng0n1`) for commands that bypass the block layer. Commands
+/// that write or trim need a permission, and the checks of its block device apply.
 pub fn passthrough(path: &Path, permission: Option<&Permission>) -> Result<Opened, Refusal> {
     Machine::here().passthrough(path, permission)
 }
@@ -270,7 +269,7 @@ impl Machine<'_> {
     }
 }
 
-/// The facts about what was opened.
+/// Collects the facts about an opened file.
 fn opened(path: &Path, mut file: File, claims: Vec<File>, direct: bool) -> Result<Opened, Refusal> {
     blocking(&file).map_err(|e| cannot_open(path, &e))?;
     let bytes = file.seek(SeekFrom::End(0)).map_err(|e| cannot_open(path, &e))?;
@@ -309,7 +308,7 @@ fn flags(direct: bool) -> libc::c_int {
     if direct { libc::O_DIRECT } else { 0 }
 }
 
-/// The sentence for a file whose file system cannot do direct I/O.
+/// The message for a file system without direct I/O.
 pub fn refused(path: &Path, obstacle: Obstacle) -> Refusal {
     match obstacle {
         Obstacle::Unsupported => Refusal::Refused(format!(
@@ -320,7 +319,7 @@ pub fn refused(path: &Path, obstacle: Obstacle) -> Refusal {
     }
 }
 
-/// The sentence for a path that cannot be opened.
+/// The message for a path that cannot be opened.
 pub fn cannot_open(path: &Path, error: &io::Error) -> Refusal {
     let name = path.display();
     Refusal::Refused(match error.raw_os_error() {
@@ -341,7 +340,7 @@ pub fn cannot_open(path: &Path, error: &io::Error) -> Refusal {
     })
 }
 
-/// A regular file or a block device.
+/// Accepts a regular file or a block device.
 fn readable_kind(path: &Path, kind: FileType) -> Result<(), Refusal> {
     let name = path.display();
     if kind.is_file() || kind.is_block_device() {
@@ -364,7 +363,7 @@ fn readable_kind(path: &Path, kind: FileType) -> Result<(), Refusal> {
     Err(Refusal::Usage(format!("{name} is {what}: name a block device or a regular file")))
 }
 
-/// Takes O_NONBLOCK away again: with it, io_uring answers EAGAIN where it would else wait.
+/// Clears O_NONBLOCK: with it, io_uring returns EAGAIN instead of waiting.
 fn blocking(file: &File) -> io::Result<()> {
     // SAFETY: the descriptor is open, and these commands take and return plain flags.
     let done = unsafe {
@@ -391,7 +390,7 @@ mod tests {
     #[test]
     fn reading_waits_where_it_has_to() {
         let exe = std::env::current_exe().unwrap();
-        // A test directory without direct I/O is refused elsewhere; nothing to see then.
+        // Other tests cover a test directory without direct I/O.
         if let Ok(opened) = existing(&exe, true) {
             // SAFETY: F_GETFL takes nothing and returns flags.
             let flags = unsafe { libc::fcntl(opened.file.as_raw_fd(), libc::F_GETFL) };

@@ -1,4 +1,4 @@
-//! What a load is: a job in fio's words, with every default decided. Sizes in bytes, shares in percent.
+//! Defines a load: a job in fio's terms, with every default resolved. Sizes in bytes, shares in percent.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::names::names;
 
 names! {
-    /// Which way the bytes go, fio's `ddir`, in the order in which everything is kept by direction.
+    /// Direction of a transfer, fio's `ddir`, in the order used for everything kept by direction.
     #[derive(PartialOrd, Ord, Hash)]
     pub enum Direction {
         Read = "read",
@@ -24,7 +24,7 @@ impl Direction {
         self as usize
     }
 
-    /// Several of them, for a sentence.
+    /// The plural, for a sentence.
     pub fn plural(self) -> &'static str {
         match self {
             Self::Read => "reads",
@@ -35,7 +35,7 @@ impl Direction {
 }
 
 names! {
-    /// Which directions, in which order of offsets: fio's `rw`.
+    /// Directions and order of offsets: fio's `rw`.
     pub enum Pattern {
         Read = "read",
         Write = "write",
@@ -51,7 +51,7 @@ names! {
 }
 
 impl Pattern {
-    /// From fio's word, or one of its synonyms.
+    /// Parses fio's word or one of its synonyms.
     pub fn from_word(word: &str) -> Option<Self> {
         if word == "readwrite" {
             return Some(Self::ReadWrite);
@@ -59,7 +59,7 @@ impl Pattern {
         Self::ALL.into_iter().find(|pattern| pattern.name() == word)
     }
 
-    /// Offsets come in no order.
+    /// Whether offsets are random.
     pub fn is_random(self) -> bool {
         matches!(self, Self::RandRead | Self::RandWrite | Self::RandReadWrite | Self::RandTrim)
     }
@@ -78,25 +78,25 @@ impl Pattern {
         matches!(self, Self::Trim | Self::RandTrim)
     }
 
-    /// It changes what lies on the target.
+    /// Whether it changes data on the target.
     pub fn writes(self) -> bool {
         self.has(Direction::Write) || self.has(Direction::Trim)
     }
 }
 
 names! {
-    /// How an I/O is handed to the kernel: fio's `ioengine`.
+    /// How an I/O is submitted to the kernel: fio's `ioengine`.
     pub enum Engine {
         IoUring = "io_uring",
-        /// NVMe commands through the ring, past the block layer (`/dev/ng0n1`).
+        /// NVMe commands through io_uring, bypassing the block layer (`/dev/ng0n1`).
         IoUringCmd = "io_uring_cmd",
         Libaio = "libaio",
-        /// fio's `sync` as well, which moves the file's position first.
+        /// Also fio's `sync`, which seeks first.
     Psync = "psync",
         /// `preadv2` and `pwritev2`, which can poll.
         Pvsync2 = "pvsync2",
         Mmap = "mmap",
-        /// Nothing: what the generator itself can do.
+        /// No I/O: measures the generator itself.
         Null = "null",
     }
 }
@@ -109,43 +109,43 @@ impl Engine {
         Self::ALL.into_iter().find(|engine| engine.name() == word)
     }
 
-    /// One I/O at a time whatever `iodepth` says, as in fio.
+    /// Whether it does one I/O at a time whatever `iodepth` says, as in fio.
     pub fn is_synchronous(self) -> bool {
         matches!(self, Self::Psync | Self::Pvsync2 | Self::Mmap)
     }
 }
 
 names! {
-    /// What the end of a job ends where `exitall` is given.
+    /// What a job ends when it ends with `exitall` set.
     pub enum ExitWhat {
         /// The jobs of its group.
         Group = "group",
-        /// All that run; those behind the next stonewall begin.
+        /// All running jobs; those behind the next stonewall still begin.
         Stonewall = "stonewall",
         All = "all",
     }
 }
 
-/// Where to read or write.
+/// Target of reads or writes.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Target {
-    /// A device or file that is there.
+    /// An existing device or file.
     Existing(PathBuf),
     /// A scratch file in this directory: created, filled with incompressible bytes, synced, unlinked
     /// while open. `bytes` is its size.
     Scratch { directory: PathBuf, bytes: u64 },
 }
 
-/// A place or length on the target.
+/// An offset or length on the target.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Extent {
     Bytes(u64),
-    /// Of the target's size.
+    /// Percentage of the target's size.
     Percent(f64),
 }
 
 impl Extent {
-    /// Bytes of a target of this size.
+    /// The offset or length in bytes on a target of size `whole`.
     pub fn of(self, whole: u64) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes,
@@ -169,12 +169,12 @@ pub struct BlockShare {
 pub struct BlockSizes(pub Vec<BlockShare>);
 
 impl BlockSizes {
-    /// All of one size.
+    /// A single size.
     pub fn fixed(bytes: u64) -> Self {
         Self(vec![BlockShare { low: bytes, high: bytes, percent: 100.0 }])
     }
 
-    /// The one size; None where there are several.
+    /// The single size; None where there are several.
     pub fn only(&self) -> Option<u64> {
         match self.0.as_slice() {
             [share] if share.low == share.high => Some(share.low),
@@ -182,7 +182,7 @@ impl BlockSizes {
         }
     }
 
-    /// Bytes of a block, on average.
+    /// Mean block size in bytes.
     pub fn mean(&self) -> f64 {
         let steps = |share: &BlockShare| (share.high / share.low.max(1)).max(1);
         let mean = |share: &BlockShare| share.low as f64 * (steps(share) + 1) as f64 / 2.0;
@@ -199,44 +199,44 @@ impl BlockSizes {
     }
 }
 
-/// Which random offsets are more frequent: fio's `random_distribution`.
+/// Distribution of random offsets: fio's `random_distribution`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Distribution {
     /// fio calls it `random`.
     Uniform,
-    /// Its theta.
+    /// theta
     Zipf(f64),
-    /// Its power.
+    /// power
     Pareto(f64),
-    /// What fio calls its deviation: percent of the range that are added to a deviation of 1/12 of it.
+    /// fio's deviation: percentage of the range, added to a base deviation of 1/12 of it.
     Normal(f64),
-    /// Percent of the accesses to percent of the range, one zone after the other.
+    /// Consecutive zones: percentage of accesses, percentage of the range.
     Zoned(Vec<(f64, f64)>),
 }
 
-/// How a rate is kept.
+/// Arrival process of a rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arrivals {
-    /// At equal distances, fio's `linear`.
+    /// Constant gaps: fio's `linear`.
     Even,
-    /// At exponential ones, fio's `poisson`.
+    /// Exponential gaps: fio's `poisson`.
     Exponential,
 }
 
-/// fio's `latency_target` and what belongs to it.
+/// fio's `latency_target` and its options.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LatencyTarget {
     pub latency: Duration,
     /// How long each depth is tried.
     pub window: Duration,
-    /// The share of operations that have to stay within `latency`.
+    /// Percentage of operations that must stay within `latency`.
     pub percent: f64,
-    /// The job goes on when the depth was found, and follows it.
+    /// When the depth is found, the job goes on and adjusts it.
     pub runs_on: bool,
 }
 
 impl LatencyTarget {
-    /// fio's defaults.
+    /// Not set, with fio's default percentage.
     pub const NONE: Self =
         Self { latency: Duration::ZERO, window: Duration::ZERO, percent: 100.0, runs_on: false };
 
@@ -245,18 +245,18 @@ impl LatencyTarget {
     }
 }
 
-/// An open loop: I/Os begin when they are due, whether or not earlier ones are over, and their latency counts
-/// from when they were due.
+/// An open loop: I/Os begin when they are due, even if earlier ones are still in flight. Their latency counts from when
+/// they were due.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rate {
-    /// I/Os per second of each thread, by direction; None: as fast as they come.
+    /// I/Os per second of each thread, by direction; None: unlimited.
     pub iops: [Option<u32>; 3],
-    /// The same in bytes, where there is no number of I/Os.
+    /// Bytes per second, where no number of I/Os is set.
     pub bytes: [Option<u64>; 3],
     pub arrivals: Arrivals,
 }
 
-/// Operations that have an I/O priority of their own: so many percent of those of a size, or of all.
+/// Operations with an I/O priority of their own: a percentage of those of one size, or of all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PriorityShare {
     pub bytes: Option<u64>,
@@ -264,12 +264,12 @@ pub struct PriorityShare {
     pub priority: u16,
 }
 
-/// As `ioprio_set` has it: a class (1 real-time, 2 best-effort, 3 idle) and a level in it, of which 0 is the first.
+/// Encodes a priority for `ioprio_set`: class (1 real-time, 2 best-effort, 3 idle) and level within it (0 is highest).
 pub fn io_priority(class: u16, level: u16) -> u16 {
     class << 13 | level
 }
 
-/// Its class and level, for people.
+/// Class and level, for people.
 pub fn priority_name(priority: u16) -> String {
     let class = match priority >> 13 {
         1 => "rt",
@@ -280,17 +280,17 @@ pub fn priority_name(priority: u16) -> String {
     format!("{class}/{}", priority & 7)
 }
 
-/// Which I/Os have their latency taken.
+/// Which I/Os are timed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Timestamps {
     Every,
-    /// One of so many.
+    /// One in this many.
     Sampled(u32),
     /// None: only counts and rates.
     Off,
 }
 
-/// As the option has it.
+/// Formats it as the option's value.
 impl fmt::Display for Timestamps {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -304,38 +304,38 @@ impl fmt::Display for Timestamps {
 /// Where the threads run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Placement {
-    /// On the CPUs of the node that the device belongs to.
+    /// On the CPUs of the device's NUMA node.
     Local,
-    /// On those of other nodes.
+    /// On the CPUs of other nodes.
     Remote,
-    /// On all that the process may use.
+    /// On all CPUs that the process may use.
     Anywhere,
     /// On any CPU of these nodes: fio's `numa_cpu_nodes`.
     Nodes(Vec<u32>),
-    /// On these; `split`: one thread on each, fio's `cpus_allowed_policy`.
+    /// On these CPUs. `split`: one thread per CPU, fio's `cpus_allowed_policy`.
     Cpus { cpus: Vec<u32>, split: bool },
 }
 
 impl Rate {
-    /// The direction has one.
+    /// Whether the direction has a rate.
     pub fn has(&self, direction: Direction) -> bool {
         self.iops[direction.index()].is_some() || self.bytes[direction.index()].is_some()
     }
 }
 
-/// What a failed I/O does.
+/// What happens when an I/O fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnError {
     /// The job ends, and what it measured is kept.
     Stop,
-    /// It is counted, and the job goes on.
+    /// The error is counted, and the job goes on.
     Continue,
 }
 
-/// What the page cache is told of a file: fio's `fadvise_hint`.
+/// posix_fadvise hint: fio's `fadvise_hint`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Advice {
-    /// By the pattern: random or sequential.
+    /// Random or sequential, by the pattern.
     ByPattern,
     Random,
     Sequential,
@@ -347,133 +347,133 @@ pub enum Advice {
 pub struct Job {
     /// The section's name.
     pub name: String,
-    /// In turns, if several.
+    /// Used in turn if there are several.
     pub targets: Vec<Target>,
     pub rw: Pattern,
-    /// Of reads and writes mixed, how many are reads.
+    /// Percentage of reads in a mix of reads and writes.
     pub rwmixread: u8,
     /// By direction.
     pub bs: [BlockSizes; 3],
     pub iodepth: u32,
-    /// How many are handed over at once; 0: as many as there is room for.
+    /// How many I/Os are submitted at once; 0: as many as there is room for.
     pub iodepth_batch: u32,
-    /// How many results are waited for at least.
+    /// The minimum number of completions to wait for.
     pub iodepth_batch_complete: u32,
     pub numjobs: u32,
     /// None: until `size` is done.
     pub runtime: Option<Duration>,
-    /// The whole runtime, beginning anew at the end of `size`.
+    /// Runs for the whole runtime: starts over at the end of `size`.
     pub time_based: bool,
-    /// Before anything is counted.
+    /// Time before anything is counted.
     pub ramp_time: Duration,
-    /// Its threads begin so long after those of its round.
+    /// Delay of its threads after the start of their round.
     pub startdelay: Duration,
-    /// All of it is done so often.
+    /// How often the whole job is repeated.
     pub loops: u32,
     /// How much of each target is used, from `offset` on; None: all of it.
     pub size: Option<Extent>,
     pub offset: Extent,
-    /// Each further thread of the job begins so much later.
+    /// Offset between consecutive threads of the job.
     pub offset_increment: Extent,
-    /// Sequential threads without an increment begin each at its own share of the target; else all at `offset`,
-    /// as fio has it.
+    /// Without an increment, each sequential thread begins at its own share of the target; otherwise all begin at
+    /// `offset`, as in fio.
     pub share_offsets: bool,
-    /// How many bytes are moved; None: `amount`.
+    /// How many bytes are transferred; None: `amount`.
     pub io_size: Option<u64>,
-    /// How many bytes are moved at most, and never more than a thread may use: fio's `size` behind a larger
-    /// `filesize`, which says what may be used; None: `size`.
+    /// The maximum number of bytes to transfer, limited to what a thread may use; None: `size`. It is fio's `size` when
+    /// a larger `filesize` bounds the usable range.
     pub amount: Option<u64>,
-    /// How many percent of what the first thread may use, where `io_size` is not known before the targets are.
+    /// `io_size` as a percentage of what the first thread may use; resolved when the targets are open.
     pub io_share: Option<f64>,
-    /// No more I/Os than these; None: as many as there are.
+    /// Maximum number of I/Os; None: no limit.
     pub number_ios: Option<u64>,
-    /// Length of a file that has to be made; [`Job::file_length`] where it is not said.
+    /// Length of a file to create; [`Job::file_length`] where not set.
     pub filesize: Option<u64>,
-    /// Such a file is filled before it is written, so that every write finds its blocks there.
+    /// A created file is filled before the run, so that every write finds allocated blocks.
     pub overwrite: bool,
     pub rate: Option<Rate>,
-    /// What each thread has to reach, in bytes or else in operations per second, by direction; 0: anything.
+    /// Minimum rate of each thread in bytes or in operations per second, by direction; 0: none.
     pub rate_min: [u64; 3],
     pub rate_iops_min: [u64; 3],
-    /// How long that is averaged.
+    /// Averaging period of the minimum rate.
     pub rate_cycle: Duration,
-    /// The depth is the largest at which latencies stay within this; None: it is `iodepth`.
+    /// Searches the largest depth at which latencies stay within this target; None: the depth is `iodepth`.
     pub latency_target: Option<LatencyTarget>,
-    /// Between two I/Os ...
+    /// Pause between I/Os ...
     pub thinktime: Duration,
-    /// ... or after so many.
+    /// ... or after this many I/Os.
     pub thinktime_blocks: u32,
     pub distribution: Distribution,
-    /// Random blocks may come twice before all came once.
+    /// Random blocks may repeat before all were used once.
     pub norandommap: bool,
-    /// Random offsets are multiples of it, by direction; None: of the smallest block.
+    /// Random offsets are multiples of this, by direction; None: of the smallest block.
     pub blockalign: [Option<u64>; 3],
     /// The same seed gives the same order.
     pub seed: u64,
     pub direct: bool,
-    /// Pages that were read or written leave the page cache again (`RWF_DONTCACHE`, 6.14).
+    /// Pages that were read or written are dropped from the page cache (`RWF_DONTCACHE`, 6.14).
     pub uncached: bool,
-    /// No write is torn by a power failure (`RWF_ATOMIC`, 6.11).
+    /// Writes are atomic: no power failure tears them (`RWF_ATOMIC`, 6.11).
     pub atomic: bool,
     pub advice: Advice,
-    /// What the page cache has of the target is dropped before a buffered run.
+    /// Drops the target's pages from the page cache before a buffered run.
     pub invalidate: bool,
-    /// After so many writes; 0: never.
+    /// After this many writes; 0: never.
     pub fsync: u32,
     pub fdatasync: u32,
-    /// At the end of what writes, which counts as part of the run: fio's `end_fsync` and `fsync_on_close`.
+    /// fsync at the end of a job that writes, counted as part of the run: fio's `end_fsync` and `fsync_on_close`.
     pub end_fsync: bool,
     pub engine: Engine,
-    /// Completions are polled for, on queues that the device must have for that. A worker that polls is busy
-    /// all the time, which no rule of a diagnosis expects.
+    /// Polls for completions, on the device's poll queues. A polling worker is always busy, which no rule of the
+    /// diagnosis expects.
     pub hipri: bool,
-    /// A thread of the kernel fetches the requests from the ring.
+    /// A kernel thread fetches the requests from the ring (SQPOLL).
     pub sqthread_poll: bool,
     pub registerfiles: bool,
     pub fixedbufs: bool,
-    /// The ring is asked for nothing at all, to measure the generator itself.
+    /// Submits NOPs, to measure the generator itself.
     pub nop: bool,
-    /// What is written carries its place and a checksum, and is read back after that.
+    /// Each written block has its offset and a checksum, and is read back.
     pub verify: bool,
-    /// With `verify`: it is read back; without it a later job does that.
+    /// With `verify`: read back in this job; if false, a later job does that.
     pub do_verify: bool,
     /// Each write has new content.
     pub refill_buffers: bool,
     pub timestamps: Timestamps,
-    /// The end of each submission is looked at, for `slat` and `clat` of each I/O: where submitting and waiting are
-    /// one system call, it is made in two. Else that is done now and then.
+    /// Takes the end of every submission, for `slat` and `clat` of each I/O: an engine that submits and waits in one
+    /// system call makes two. Otherwise only some submissions are measured.
     pub submissions: bool,
     pub placement: Placement,
-    /// The I/O priority of its threads (see [`io_priority`]); None: that of the process.
+    /// I/O priority of the threads (see [`io_priority`]); None: that of the process.
     pub priority: Option<u16>,
-    /// Of reads and of writes: which of them have another one.
+    /// For reads and for writes: which operations have another priority.
     pub command_priorities: [Vec<PriorityShare>; 2],
-    /// Both threads of a core are used before the next core is.
+    /// Uses both hardware threads of a core before the next core.
     pub smt: bool,
-    /// The NUMA nodes of the buffers, in turns; none: that of each thread.
+    /// NUMA nodes of the buffers, used in turn; empty: the node of each thread.
     pub memory_nodes: Vec<u32>,
     pub on_error: OnError,
-    /// It waits for all jobs above it.
+    /// Waits for all jobs above it.
     pub stonewall: bool,
-    /// Its end ends others, and so does that of any other job, as in fio.
+    /// When this job ends, others end, and so they do at the end of any other job, as in fio.
     pub exitall: bool,
-    /// Which ones.
+    /// Which others.
     pub exit_what: ExitWhat,
-    /// It begins a group of the result.
+    /// Begins a new group in the result.
     pub new_group: bool,
-    /// It begins when the job of this name is over.
+    /// Begins when the job of this name is over.
     pub wait_for: Option<String>,
-    /// Its threads are one line of the result.
+    /// Its threads are reported as one line.
     pub group_reporting: bool,
-    /// Which percentiles fio's formats show; None: fio's own.
+    /// Percentiles in fio's formats; None: fio's default list.
     pub percentiles: Option<Vec<f64>>,
-    /// fio's JSON has the counters of the disk.
+    /// fio's JSON includes the disk's counters.
     pub disk_util: bool,
     /// fio's logs of each thread.
     pub logs: Logs,
 }
 
-/// Where the figures of each interval are written: prefixes of paths.
+/// Path prefixes of the per-interval logs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Logs {
     pub bandwidth: Option<PathBuf>,
@@ -490,8 +490,7 @@ impl Default for Logs {
 }
 
 impl Job {
-    /// As the command line has it where nothing is said: random direct reads of 4 KiB by io_uring, 32 deep,
-    /// for 10 s.
+    /// The command line's defaults: random direct reads of 4 KiB with io_uring, queue depth 32, for 10 s.
     pub fn new(target: Target) -> Self {
         Self {
             name: "load".to_string(),
@@ -566,8 +565,8 @@ impl Job {
         }
     }
 
-    /// As fio has it where nothing is said: sequential reads of 4 KiB through the page cache, one at a time by
-    /// one thread on any CPU, until the target is done or one of them fails.
+    /// fio's defaults: sequential reads of 4 KiB through the page cache, one at a time by one unpinned thread, until
+    /// the target is done or an I/O fails.
     pub fn fio_defaults(target: Target) -> Self {
         Self {
             rw: Pattern::Read,
@@ -589,8 +588,8 @@ impl Job {
         }
     }
 
-    /// The length of a file that has to be made for it: what was asked for, else as far as its last thread reaches;
-    /// None where that depends on a length.
+    /// Length of a file to create for this job: as set, otherwise as far as the last thread reaches; None where that
+    /// depends on a length.
     pub fn file_length(&self) -> Option<u64> {
         match (self.filesize, self.offset, self.offset_increment, self.size) {
             (Some(length), ..) => Some(length),
@@ -602,37 +601,37 @@ impl Job {
         }
     }
 
-    /// Nothing of it reaches a file or device.
+    /// Whether no I/O reaches a file or device.
     pub fn moves_nothing(&self) -> bool {
         self.nop || self.engine == Engine::Null
     }
 
-    /// fio's `bs` of all directions.
+    /// Sets fio's `bs` for all directions.
     pub fn set_bs(&mut self, bytes: u64) {
         self.bs = std::array::from_fn(|_| BlockSizes::fixed(bytes));
     }
 
-    /// The directions that the pattern has.
+    /// The directions of the pattern.
     pub fn directions(&self) -> impl Iterator<Item = Direction> + '_ {
         Direction::ALL.into_iter().filter(|direction| self.rw.has(*direction))
     }
 
-    /// The largest block of any direction that it has.
+    /// The largest block of the pattern's directions.
     pub fn largest_block(&self) -> u64 {
         self.directions().map(|direction| self.bs[direction.index()].largest()).max().unwrap_or(0)
     }
 
-    /// The smallest block of all directions, also of those that the pattern has not: what fio rounds percent to.
+    /// The smallest block of all directions, including those the pattern does not use: fio rounds percentages to it.
     pub fn smallest_of_all(&self) -> u64 {
         self.bs.iter().map(BlockSizes::smallest).min().unwrap_or(0).max(1)
     }
 
-    /// As fio rounds a length in percent: down to whole blocks.
+    /// Rounds down to whole blocks, as fio does with a length in percent.
     pub fn whole_blocks(&self, bytes: u64) -> u64 {
         bytes - bytes % self.smallest_of_all()
     }
 
-    /// The smallest one.
+    /// The smallest block of the pattern's directions.
     pub fn smallest_block(&self) -> u64 {
         self.directions().map(|direction| self.bs[direction.index()].smallest()).min().unwrap_or(0)
     }

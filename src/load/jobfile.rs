@@ -1,7 +1,6 @@
-//! fio's job files: sections of `key=value` lines, `[global]` for those below it.
+//! Parses fio's job files: sections of `key=value` lines; `[global]` sets defaults for the sections below it.
 //!
-//! What is not known here, or not understood, is an error with its line: a load that leaves out what it was asked
-//! for measures something else.
+//! An unknown option or a wrong value is an error with its line: a load that ignores an option measures something else.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -12,34 +11,34 @@ use super::job::Job;
 use super::options::{Conflict, Draft, Takes, quoted, word};
 use crate::refusal::{Refusal, reason};
 
-/// What a job file asks for.
+/// The jobs and options of a job file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct JobFile {
     /// In the order of the sections.
     pub jobs: Vec<Job>,
-    /// What is probably not meant as it stands there, each with file and line.
+    /// Probable mistakes, each with file and line.
     pub warnings: Vec<String>,
-    /// It forbids all jobs to write.
+    /// The file forbids all jobs to write.
     pub readonly: bool,
-    /// The terse result was asked for.
+    /// The file requests terse output.
     pub minimal: bool,
 }
 
-/// Longer than any that a person or a script writes.
+/// No job file of a person or a script is longer.
 pub const MOST_BYTES: usize = 1 << 20;
 
-/// More than any machine drives at once.
+/// More jobs than any machine runs at once.
 const MOST_JOBS: usize = 4096;
 
-/// Files that include each other.
+/// Limits the depth of includes, in case files include each other.
 const MOST_INCLUDED: usize = 16;
 
-/// Reads the text of a job file; `file` is its path, also for errors and warnings.
+/// Parses the text of a job file; `file` is its path, for includes, errors and warnings.
 pub fn read(text: &str, file: &str) -> Result<JobFile, Refusal> {
     read_behind(&[], text, file)
 }
 
-/// As [`read`], with words of a command line: as in fio they are for all jobs, and what the file says goes before.
+/// Same as [`read`], with options of a command line. As in fio they apply to all jobs, and the file overrides them.
 pub fn read_behind(words: &[(String, String)], text: &str, file: &str) -> Result<JobFile, Refusal> {
     let mut reader = Reader::new(file, &|name| std::env::var(name).ok());
     for (word, value) in words {
@@ -49,7 +48,7 @@ pub fn read_behind(words: &[(String, String)], text: &str, file: &str) -> Result
     reader.read(text)
 }
 
-/// The text of a job file, as far as one can be long.
+/// Reads a job file, up to the maximum length.
 pub fn content(path: &Path, name: &str) -> Result<String, Refusal> {
     let mut bytes = Vec::new();
     File::open(path)
@@ -65,9 +64,9 @@ pub fn content(path: &Path, name: &str) -> Result<String, Refusal> {
 /// A section that has not ended.
 struct Open {
     draft: Draft,
-    /// Where its words stand.
+    /// Line of each option.
     lines: BTreeMap<&'static str, usize>,
-    /// Its words and values as they stand there, without those of `[global]`.
+    /// Options and values of the section itself, without those of `[global]`.
     own: BTreeMap<&'static str, String>,
     line: usize,
     is_global: bool,
@@ -75,15 +74,15 @@ struct Open {
 
 struct Reader<'a> {
     file: String,
-    /// How many files include this one.
+    /// Depth of includes of this file.
     included: usize,
-    /// Of the files that were included so far.
+    /// Bytes of all files included so far.
     included_bytes: usize,
     environment: &'a dyn Fn(&str) -> Option<String>,
     global: Draft,
     global_lines: BTreeMap<&'static str, usize>,
     open: Option<Open>,
-    /// Where each name was first.
+    /// Line at which each name was first used.
     sections: BTreeMap<String, usize>,
     readonly: Option<usize>,
     found: JobFile,
@@ -121,7 +120,7 @@ impl<'a> Reader<'a> {
         Ok(self.found)
     }
 
-    /// The lines of a file; the number of the last one.
+    /// Parses the lines of a file; returns the number of the last one.
     fn lines(&mut self, text: &str) -> Result<usize, Refusal> {
         if text.len() > MOST_BYTES {
             return Err(Refusal::Usage(format!(
@@ -145,8 +144,8 @@ impl<'a> Reader<'a> {
         Ok(last)
     }
 
-    /// The lines of another file in place of one. As in fio, its path begins where the program runs, or else where this
-    /// file lies.
+    /// Parses another file in place of an include line. As in fio, its path is relative to the working directory,
+    /// otherwise to this file.
     fn include(&mut self, number: usize, path: &str) -> Result<(), Refusal> {
         if self.included == MOST_INCLUDED {
             let why =
@@ -162,7 +161,7 @@ impl<'a> Reader<'a> {
         };
         let name = found.display().to_string();
         let text = content(&found, &name)?;
-        // An empty one counts, too.
+        // Plus 1, so that an empty file counts too.
         self.included_bytes += text.len() + 1;
         if self.included_bytes > MOST_BYTES {
             let why = format!("the included files have more than {MOST_BYTES} bytes together: include fewer");
@@ -229,7 +228,7 @@ impl<'a> Reader<'a> {
         if name.is_empty() {
             return Err("the section has no name: write one between the brackets".to_string());
         }
-        // fio looks at the beginning only, so that the job would be none.
+        // fio compares only the prefix and takes such a section for [global], so it would be no job.
         if name.starts_with("global") && name != "global" {
             return Err(format!(
                 "{} is [global] to fio, and a job elsewhere: choose another name",
@@ -287,7 +286,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// The section that is open becomes jobs, or the defaults of those that follow.
+    /// Turns the open section into jobs, or into the defaults of later sections.
     fn end(&mut self) -> Result<(), Refusal> {
         let Some(open) = self.open.take() else { return Ok(()) };
         if open.is_global {
@@ -310,13 +309,13 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The path behind the word `include`, for which fio takes any one letter between.
+/// The path after the word `include`; fio accepts any single character between them.
 fn included(line: &str) -> Option<&str> {
     let path = line.trim().strip_prefix("include")?;
     path.strip_prefix([' ', '\t', '=']).map(str::trim).filter(|path| !path.is_empty())
 }
 
-/// A key as an error names it.
+/// An option's name as an error shows it.
 fn shown(key: &str) -> String {
     match word(key) {
         Some(_) => key.to_string(),
@@ -324,12 +323,12 @@ fn shown(key: &str) -> String {
     }
 }
 
-/// A further option on the same line: fio takes one per line and reads over what follows a number.
+/// A second option on the same line: fio takes one per line and ignores what follows a number.
 fn second_option<'a>(key: &'a str, value: Option<&'a str>) -> Option<&'a str> {
     let is_word = |text: &str| word(text.split('=').next().unwrap_or(text)).is_some();
     match value {
         Some(value) if word(key).is_some_and(|word| matches!(word.takes, Takes::Text(_))) => {
-            // A name may have blanks, and words between them.
+            // A name may contain blanks and option names.
             value.split_whitespace().skip(1).find(|part| part.contains('=') && is_word(part))
         }
         Some(value) if !key.contains([' ', '\t']) => {
@@ -339,7 +338,7 @@ fn second_option<'a>(key: &'a str, value: Option<&'a str>) -> Option<&'a str> {
     }
 }
 
-/// fio's `${NAME}` of the environment, and its `$ncpus` and `$pagesize`.
+/// Expands fio's `${NAME}` from the environment, and its `$ncpus` and `$pagesize`.
 fn expand(text: &str, environment: &dyn Fn(&str) -> Option<String>) -> Result<String, String> {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -527,7 +526,7 @@ mod tests {
         assert_eq!((read.jobs[0].engine, read.jobs[0].size), (Engine::Libaio, Some(Extent::Percent(10.0))));
     }
 
-    /// Lines that are nearly right, and others.
+    /// Generates lines that are nearly valid, and others.
     fn lines() -> impl Strategy<Value = String> {
         let words: Vec<&'static str> = crate::load::options::words().map(|word| word.name).collect();
         let value = prop_oneof!["[0-9]{1,20}[kmgt%]?", "[0-9a-z,:/%.$\\\\{}-]{0,20}", ".{0,12}"];

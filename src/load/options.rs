@@ -1,7 +1,7 @@
-//! fio's words, once for both who say them: job files and the command line of `biopsy load`.
+//! fio's options, defined once for job files and for the command line of `biopsy load`.
 //!
-//! [`table::words`] holds what each takes and does. A [`Draft`] collects them for one job and makes the job of
-//! them, which is also where words that do not go together are found.
+//! [`table::words`] lists what each option takes and does. A [`Draft`] collects the options of one job, rejects
+//! combinations that conflict, and builds the job.
 
 mod command;
 mod draft;

@@ -1,53 +1,53 @@
-//! When the next I/O is due: rates of an open loop, and times of thought.
+//! Computes when the next I/O is due: rates of an open loop, and think time.
 
 use super::job::{Arrivals, Direction, Job, Rate};
 use super::random::random;
 
-/// The due times of one thread.
+/// Due times of one thread.
 #[derive(Debug)]
 pub struct Pace {
     directions: [Option<Lane>; 3],
     thought: Option<Thought>,
-    /// Nothing begins before.
+    /// Nothing begins before this time.
     wakes: u64,
-    /// The time is over: what still begins is due at once.
+    /// The runtime is over: whatever still begins is due at once.
     released: bool,
 }
 
-/// When a thread thinks. As in fio it keeps its depth until so many I/Os are over, looks for that after each I/O that
-/// it hands over, waits then for all that is on its way, and thinks from there on; so with a block of 1 each I/O but
-/// the first ones is alone.
+/// Think time of a thread. As in fio, the thread keeps its depth until `blocks` I/Os are over, and checks that after
+/// each I/O that it submits. It then waits for all I/Os in flight, and the pause starts there. So with a block of 1,
+/// each I/O after the first batch is alone.
 #[derive(Debug)]
 struct Thought {
     ns: u64,
     blocks: u64,
     begun: u64,
-    /// So many had begun when it thought last.
+    /// I/Os begun at the last pause.
     then: u64,
-    /// It will think as soon as nothing is on its way.
+    /// The thread will pause as soon as nothing is in flight.
     due: bool,
 }
 
-/// Arrivals at random of a backlog are drawn one by one up to so many: behind them the mean serves.
+/// Random arrivals of a backlog are drawn one by one up to this many; beyond that the mean is used.
 const DRAWN: u64 = 1 << 20;
 
-/// The due times of one direction.
+/// Due times of one direction.
 #[derive(Debug)]
 struct Lane {
-    /// Between two I/Os of one unit, on average.
+    /// Mean gap between two I/Os of one unit.
     gap_ns: f64,
-    /// A byte is a unit; else an I/O is one, whatever its size.
+    /// A byte is the unit; otherwise an I/O, whatever its size.
     by_bytes: bool,
-    /// Units of an I/O, on average.
+    /// Mean units per I/O.
     units: f64,
     arrivals: Arrivals,
     random: u64,
-    /// When the next one is due, in nanoseconds with their fraction: a rate of 300,000 has gaps of 3,333.3.
+    /// When the next one is due, in nanoseconds with a fraction: a rate of 300,000 has gaps of 3,333.3.
     due: f64,
 }
 
 impl Pace {
-    /// None where the job knows neither a rate nor thought: I/Os are due at once.
+    /// None where the job has neither a rate nor think time: I/Os are due at once.
     pub fn new(job: &Job, number: u32) -> Option<Self> {
         let think_ns = u64::try_from(job.thinktime.as_nanos()).unwrap_or(u64::MAX);
         let rate = job.rate.filter(|rate| Direction::ALL.into_iter().any(|direction| rate.has(direction)));
@@ -68,7 +68,7 @@ impl Pace {
             if per_second <= 0.0 {
                 return None;
             }
-            // One sequence for each thread and direction.
+            // A separate sequence for each thread and direction.
             let mut random_state = job.seed ^ (u64::from(number) << 8 | direction.index() as u64 | 1 << 63);
             random(&mut random_state);
             Some(Lane { gap_ns: 1e9 / per_second, by_bytes, units, arrivals, random: random_state, due: 0.0 })
@@ -87,8 +87,7 @@ impl Pace {
         })
     }
 
-    /// The clock starts: the first I/O of each direction is due now, or, where they come at random, as soon as
-    /// chance has it.
+    /// Starts the clock: the first I/O of each direction is due now or, with random arrivals, after a random gap.
     pub fn begin(&mut self, now: u64) {
         self.wakes = now;
         for lane in self.directions.iter_mut().flatten() {
@@ -99,7 +98,7 @@ impl Pace {
         }
     }
 
-    /// Several directions have rates: what is due decides which of them comes next, and not the mix.
+    /// Several directions have rates: the direction that is due next decides, not the mix.
     pub fn chooses(&self) -> bool {
         !self.released && self.directions.iter().flatten().count() > 1
     }
@@ -113,8 +112,8 @@ impl Pace {
         due.max(self.wakes)
     }
 
-    /// That I/O, of so many bytes, was handed over at `now`. Says when it had been due: the time from which its latency
-    /// counts. Thought delays on purpose, so that it makes nothing late.
+    /// Records that an I/O of `bytes` bytes was submitted at `now`. Returns when it was due, from which its latency
+    /// counts. Think time delays on purpose, so it makes no I/O late.
     pub fn began(&mut self, direction: Direction, bytes: u32, now: u64) -> u64 {
         let mut due = now;
         if let Some(lane) = &mut self.directions[direction.index()] {
@@ -127,8 +126,8 @@ impl Pace {
         due
     }
 
-    /// Whether nothing may begin before all that is on its way is over, as it will think then. Asked after a look at
-    /// the results, and after each I/O that began where there is room for another.
+    /// Whether nothing may begin until all I/Os in flight are over, because a pause follows. Called after each check
+    /// for completions, and after each I/O that began where there is room for another.
     pub fn pauses(&mut self, in_flight: u32) -> bool {
         let Some(thought) = self.thought.as_mut().filter(|_| !self.released) else { return false };
         let over = thought.begun.saturating_sub(in_flight.into());
@@ -138,7 +137,7 @@ impl Pace {
         thought.due
     }
 
-    /// All that was on its way was over at `now`: it thinks, if that is due.
+    /// All I/Os were over at `now`: starts the pause if one is due.
     pub fn think(&mut self, now: u64) {
         if let Some(thought) = self.thought.as_mut().filter(|thought| thought.due) {
             thought.due = false;
@@ -147,7 +146,7 @@ impl Pace {
         }
     }
 
-    /// The time is over: nothing waits any more.
+    /// The runtime is over: nothing waits any more.
     pub fn release(&mut self) {
         self.released = true;
     }
@@ -160,11 +159,11 @@ impl Pace {
 }
 
 impl Lane {
-    /// How many are due from here on, of those from `first` on and before `until`.
+    /// Counts the I/Os that are still due, from `first` on and before `until`.
     fn due_within(&mut self, first: u64, until: u64) -> u64 {
         let (first, until) = (first as f64, until as f64);
         let mut count = 0;
-        // Even arrivals need no drawing.
+        // Even arrivals are computed, not drawn.
         let draws = if self.arrivals == Arrivals::Even { 0 } else { DRAWN };
         for _ in 0..draws {
             if self.due >= until {
@@ -180,12 +179,12 @@ impl Lane {
         count + ((until - self.due) / gap_ns).ceil().max(0.0) as u64
     }
 
-    /// From one of so many units to the next one.
+    /// The gap that follows an I/O of this many units.
     fn gap(&mut self, units: f64) -> f64 {
         match self.arrivals {
             Arrivals::Even => self.gap_ns * units,
             Arrivals::Exponential => {
-                // In (0, 1]: the logarithm of 0 has no end.
+                // In (0, 1]: the logarithm of 0 is infinite.
                 let uniform = ((random(&mut self.random) >> 11) + 1) as f64 / (1u64 << 53) as f64;
                 -uniform.ln() * self.gap_ns * units
             }
@@ -204,7 +203,7 @@ mod tests {
         Pace::new(&Job { rate, ..Job::new(Target::Existing("/dev/sda".into())) }, 0).unwrap()
     }
 
-    /// The times at which so many reads are due, if each begins when it is.
+    /// The times at which `count` reads are due, if each begins when it is due.
     fn times(mut pace: Pace, count: usize) -> Vec<u64> {
         pace.begin(0);
         (0..count)
@@ -231,7 +230,7 @@ mod tests {
         assert_eq!(pace.due(Direction::Read), 1_000_000_000);
         pace.began(Direction::Read, 512, 1_000_000_000);
         assert_eq!(pace.due(Direction::Read), 1_125_000_000);
-        // Of a job's blocks of 4 KiB.
+        // With the job's blocks of 4 KiB.
         assert_eq!(pace.never_began(0, 3_125_000_000), Some(2));
     }
 
@@ -254,7 +253,7 @@ mod tests {
         let mut pace = paced(1_000, Arrivals::Even);
         pace.begin(5_000_000);
         assert_eq!(pace.began(Direction::Read, 4096, 5_000_010), 5_000_000);
-        // The second was due after 1 ms; the thread comes back after 4 and has three to make up for.
+        // The second was due after 1 ms; the thread returns after 4 ms and has three to make up for.
         assert_eq!(pace.began(Direction::Read, 4096, 9_000_000), 6_000_000);
         assert_eq!(pace.began(Direction::Read, 4096, 9_000_000), 7_000_000);
         assert_eq!(pace.due(Direction::Read), 8_000_000);
@@ -281,7 +280,7 @@ mod tests {
         pace.think(2_000);
         assert_eq!(pace.due(Direction::Read), 11_000, "once");
         assert!(!pace.pauses(0), "nothing began since");
-        // Four are over at one look: a whole number of blocks was passed.
+        // One check finds four completions, so a multiple of the block was passed.
         (0..5).for_each(|_| assert_eq!(pace.began(Direction::Read, 4096, 20_000), 20_000));
         assert!(pace.pauses(0));
         pace.release();
@@ -290,7 +289,7 @@ mod tests {
         assert!(Pace::new(&Job::new(Target::Existing("/dev/sda".into())), 0).is_none());
     }
 
-    /// As fio 3.33 on libaio: with a depth of 8 the first eight go together, and then each alone.
+    /// As in fio 3.33 with libaio: at depth 8 the first eight are submitted together, and then each alone.
     #[test]
     fn a_block_of_one_leaves_each_alone() {
         let job =
@@ -322,7 +321,7 @@ mod tests {
                 });
                 pace.never_began(first, until).unwrap()
             };
-            // Of a second 1,000 are due.
+            // 1,000 are due per second.
             let slack = if arrivals == Arrivals::Even { 0 } else { 150 };
             assert!(late(0, 1_000_000_000).abs_diff(990) <= slack, "{arrivals:?}");
             assert!(late(600_000_000, 1_000_000_000).abs_diff(400) <= slack, "those of a ramp are left out");

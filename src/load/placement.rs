@@ -1,28 +1,28 @@
-//! Which CPUs a job's threads are bound to. Pure.
+//! Chooses the CPUs that a job's threads are pinned to. Pure.
 
 use super::job::Placement;
 use crate::host::NumaNode;
 use crate::host::cpu::ranges;
 use crate::refusal::Refusal;
 
-/// What is known of the machine and of the job's device.
+/// Topology of the machine and of the job's device.
 #[derive(Debug, Clone, Default)]
 pub struct Topology {
     /// The CPUs that the process may use.
     pub allowed: Vec<u32>,
     pub nodes: Vec<NumaNode>,
-    /// The threads of each physical core.
+    /// The hardware threads of each physical core.
     pub cores: Vec<Vec<u32>>,
-    /// The node that the device belongs to.
+    /// NUMA node of the device.
     pub device_node: Option<u32>,
-    /// The CPUs of each of its hardware queues.
+    /// The CPUs of each hardware queue of the device.
     pub queues: Vec<Vec<u32>>,
 }
 
-/// The CPUs in the order in which threads get them; beyond the last one it begins anew.
+/// The CPUs in the order in which threads get them; after the last one it starts over.
 ///
-/// Near the device or far from it as asked for; queues in turns, so that few threads share none of them; one
-/// thread of each core before the second of any, or with `smt` both of a core before the next.
+/// They are near the device or far from it, as requested. Hardware queues take turns, so that few threads share one.
+/// One thread of each core comes before the second of any, or with `smt` both of a core before the next core.
 pub fn cpus(placement: &Placement, smt: bool, topology: &Topology) -> Result<Vec<u32>, Refusal> {
     let allowed = |cpu: &u32| topology.allowed.contains(cpu);
     let node_of =
@@ -35,7 +35,7 @@ pub fn cpus(placement: &Placement, smt: bool, topology: &Topology) -> Result<Vec
                     ranges(&topology.allowed)
                 )));
             }
-            // As they were named.
+            // In the given order.
             return Ok(cpus.clone());
         }
         Placement::Anywhere => topology.allowed.clone(),
@@ -57,7 +57,8 @@ pub fn cpus(placement: &Placement, smt: bool, topology: &Topology) -> Result<Vec
                 }
                 None => Vec::new(),
             };
-            // A device of no node is as near to all; one whose node is not allowed to us is far from all.
+            // All CPUs are equally near a device without a node; a device on a node that we may not use is far from
+            // all.
             if near.is_empty() { topology.allowed.clone() } else { near }
         }
         Placement::Remote => {
@@ -88,7 +89,7 @@ pub fn cpus(placement: &Placement, smt: bool, topology: &Topology) -> Result<Vec
         let at = core.and_then(|core| topology.cores[core].iter().position(|other| other == cpu));
         (core.unwrap_or(usize::MAX), at.unwrap_or(0))
     };
-    // How many CPUs of the same queue come before it.
+    // How many chosen CPUs of the same queue come before it.
     let turn = |cpu: &u32, chosen: &[u32]| {
         let queue = topology.queues.iter().find(|queue| queue.contains(cpu));
         queue.map_or(0, |queue| chosen.iter().filter(|other| *other < cpu && queue.contains(other)).count())
@@ -105,7 +106,7 @@ pub fn cpus(placement: &Placement, smt: bool, topology: &Topology) -> Result<Vec
 mod tests {
     use super::*;
 
-    /// Two nodes of two cores of two threads, numbered as Linux does it: 0-3 are first threads.
+    /// Two nodes of two cores with two threads each, numbered as Linux does: 0-3 are the first threads.
     fn machine() -> Topology {
         let node = |node, cpus: &[u32]| NumaNode { node, cpus: cpus.to_vec() };
         Topology {

@@ -1,9 +1,8 @@
-//! A drive is written before it is measured, so that it is not measured fresh out of the box.
+//! Preconditions a drive: writes it before the measurement, so that it is not measured fresh out of the box.
 //!
-//! First the area that the jobs use is filled, in order and in large blocks; then blocks of the jobs' own size are
-//! written at random all over it, in rounds without a pause between them, until their IOPS are steady
-//! ([`Window`]), or [`MOST_ROUNDS`] are over, or the time is. Each phase is a load of its own, which opens its
-//! targets like any other that writes: by the guard.
+//! First it fills the area that the jobs use, sequentially and in large blocks. Then it writes blocks of the jobs' own
+//! size at random over the area, in consecutive rounds, until their IOPS are steady ([`Window`]), [`MOST_ROUNDS`] are
+//! over, or the time is over. Each phase is a load of its own, which opens its targets through the guard.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,28 +20,28 @@ use crate::clock;
 use crate::names::names;
 use crate::refusal::Refusal;
 
-/// SNIA's: who is not steady by then is not waited for.
+/// SNIA's limit: a drive that is not steady by then is not waited for.
 pub const MOST_ROUNDS: usize = 25;
-/// What drives write at least at once.
+/// Drives write at least this much at once.
 const PHYSICAL: u64 = 4096;
-/// A block of the fill, and how many of them at once.
+/// Block size and queue depth of the fill.
 const FILL_BYTES: u64 = 1 << 20;
 const FILL_DEPTH: u32 = 8;
-/// A command past the block layer is not cut: not more than every drive takes.
+/// Commands that bypass the block layer are not split: every drive accepts this size.
 const COMMAND_BYTES: u64 = 128 << 10;
-/// Of the random writes.
+/// Queue depth of the random writes.
 const DEPTH: u32 = 32;
-/// The random writes' block where the jobs move none.
+/// Block size of the random writes where the jobs move no data.
 const USUAL_BYTES: u64 = 4096;
-/// Through the page cache, nothing is written without being told to: after so many writes.
+/// Through the page cache, writeback has to be forced: fsync after this many writes.
 const SYNC_EVERY: u32 = 64;
 
-/// What is asked for.
+/// Options of preconditioning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Preconditioning {
-    /// A round of random writes.
+    /// Length of a round of random writes.
     pub round: Duration,
-    /// For all of it.
+    /// Time limit of the whole preconditioning.
     pub limit: Duration,
 }
 
@@ -55,7 +54,7 @@ pub struct Round {
 }
 
 impl Round {
-    /// None of a round that took no time.
+    /// None for a round of length 0.
     pub fn iops(&self) -> Option<f64> {
         (self.duration_ns > 0).then(|| self.operations as f64 * 1e9 / self.duration_ns as f64)
     }
@@ -65,25 +64,25 @@ names! {
     /// Why it ended.
     pub enum End {
         Steady = "steady",
-        /// [`MOST_ROUNDS`] were over before.
+        /// [`MOST_ROUNDS`] were over first.
         Rounds = "rounds",
-        /// The time was.
+        /// The time was over first.
         Time = "time",
     }
 }
 
-/// What was done before the load. Of several targets everything is their sum.
+/// What was done before the load. With several targets all figures are sums.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Preconditioned {
     pub targets: Vec<String>,
-    /// How much was to be filled.
+    /// Bytes to fill.
     pub area: u64,
     pub fill: Fill,
-    /// The fill interval by interval; empty where several targets were filled at once.
+    /// The fill per interval; empty where several targets were filled at once.
     pub written: Vec<Interval>,
     /// Largest block of the fill.
     pub fill_block: u64,
-    /// Of the random writes, those of the first target.
+    /// Block sizes of the random writes, for the first target.
     pub block_sizes: BlockSizes,
     pub rounds: Vec<Round>,
     /// The last rounds; None where there were too few.
@@ -92,8 +91,8 @@ pub struct Preconditioned {
     pub duration_ns: u64,
 }
 
-/// Fills what the jobs of these runs use, and writes it at random until that is steady. The scratch files of the
-/// runs stay in `scratch` and serve them afterwards.
+/// Fills what the jobs of these runs use, then writes it at random until that is steady. The scratch files of the runs
+/// stay in `scratch` for later use.
 pub fn precondition(
     runs: &[Vec<Job>],
     asked: &Preconditioning,
@@ -172,7 +171,7 @@ pub fn precondition(
     Ok(done)
 }
 
-/// One load of it. What failed ends it: nothing is known then of what lies there.
+/// Runs one phase. A failure ends it, because the content of the target is then unknown.
 fn phase(
     jobs: &[Job],
     permission: &Permission,
@@ -206,7 +205,7 @@ fn stopped(done: &Preconditioned) -> anyhow::Error {
     .into()
 }
 
-/// Rounds as they come.
+/// Collects the rounds.
 #[derive(Debug)]
 struct Rounds {
     length_ns: u64,
@@ -221,7 +220,7 @@ impl Rounds {
     }
 
     fn add(&mut self, progress: &Progress) {
-        // Behind its time the run only waits for what is in flight.
+        // After its runtime the load only waits for what is in flight.
         let runs = progress.phase == Phase::Run && progress.done < progress.total;
         let Some(rates) = progress.rates.filter(|_| runs && self.end().is_none()) else { return };
         self.now.operations += rates.operations;
@@ -238,7 +237,7 @@ impl Rounds {
         Window::of(&iops)
     }
 
-    /// None while more are to come.
+    /// None while more rounds follow.
     fn end(&self) -> Option<End> {
         match self.window() {
             Some(window) if window.is_steady() => Some(End::Steady),
@@ -252,13 +251,13 @@ impl Rounds {
 #[derive(Debug, Clone, PartialEq)]
 struct Area {
     target: Target,
-    /// Of files in the same directory without a name, which one.
+    /// Number among the unnamed files in the same directory.
     number: usize,
     begin: u64,
     end: u64,
     /// The target's logical block.
     block: u64,
-    /// Of the random writes.
+    /// Block sizes of the random writes.
     sizes: BlockSizes,
     like: Job,
 }
@@ -268,7 +267,7 @@ impl Area {
         self.end - self.begin
     }
 
-    /// What both phases have in common: the jobs' own way to the target, and nothing that makes it slow.
+    /// The settings that both phases share: the jobs' own path to the target, and nothing that slows it down.
     fn job(&self, runtime: Duration) -> Job {
         let like = &self.like;
         Job {
@@ -296,7 +295,7 @@ impl Area {
     fn fill(&self, runtime: Duration) -> Job {
         let most = if self.like.engine == Engine::IoUringCmd { COMMAND_BYTES } else { FILL_BYTES };
         let mut job = Job { rw: Pattern::Write, iodepth: FILL_DEPTH, time_based: false, ..self.job(runtime) };
-        // Most drives with blocks of 512 bytes are made of 4 KiB, which are not to be written in parts.
+        // Most drives with 512-byte blocks use 4 KiB internally, which should not be written in parts.
         let whole = |bytes: u64| bytes.is_multiple_of(PHYSICAL);
         let unit =
             if whole(self.begin) && whole(self.bytes()) { self.block.max(PHYSICAL) } else { self.block };
@@ -319,8 +318,8 @@ fn fill_block(bytes: u64, block: u64, most: u64) -> u64 {
     divisor.unwrap_or(1) * block
 }
 
-/// What the jobs of all runs use, every byte once. The refusals of the runs are found here, before anything is
-/// written: a run that is refused has no area, and where all are, that of the first is told.
+/// The areas that the jobs of all runs use, every byte once. Refusals of the runs are found here, before anything is
+/// written. A refused run has no area; if all are refused, the first refusal is returned.
 fn areas(
     runs: &[Vec<Job>],
     permission: &Permission,
@@ -332,7 +331,7 @@ fn areas(
     let mut refusal = None;
     let mut seen: Vec<&[Job]> = Vec::new();
     for run in runs {
-        // The points of a sweep mostly use the same.
+        // Most points of a sweep use the same areas.
         if seen.iter().any(|other| use_the_same(other, run)) {
             continue;
         }
@@ -393,7 +392,7 @@ fn add(found: &mut Vec<Area>, prepared: &Prepared) {
     }
 }
 
-/// Puts an area to those that it overlaps. A file without a name is one area: each job opens its own.
+/// Merges an area with those that it overlaps. An unnamed file is one area, because each job opens its own.
 fn join(found: &mut Vec<Area>, mut area: Area) {
     let nameless = matches!(area.target, Target::Scratch { .. });
     let touches = |one: &Area, area: &Area| {
@@ -401,7 +400,7 @@ fn join(found: &mut Vec<Area>, mut area: Area) {
             && one.number == area.number
             && (nameless || one.begin <= area.end && area.begin <= one.end)
     };
-    // What it joins together may be several.
+    // The merged area may overlap several.
     while let Some(at) = found.iter().position(|one| touches(one, &area)) {
         let one = found.remove(at);
         area = Area { begin: one.begin.min(area.begin), end: one.end.max(area.end), ..one };
@@ -445,7 +444,7 @@ mod tests {
     #[test]
     fn the_fill_writes_all_of_the_area_in_blocks_as_large_as_can_be() {
         assert_eq!(fill_block(1 << 30, 512, MIB), MIB);
-        // A drive of a terabyte, as they are sold: no multiple of 1 MiB.
+        // A typical 1 TB drive: not a multiple of 1 MiB.
         let drive = 1_000_204_886_016;
         let block = fill_block(drive, 512, MIB);
         assert!(drive % block == 0 && block > 256 << 10, "{block}");
@@ -466,7 +465,7 @@ mod tests {
         let other = Area { target: Target::Existing("/dev/b".into()), ..area(0, 10) };
         join(&mut found, other);
         assert_eq!(found.len(), 4);
-        // A file without a name has one area, and each job one of its own.
+        // An unnamed file has one area, and each job has its own file.
         let nameless = Target::Scratch { directory: "/tmp".into(), bytes: 100 };
         let mut found = Vec::new();
         for (number, begin, end) in [(1, 0, 10), (1, 90, 100), (2, 0, 10)] {

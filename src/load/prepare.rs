@@ -1,4 +1,4 @@
-//! From jobs to what can be run: everything is checked and made first.
+//! Prepares jobs for the run: checks everything, opens the targets and creates files.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -25,29 +25,29 @@ use crate::clock;
 use crate::host::{Host, cpu};
 use crate::refusal::Refusal;
 
-/// What is being done.
+/// The phase in progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// The scratch file is filled; in bytes.
+    /// The scratch file is filled; progress in bytes.
     Fill,
-    /// The load runs; in nanoseconds.
+    /// The load runs; progress in nanoseconds.
     Run,
 }
 
-/// How far it is.
+/// Progress of a phase.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Progress {
     pub phase: Phase,
     pub done: u64,
     pub total: u64,
-    /// Since the last report; None where nothing runs yet.
+    /// Rates since the last report; None before the load runs.
     pub rates: Option<Rates>,
 }
 
-/// How fast it goes.
+/// Current rates.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rates {
-    /// What they were computed from.
+    /// The counts behind them.
     pub operations: u64,
     pub bytes: u64,
     pub duration_ns: u64,
@@ -55,7 +55,7 @@ pub struct Rates {
     pub bytes_per_second: f64,
     /// None where nothing was submitted.
     pub ios_per_submit: Option<f64>,
-    /// User and system time of the whole process, of one CPU.
+    /// User and system time of the whole process, in percent of one CPU.
     pub cpu_percent: f64,
 }
 
@@ -63,17 +63,17 @@ pub struct Rates {
 #[derive(Debug)]
 pub struct PreparedJob {
     pub job: Job,
-    /// Open while it runs.
+    /// Kept open while it runs.
     pub opened: Vec<Arc<Opened>>,
     pub places: Vec<Place>,
-    /// What each thread may use of each place.
+    /// What each thread may use of each target.
     pub regions: Vec<Vec<Region>>,
     /// In the order in which its threads get them.
     pub cpus: Vec<u32>,
     /// None: its engine is not io_uring.
     pub setup: Option<Setup>,
     pub fill: Option<Fill>,
-    /// What looks at the drive have shown so far, and what they did not.
+    /// What is known of the drive so far, and what could not be read.
     pub drive: Drive,
     pub missing: Vec<String>,
 }
@@ -82,18 +82,18 @@ pub struct PreparedJob {
 #[derive(Debug)]
 pub struct Prepared {
     pub(super) jobs: Vec<PreparedJob>,
-    /// Names the run in what it writes.
+    /// Id of the run in the content that it writes.
     pub(super) run: u64,
     /// The time stamp counter can be used.
     pub(super) counter: bool,
-    /// Reads the health of a drive; None: nobody does.
+    /// Reads the health of a drive; None: it is not read.
     pub(super) health_of: Option<HealthOf>,
     pub(super) missing: Vec<String>,
-    /// A thread has begun to drive the load: what was made for it stays.
+    /// A thread has begun to run the load, so created files stay.
     pub(super) begun: Cell<bool>,
 }
 
-/// Opens and checks the targets, or makes and fills scratch files; changes nothing that was there.
+/// Opens and checks the targets, or creates and fills scratch files; changes no existing data.
 ///
 /// Every refusal that can be known before the run is found here, those without any I/O first.
 pub fn prepare(
@@ -105,7 +105,7 @@ pub fn prepare(
     prepare_again(jobs, permission, &mut ScratchFiles::default(), stop, progress)
 }
 
-/// As [`prepare`], for one of several runs: a scratch file is made and filled by the first that needs it.
+/// Same as [`prepare`], for one of several runs: a scratch file is created and filled by the first run that needs it.
 pub fn prepare_again(
     jobs: &[Job],
     permission: &Permission,
@@ -124,7 +124,7 @@ pub fn prepare_again(
     if let Err(why) = counter {
         missing.push(format!("stamps by the time stamp counter: {why}; clock_gettime serves"));
     }
-    // Without sysfs every CPU is as good as another.
+    // Without sysfs all CPUs are equal.
     let host = Host::read(Path::new("/")).unwrap_or_default();
     let mut targets = Targets::default();
     let mut all = || -> Result<Vec<PreparedJob>> {
@@ -139,7 +139,7 @@ pub fn prepare_again(
             .fill(stop, &|done, total| progress(Progress { phase: Phase::Fill, done, total, rates: None }))?;
         let mut before = 0;
         let one = |job: &Job| {
-            // Threads of different jobs go different ways, as those of one job do.
+            // Threads of different jobs use different sequences, as those of one job do.
             let seed = if before == 0 { job.seed } else { seeded(job.seed, before) };
             before += job.numjobs;
             let job = Job { seed, ..job.clone() };
@@ -149,7 +149,7 @@ pub fn prepare_again(
     };
     let prepared = all();
     if prepared.is_err() {
-        // Nothing will be written where they were made.
+        // Nothing will be written to the created files.
         targets.undo();
     }
     let jobs = prepared?;
@@ -157,7 +157,7 @@ pub fn prepare_again(
     Ok(Prepared { jobs, run: clock::now_ns(), counter: counter.is_ok(), health_of: None, missing, begun })
 }
 
-/// The scratch files of runs that follow each other. Each job of a run has its own.
+/// The scratch files of consecutive runs. Each job of a run has its own.
 #[derive(Debug, Default)]
 pub struct ScratchFiles(Vec<ScratchFile>);
 
@@ -165,15 +165,15 @@ pub struct ScratchFiles(Vec<ScratchFile>);
 struct ScratchFile {
     directory: PathBuf,
     opened: Arc<Opened>,
-    /// By a job of this run.
+    /// In use by a job of this run.
     taken: bool,
-    /// Not as it was filled any more.
+    /// Its content is no longer that of the fill.
     written: bool,
 }
 
 impl ScratchFiles {
-    /// One that does for the job. Who only reads gets one that is as it was filled; who trims has it for the last
-    /// time, since blocks without content are read without any I/O.
+    /// Takes a file that fits the job. A job that only reads gets one with its original content. A job that trims uses
+    /// it for the last time, because blocks without content are read without any I/O.
     fn take(&mut self, directory: &Path, bytes: u64, job: &Job) -> Option<Arc<Opened>> {
         let writes = job.rw.writes();
         let serves = |file: &&mut ScratchFile| {
@@ -192,12 +192,12 @@ impl ScratchFiles {
         Some(Arc::clone(&file.opened))
     }
 
-    /// What lies in all of them by now is as good as what they were filled with.
+    /// Marks all as filled: what is in them by now is as good as the original content.
     pub(super) fn as_filled(&mut self) {
         self.0.iter_mut().for_each(|file| file.written = false);
     }
 
-    /// Keeps one that was made for the job, as far as it can serve another.
+    /// Keeps a file that was created for the job, if it can serve another.
     fn keep(&mut self, directory: &Path, opened: &Arc<Opened>, job: &Job) {
         if !job.rw.has(Direction::Trim) {
             self.0.push(ScratchFile {
@@ -210,7 +210,7 @@ impl ScratchFiles {
     }
 }
 
-/// As in fio, a job waits for one that stands above it.
+/// As in fio, a job can only wait for a job above it.
 fn waitable(jobs: &[Job]) -> Result<(), Refusal> {
     for (at, job) in jobs.iter().enumerate() {
         let Some(waited) = &job.wait_for else { continue };
@@ -237,7 +237,7 @@ fn prepare_job(
         job::Engine::IoUring => Some(Setup::probe(job)?),
         _ => None,
     };
-    // What can be refused without a look at the target.
+    // Refusals that need no access to the target.
     if let Placement::Cpus { .. } | Placement::Nodes(_) = job.placement {
         placement::cpus(&job.placement, job.smt, &topology(host, None))?;
     }
@@ -310,8 +310,8 @@ fn prepare_job(
     })
 }
 
-/// Tells the page cache what comes, and has it forget what it knows: else reads are answered from it. That it
-/// does not listen is no error.
+/// Advises the page cache of the access pattern and drops its pages; otherwise reads would be served from it. A failure
+/// is ignored.
 fn advise(file: &File, job: &Job, region: &Region) {
     let tell = |advice| {
         // SAFETY: the descriptor is open, and the rest are plain numbers.
@@ -327,7 +327,7 @@ fn advise(file: &File, job: &Job, region: &Region) {
     };
 }
 
-/// The machine as it is seen from a disk.
+/// The machine's topology as seen from a disk.
 fn topology(host: &Host, disk: Option<&str>) -> Topology {
     let allowed = cpus::allowed();
     let device = disk.and_then(|name| host.device(name));
@@ -342,8 +342,8 @@ fn topology(host: &Host, disk: Option<&str>) -> Topology {
     }
 }
 
-/// Whether the driver has poll queues, where sysfs tells. Older kernels take polled operations all the same,
-/// and bring them by interrupts.
+/// Refuses polling where sysfs says that the driver has no poll queues. Older kernels accept polled operations anyway
+/// and complete them by interrupts.
 fn pollable(job: &Job, device: Option<&str>, target: &str) -> Result<(), Refusal> {
     match device {
         Some(disk) if job.hipri && !direct::has_poll_queues(Path::new("/"), disk) => {
@@ -353,7 +353,7 @@ fn pollable(job: &Job, device: Option<&str>, target: &str) -> Result<(), Refusal
     }
 }
 
-/// Some file systems cannot poll although the device below could, and only the first read tells.
+/// Tries one polled read: some file systems cannot poll although the device could, and only the first read shows that.
 fn try_polled(setup: &Setup, places: &[Place], file: u16, job: &Job, target: &str) -> Result<()> {
     let (mut ring, _) = Ring::new(setup, job, places)?;
     let mut answer = 0;
@@ -393,7 +393,7 @@ impl Prepared {
         names.into_iter().cloned().collect()
     }
 
-    /// What is read or written, for reports.
+    /// The targets, for reports.
     pub fn target(&self) -> String {
         self.jobs.first().map(PreparedJob::target).unwrap_or_default()
     }
@@ -405,7 +405,7 @@ impl PreparedJob {
         self.opened.first()?.device.as_deref()
     }
 
-    /// What is read or written, for reports.
+    /// The targets, for reports.
     pub fn target(&self) -> String {
         let names: Vec<&str> = self.opened.iter().map(|one| one.name.as_str()).collect();
         names.join(", ")
@@ -413,13 +413,12 @@ impl PreparedJob {
 
     /// Bytes that the offsets cover.
     pub fn size(&self) -> u64 {
-        // Threads share it, unless each begins elsewhere.
+        // Threads share the range, unless each begins elsewhere.
         self.regions.first().map_or(0, |regions| regions.iter().map(|region| region.bytes).sum())
     }
 }
 
-/// All buffers are pinned memory: refuse what would push the machine into reclaim, which is not what
-/// is to be measured.
+/// Refuses buffers that would push the machine into reclaim, because all buffers are pinned memory.
 fn enough_memory(jobs: &[Job]) -> Result<(), Refusal> {
     let slots = |job: &Job| u64::from(job.iodepth) * u64::from(job.numjobs);
     let stride = |job: &Job| job.largest_block().checked_next_multiple_of(PAGE as u64).unwrap_or(u64::MAX);

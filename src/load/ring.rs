@@ -1,4 +1,4 @@
-//! One thread's io_uring: the loop's primitives.
+//! The io_uring engine: one thread's ring, its buffers and its files.
 
 mod setup;
 
@@ -21,7 +21,7 @@ pub use setup::Setup;
 /// A registered buffer is at most 1 GiB (since the first io_uring).
 const MAX_REGISTERED: usize = 1 << 30;
 
-/// A ring, the files that it reads and writes, and the memory between: one buffer per slot.
+/// A ring, the files that it reads and writes, and a buffer per slot.
 pub struct Ring {
     uring: Uring,
     slots: Slots,
@@ -32,16 +32,16 @@ pub struct Ring {
     rw_flags: [u32; 3],
     /// By slot.
     drafts: Vec<Draft>,
-    /// Index into the registered files, and no descriptors.
+    /// `fd` is an index into the registered files, not a descriptor.
     fixed_files: bool,
     nop: bool,
     polled: bool,
     fetched: bool,
-    /// Results of what was done when it was queued.
+    /// Results of operations that were done synchronously when queued.
     at_once: Vec<(u32, i32)>,
 }
 
-/// The entry of a slot as it was last, on a cache line of its own: mostly the next one differs by its offset only.
+/// The last entry of a slot, on a cache line of its own: the next one mostly differs only in its offset.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(64))]
 struct Draft {
@@ -50,12 +50,12 @@ struct Draft {
     kind: Kind,
 }
 
-/// What of an I/O decides how its entry looks, but for the offset.
+/// Everything that determines the entry of an I/O, except for the offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Kind(u64);
 
 impl Kind {
-    /// Of no I/O.
+    /// No I/O.
     const NONE: Self = Self(u64::MAX);
 
     #[inline(always)]
@@ -65,15 +65,16 @@ impl Kind {
 }
 
 impl Ring {
-    /// Sets up a ring of the job's depth on the calling thread, which must be the one that drives it.
-    /// The places must stay open while the ring lives. Also returns what could not be registered.
+    /// Sets up a ring of the job's depth on the calling thread, which must be the one that uses it. The targets must
+    /// stay open while the ring lives. Also returns what could not be registered.
     pub fn new(setup: &Setup, job: &Job, places: &[Place]) -> Result<(Self, Vec<String>)> {
         let depth = job.iodepth;
         let mut uring = setup.open(depth).map_err(|e| unavailable(&e))?;
         let (slots, mut missing) = Slots::new(job, &job.memory_nodes)?;
         missing.extend(trim::one_by_one(job));
         let mut fixed_files = false;
-        // To any other file the kernel's thread answered EBADF then. As in fio, they are registered unasked.
+        // On such kernels the SQPOLL thread answers EBADF for unregistered files. As in fio, they are then registered
+        // without being requested.
         let must = setup.fetched && !setup.any_file;
         if job.registerfiles || must {
             let descriptors: Vec<i32> = places.iter().map(|place| place.fd).collect();
@@ -93,7 +94,7 @@ impl Ring {
                 Err(e) => missing.push(not_registered(&e, bytes)),
             }
         }
-        // 5.18; without it every call looks the ring's descriptor up. Too small a loss to be named.
+        // Since 5.18; without it every call looks up the ring's descriptor. The loss is too small to report.
         let _older_kernel = uring.register_ring();
         let draft = |slot: u32| {
             let buffer = if fixed_buffers { slot as usize / per_buffer } else { 0 };
@@ -104,13 +105,13 @@ impl Ring {
         let drafts = (0..depth).map(draft).collect();
         let opcodes = match (job.nop, fixed_buffers) {
             (true, _) => [abi::OP_NOP; 3],
-            // A trim is no operation of the ring.
+            // The ring has no operation for a trim.
             (false, true) => [abi::OP_READ_FIXED, abi::OP_WRITE_FIXED, abi::OP_NOP],
             (false, false) => [abi::OP_READ, abi::OP_WRITE, abi::OP_NOP],
         };
         let verb = |(number, place): (usize, &Place)| {
             opcodes.map(|opcode| match fixed_files {
-                // A request for nothing says so elsewhere.
+                // A NOP has its own flag for registered files.
                 true if job.nop => Verb { opcode, fd: number as i32, ..Verb::default() },
                 true => Verb { opcode, flags: abi::SQE_FIXED_FILE, priority: 0, fd: number as i32 },
                 false => Verb { opcode, fd: place.fd, ..Verb::default() },
@@ -135,8 +136,8 @@ impl Ring {
         Ok((ring, missing))
     }
 
-    /// Has requests for nothing look up file and buffer, as reads do, where the kernel knows how: so they cost what
-    /// each request costs before it reaches a device.
+    /// Makes NOPs look up file and buffer as reads do, where the kernel supports it: then they cost what every request
+    /// costs before it reaches a device.
     fn pass_for_reads(&mut self, fixed_buffers: bool) -> io::Result<()> {
         let flag = |asked: bool, flag: u32| if asked { flag } else { 0 };
         let op_flags = abi::NOP_FILE
@@ -152,14 +153,14 @@ impl Ring {
             }
             self.reap(|_, result| answer = result);
         }
-        // Kernels from 6.10 on refuse flags that they do not know, older ones do not look at them.
+        // Kernels since 6.10 refuse unknown flags; older ones ignore them.
         if answer != 0 {
             self.drafts.iter_mut().for_each(|draft| draft.rest.op_flags = 0);
         }
         Ok(())
     }
 
-    /// The slot's entry becomes one for this I/O.
+    /// Rewrites the slot's entry for this I/O.
     #[inline(never)]
     fn queue_anew(&mut self, slot: u32, piece: &Piece) {
         if piece.direction == Direction::Trim && !self.nop {
@@ -177,7 +178,7 @@ impl Ring {
         push(&mut self.uring, verb, piece.offset, &draft.rest);
     }
 
-    /// The kernel's thread takes what is queued: a call only wakes it, or waits.
+    /// With SQPOLL the kernel thread takes what is queued: a call only wakes it, or waits.
     fn enter_fetched(&mut self, queued: u32, wait: u32, timeout_ns: Option<u64>) -> io::Result<()> {
         let wait = if self.uring.look() < wait { wait } else { 0 };
         let sleeps = self.uring.sleeps();
@@ -195,8 +196,8 @@ impl Drop for Ring {
         if self.in_flight() > 0 {
             return self.slots.keep();
         }
-        // A ring that is closed lets go of its files some milliseconds later, by a worker of the kernel's: who
-        // wants the device next would find it in use. That it fails is no loss but this.
+        // When a ring is closed, a kernel worker releases its files some milliseconds later, and the next user of the
+        // device would find it busy. A failure costs only that.
         if self.fixed_files {
             let _late = self.uring.unregister_files();
         }
@@ -229,7 +230,7 @@ impl Engine for Ring {
         let plain = std::mem::replace(&mut verb.priority, priority);
         self.queue_anew(slot, piece);
         self.verbs[usize::from(piece.file)][piece.direction.index()].priority = plain;
-        // The next one of this slot has none.
+        // The slot's next operation has no priority.
         self.drafts[slot as usize].kind = Kind::NONE;
     }
 
@@ -249,9 +250,9 @@ impl Engine for Ring {
         let new = self.uring.new_entries();
         let queued = self.uring.show();
         let done = self.at_once.len() as u32;
-        // What was done at once is there already, and what is not in flight will not come.
+        // Synchronous results are there already, and waiting for more than is in flight would never end.
         let wait = wait.min(self.in_flight()).saturating_sub(done);
-        // Who polls waits without a limit of time.
+        // A polling wait has no timeout.
         let wait = if self.polled && !self.fetched && timeout_ns.is_some() { 0 } else { wait };
         if self.fetched {
             return self.enter_fetched(queued, wait, timeout_ns).map(|()| new);
@@ -259,18 +260,18 @@ impl Engine for Ring {
         if queued == 0 && self.in_flight() == done {
             return Ok(0);
         }
-        // Results that the kernel leaves to this thread come with a look only. One is made where there is nothing
-        // else to do: what is only handed over is to take no longer than that.
+        // With DEFER_TASKRUN completions arrive only on a call with GETEVENTS. It is made only where nothing else is to
+        // be done: a call that only submits must take no longer than that.
         let looks = wait > 0 || self.polled || queued == 0;
         let flags = if looks { abi::ENTER_GETEVENTS } else { 0 };
         let taken = self.uring.enter(queued, wait, flags, timeout_ns)?;
-        // When the time was over, what was queued had been taken before the wait began.
+        // On a timeout, everything queued had been taken before the wait began.
         Ok(taken.unwrap_or_else(|| queued - self.uring.queued()))
     }
 
     #[inline]
     fn left(&self) -> u32 {
-        // The kernel's thread takes them when it comes to it.
+        // The SQPOLL thread takes them by itself.
         if self.fetched { 0 } else { self.uring.queued() }
     }
 
@@ -279,7 +280,7 @@ impl Engine for Ring {
         let mut reaped = 0;
         let mut results = self.uring.results();
         let mut at_once = self.at_once.iter();
-        // One call of `found`, so that it is part of the loop.
+        // A single call site of `found`, so that it is inlined into the loop.
         while let Some((slot, result)) =
             results.next().map(|(slot, result)| (slot as u32, result)).or_else(|| at_once.next().copied())
         {
@@ -304,8 +305,8 @@ impl Engine for Ring {
 
 #[inline(always)]
 fn push(uring: &mut Uring, verb: Verb, offset: u64, rest: &Rest) {
-    // SAFETY: buffer and file outlive the operation: the ring keeps the memory mapped while anything is in flight,
-    // and nobody makes references to it meanwhile. What is behind the head of an entry is zero from the beginning on.
+    // SAFETY: buffer and file outlive the operation: the ring keeps the memory mapped while anything is in flight, and
+    // no reference to it exists meanwhile. The part after the head of an entry is zero from the start.
     unsafe {
         let head = &raw mut (*uring.next()).head;
         (&raw mut (*head).verb).write(verb);
@@ -314,8 +315,7 @@ fn push(uring: &mut Uring, verb: Verb, offset: u64, rest: &Rest) {
     }
 }
 
-/// Registers the memory in pieces of `piece` bytes: few large buffers, as each has its own table in
-/// the kernel.
+/// Registers the memory in parts of `piece` bytes: few large buffers, because each has its own table in the kernel.
 fn register_memory(uring: &Uring, memory: &Slots, piece: usize, bytes: usize) -> io::Result<()> {
     let pieces: Vec<libc::iovec> = (0..bytes)
         .step_by(piece)
@@ -330,7 +330,7 @@ fn register_memory(uring: &Uring, memory: &Slots, piece: usize, bytes: usize) ->
 
 fn not_registered(error: &io::Error, bytes: usize) -> String {
     let why = match error.raw_os_error() {
-        // EPERM is how old kernels answer an RLIMIT_MEMLOCK of 0.
+        // EPERM is the answer of old kernels to an RLIMIT_MEMLOCK of 0.
         Some(libc::ENOMEM | libc::EPERM) => {
             format!("{bytes} bytes are above the limit of locked memory (RLIMIT_MEMLOCK, ulimit -l)")
         }
@@ -408,7 +408,7 @@ mod tests {
             (Delivery::Cooperative, false),
             (Delivery::Plain, false),
         ] {
-            // A depth that is no power of two, as the kernel rounds its queues up.
+            // A depth that is not a power of two, because the kernel rounds its queues up.
             let setup = setup(delivery, no_array, false);
             if setup.open(3).is_ok() {
                 assert_eq!(read_all(&setup, &job(3, 4096), 10), [4096; 10], "{delivery:?}");
@@ -514,7 +514,7 @@ mod tests {
     #[test]
     fn a_wait_ends_when_its_time_is_over() {
         let Ok(setup) = Setup::probe(&job(1, 4096)) else { return };
-        // Nobody writes into the pipe: the read waits.
+        // Nothing is written to the pipe, so the read waits.
         let (reader, _writer) = std::io::pipe().unwrap();
         let place = Place { fd: reader.as_raw_fd(), is_device: false };
         let (mut ring, _) = Ring::new(&setup, &job(1, 4096), &[place]).unwrap();

@@ -1,8 +1,7 @@
-//! CPU time of io_uring's own worker threads (`iou-wrk-*`).
+//! Measures the CPU time of io_uring's worker threads (`iou-wrk-*`).
 //!
-//! The kernel starts them in this process for operations that would have blocked where they were
-//! submitted; no thread of the generator is charged for what they do. They never leave the kernel, so all
-//! of it is system time.
+//! The kernel starts them in this process for operations that would have blocked at submission. Their time is not
+//! charged to any thread of the generator. They never leave the kernel, so all of it is system time.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,25 +12,25 @@ use super::RingWorkers;
 /// The threads of this process.
 pub const TASKS: &str = "/proc/self/task";
 
-/// How often to look: one that has nothing to do ends after 5 s, and its figures with it.
+/// Sampling interval: an idle worker exits after 5 s, and its count is lost then.
 pub const EVERY_NS: u64 = 1_000_000_000;
 
-/// Adds up what they use from [`Meter::begin`] on.
+/// Adds up the workers' CPU time from [`Meter::begin`] on.
 ///
-/// The kernel counts nanoseconds. The count of a thread that sleeps is exact, that of a running one lags
-/// by at most one scheduler tick: look when nothing is in flight and before the threads that submitted
-/// have ended, because their workers end with them.
+/// The kernel counts nanoseconds. The count of a sleeping thread is exact; that of a running one lags by at most one
+/// scheduler tick. So take the last sample when nothing is in flight and before the submitting threads have exited,
+/// because their workers exit with them.
 #[derive(Debug)]
 pub struct Meter {
     tasks: PathBuf,
-    /// Last count by thread, and whether the thread is among those found.
+    /// By thread: its last count, and whether it is already counted in `found`.
     seen: BTreeMap<u32, (u64, bool)>,
     found: RingWorkers,
     unreadable: Option<&'static str>,
 }
 
 impl Meter {
-    /// What was used up to now does not count.
+    /// Starts at zero: earlier CPU time does not count.
     pub fn begin(tasks: &Path) -> Self {
         let mut meter = Self {
             tasks: tasks.to_path_buf(),
@@ -45,7 +44,7 @@ impl Meter {
         meter
     }
 
-    /// Takes the counts of the threads that are there.
+    /// Samples the current threads.
     pub fn look(&mut self) {
         let Ok(tasks) = fs::read_dir(&self.tasks) else {
             self.unreadable = Some("/proc/self/task cannot be read");
@@ -53,7 +52,7 @@ impl Meter {
         };
         for task in tasks.flatten() {
             let Some(tid) = task.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-            // A thread may end between two reads.
+            // A thread may exit between two reads.
             if !fs::read_to_string(task.path().join("comm")).is_ok_and(|comm| comm.starts_with("iou-wrk-")) {
                 continue;
             }
@@ -67,7 +66,7 @@ impl Meter {
 
     fn count(&mut self, tid: u32, now: u64) {
         let (before, found) = self.seen.entry(tid).or_default();
-        // A count that fell belongs to another thread that got the number of one that ended.
+        // A smaller count belongs to a new thread that reuses the id.
         if now < *before {
             (*before, *found) = (0, false);
         }
@@ -79,13 +78,13 @@ impl Meter {
         *before = now;
     }
 
-    /// What was found, or why it is not known.
+    /// The result, or the reason why there is none.
     pub fn end(self) -> Result<RingWorkers, &'static str> {
         self.unreadable.map_or(Ok(self.found), Err)
     }
 }
 
-/// Nanoseconds on a CPU: the first of the numbers of `schedstat`.
+/// Nanoseconds on a CPU: the first number of `schedstat`.
 fn run_ns(schedstat: &str) -> Option<u64> {
     schedstat.split_whitespace().next()?.parse().ok()
 }
@@ -116,7 +115,7 @@ mod tests {
         thread(&tasks, 102, "iou-wrk-100", 0);
         meter.look();
         thread(&tasks, 102, "iou-wrk-100", 40);
-        // One ends, and its number goes to a new one.
+        // One thread exits, and a new one reuses its id.
         fs::remove_dir_all(tasks.join("101")).unwrap();
         meter.look();
         thread(&tasks, 101, "iou-wrk-100", 7);
@@ -131,7 +130,7 @@ mod tests {
         assert!(Meter::begin(&tasks).end().is_err());
     }
 
-    /// IOSQE_ASYNC sends every operation to a worker, whatever the file system can do.
+    /// IOSQE_ASYNC sends every operation to a worker, whatever the file system supports.
     #[test]
     fn work_that_the_kernel_gives_to_its_workers_is_seen() {
         let Ok(mut ring) = IoUring::new(8) else {

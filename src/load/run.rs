@@ -1,5 +1,4 @@
-//! Runs prepared jobs: a thread for each of their workers, all beginning together, and jobs behind a stonewall
-//! when those above them are over.
+//! Runs prepared jobs: starts all their threads together, and jobs behind a stonewall when those above them are over.
 
 use std::io::{Seek, SeekFrom};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -22,21 +21,21 @@ use crate::clock;
 use crate::refusal::{Refusal, reason};
 use crate::wire::generator::WireGenerator;
 
-/// How often the caller hears how far it is.
+/// Interval of progress reports.
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 
-/// What a round of jobs came to: by job the outcomes, and what it wrote when; and the work of io_uring's own
-/// threads.
+/// The result of a round of jobs: per job the outcomes and the bytes written per interval; and the CPU time of
+/// io_uring's workers.
 type Round = (Vec<(Vec<Outcome>, Vec<Interval>)>, Result<RingWorkers, &'static str>);
 
 impl Prepared {
-    /// Drives the load until its time is over or `stop` is set, then drains. A summary per job.
+    /// Runs the load until its time is over or `stop` is set, then drains. Returns a summary per job.
     ///
-    /// Failed operations are in the summaries and no error here: print what was measured, then ask
-    /// [`LoadSummary::untrusted`]. In `places` its threads tell the latency programs when they hand in and when
-    /// they look; empty: nobody listens.
+    /// Failed operations are reported in the summaries, not as an error: print what was measured, then call
+    /// [`LoadSummary::untrusted`]. In `places` the threads publish their submit and reap stamps for the latency
+    /// programs; empty: no program reads them.
     ///
-    /// Scratch files go with the jobs when these are dropped, which is I/O of its own.
+    /// Scratch files are deleted when the jobs are dropped, which causes I/O of its own.
     pub fn run(
         &mut self,
         stop: &AtomicBool,
@@ -52,7 +51,7 @@ impl Prepared {
         summaries
     }
 
-    /// All jobs, those behind a stonewall when the others have ended.
+    /// Runs all jobs, those behind a stonewall when the others have ended.
     fn rounds(
         &self,
         jobs: &mut [PreparedJob],
@@ -68,7 +67,7 @@ impl Prepared {
         while !rest.is_empty() {
             let behind = rest.iter().skip(1).position(|job| job.job.stonewall);
             let (round, later) = rest.split_at_mut(behind.map_or(rest.len(), |n| n + 1));
-            // What came before was not theirs.
+            // Earlier events do not belong to this round.
             if let Some(health_of) = self.health_of {
                 health_before(round, health_of, &mut said);
             }
@@ -88,7 +87,7 @@ impl Prepared {
         Ok(summaries)
     }
 
-    /// As [`Prepared::run`], where there is one job.
+    /// Same as [`Prepared::run`], where there is one job.
     pub fn run_one(
         &mut self,
         stop: &AtomicBool,
@@ -98,7 +97,7 @@ impl Prepared {
         self.run(stop, progress, places)?.pop().context("a job has a summary")
     }
 
-    /// Another order of blocks for the next run of random jobs.
+    /// Sets another seed, and so another order of blocks, for the next run of random jobs.
     pub fn reseed(&mut self, seed: u64) {
         self.jobs.iter_mut().for_each(|job| job.job.seed = seed);
     }
@@ -111,7 +110,7 @@ impl Prepared {
         ring_workers: Result<RingWorkers, &'static str>,
         alone: bool,
     ) -> LoadSummary {
-        // Of a thread that ended in its ramp no time is counted either.
+        // A thread that ended during its ramp has no measured time either.
         let is_counted = |outcome: &&Outcome| {
             let (first, last) = (outcome.first_submit_ns, outcome.last_reap_ns);
             first > 0 && (job.job.ramp_time.is_zero() || last > first)
@@ -167,7 +166,7 @@ impl Prepared {
         summary
     }
 
-    /// Runs jobs at once.
+    /// Runs jobs concurrently.
     fn round(
         &self,
         jobs: &[PreparedJob],
@@ -223,7 +222,7 @@ impl Prepared {
                 before += job.job.numjobs as usize;
             }
             drop(told);
-            // All of them, so that each failure is heard before anybody begins.
+            // Waits for all workers, so that each failure is reported before any worker begins.
             let all_ready = workers.iter().filter(|_| tellings.recv() != Ok(Ready(true))).count() == 0;
             let mut meter = Meter::begin(Path::new(ring_workers::TASKS));
             self.begun.set(self.begun.get() || all_ready);
@@ -236,10 +235,10 @@ impl Prepared {
                 rest = others;
             }
             watch(&tellings, &done, runtime_ns, &mut meter, &mut writers, progress);
-            // Nothing is in flight any more, and no worker's thread has ended.
+            // Nothing is in flight any more, and no worker thread has exited.
             meter.look();
             gates.end.open(true);
-            // All are joined before the first error is looked at.
+            // All threads are joined before the first error is returned.
             let joined: Vec<_> = workers.into_iter().map(|worker| worker.join()).collect();
             let outcomes: Result<Vec<Outcome>> = joined
                 .into_iter()
@@ -257,8 +256,8 @@ impl Prepared {
     }
 }
 
-/// Where jobs that run at once wait for each other before they read back, and the number of each one's place: those
-/// that write the same bytes have one.
+/// Groups jobs that write the same bytes, so that they wait for each other before they read back. Returns the meetings,
+/// and the index of each job's meeting.
 fn meetings(jobs: &[PreparedJob], control: &Control) -> (Vec<Meeting>, Vec<usize>) {
     let written: Vec<Vec<Written>> = jobs.iter().map(written).collect();
     let meet = |first: usize, second: usize| {
@@ -286,7 +285,7 @@ impl Written {
     }
 }
 
-/// What the threads of a job may write; who only reads is waited for by nobody.
+/// The parts that the threads of a job may write; empty for a job that only reads.
 fn written(job: &PreparedJob) -> Vec<Written> {
     let threads = job.regions.iter().filter(|_| job.job.rw.writes());
     let parts = threads.flat_map(|regions| job.opened.iter().zip(regions));
@@ -299,35 +298,35 @@ fn written(job: &PreparedJob) -> Vec<Written> {
         .collect()
 }
 
-/// Whether a disk has no bytes any more.
+/// Whether a disk was removed: its size is 0.
 fn is_gone(one: &Opened) -> bool {
     let is_disk = one.file.metadata().is_ok_and(|file| file.file_type().is_block_device());
     is_disk && one.bytes > 0 && (&one.file).seek(SeekFrom::End(0)).is_ok_and(|bytes| bytes == 0)
 }
 
-/// How long a job takes at most; `u64::MAX` without a limit.
+/// The maximum duration of a job; `u64::MAX` without a limit.
 fn total_ns(job: &super::Job) -> u64 {
     let before = nanoseconds(job.ramp_time).saturating_add(nanoseconds(job.startdelay));
     job.runtime.map_or(u64::MAX, |time| nanoseconds(time).saturating_add(before))
 }
 
-/// Of a time that a user said.
+/// Nanoseconds of a user-defined time.
 pub(super) fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The CPUs of a thread: number `number` of its job, `index` of all that run at once.
+/// The CPUs of a thread: `number` counts within its job, `index` over all jobs that run concurrently.
 fn cpus_of(job: &PreparedJob, index: usize, number: usize) -> Vec<u32> {
     let place = match job.job.placement {
         Placement::Cpus { split: false, .. } | Placement::Nodes(_) => return job.cpus.clone(),
         Placement::Cpus { split: true, .. } => number,
-        // Jobs that run at once share the same order.
+        // Concurrent jobs share one order.
         _ => index,
     };
     job.cpus.get(place % job.cpus.len().max(1)).into_iter().copied().collect()
 }
 
-/// Reports until the last worker has dropped its end of the channel.
+/// Reports progress until the last worker has dropped its end of the channel.
 fn watch(
     tellings: &mpsc::Receiver<Ready>,
     done: &[Done],
@@ -358,7 +357,7 @@ fn watch(
     }
 }
 
-/// What all threads had done at a moment.
+/// Totals of all threads at one time.
 struct Seen {
     at_ns: u64,
     operations: u64,
@@ -380,7 +379,7 @@ impl Seen {
         }
     }
 
-    /// Fewer than before where a ramp was over meanwhile: then nothing is known of this moment.
+    /// The totals fall when a ramp ends; the rates of that interval are 0.
     fn since(&self, then: &Self) -> Rates {
         let operations = self.operations.saturating_sub(then.operations);
         let bytes = self.bytes.saturating_sub(then.bytes);
@@ -413,19 +412,19 @@ mod tests {
     use crate::load::{Job, Target, prepare};
 
     thread_local! {
-        /// How often a drive was asked.
+        /// How often the drive's health was read.
         static ASKED: Cell<u32> = const { Cell::new(0) };
     }
 
-    /// A drive that was slowed down once more each time that it is asked.
+    /// A drive whose throttle count rises by one at each read.
     fn ailing(_disk: &str) -> Option<io::Result<Health>> {
         let times = ASKED.get();
         ASKED.set(times + 1);
         Some(Ok(Health { transitions: [Some(times), None], ..Health::default() }))
     }
 
-    /// The summaries of jobs that read a small file each, as if it were on an NVMe drive; of each, whether it waits
-    /// for those above it.
+    /// Runs jobs that read a small file each, as if it were on an NVMe drive. `stonewalls` says for each job whether it
+    /// waits for those above it.
     fn run(test: &str, stonewalls: &[bool], health_of: HealthOf) -> Vec<LoadSummary> {
         let directory = std::env::temp_dir().join(format!("biopsy-run-{test}-{}", std::process::id()));
         fs::create_dir_all(&directory).unwrap();
@@ -454,7 +453,7 @@ mod tests {
                 summary.drive.health.map(|(before, after)| (before.transitions[0], after.transitions[0]))
             })
             .collect();
-        // The first two run at once.
+        // The first two run concurrently.
         let expected = [(0, 2), (1, 3), (4, 5)].map(|(before, after)| Some((Some(before), Some(after))));
         assert_eq!(seen, expected);
     }

@@ -1,9 +1,9 @@
-//! What lies on a target before it is read: blocks that were never written, or trimmed, are answered without the
-//! media, by the drive or by the file system.
+//! Samples what is on a target before it is read: blocks that were never written, or were trimmed, are answered by the
+//! drive or the file system without access to the media.
 //!
-//! Some dozens of blocks, spread over the area that the job will read. Of a file, holes and extents that were
-//! allocated and not written are told by the file system; all other blocks are read, past the page cache. A look
-//! that its time limit cuts short has seen fewer blocks, and those are spread over the whole area too.
+//! It samples a few dozen blocks, spread over the area that the job will read. For a file, the file system reports
+//! holes and unwritten extents; all other blocks are read with direct I/O. If the time limit ends the sampling early,
+//! the blocks read so far are still spread over the whole area.
 
 use std::fs::File;
 use std::io;
@@ -20,11 +20,11 @@ use super::random::{scramble, seeded};
 use super::sequence::Region;
 use crate::clock;
 
-/// Blocks that are looked at.
+/// Number of sampled blocks.
 const SAMPLES: u64 = 64;
-/// One of them, unless the target's logical block is larger.
+/// Size of a sampled block, unless the target's logical block is larger.
 const BLOCK: u64 = 4096;
-/// A slow device is not looked at for longer.
+/// Time limit, for slow devices.
 const MOST_NS: u64 = 2_000_000_000;
 
 /// How many of the blocks are what.
@@ -48,7 +48,7 @@ impl Sampled {
         self.holes + self.unwritten + self.zeros
     }
 
-    /// Their share of those of which anything is known, in percent; None where nothing is.
+    /// Percentage of empty blocks among the readable ones; None where none was readable.
     pub fn empty_percent(&self) -> Option<f64> {
         let known = self.samples - self.unreadable;
         (known > 0).then(|| self.empty() as f64 * 100.0 / known as f64)
@@ -77,8 +77,8 @@ enum Block {
     Unread,
 }
 
-/// Looks at blocks of the regions, each of them with its target. `direct`: the targets are read past the page cache;
-/// else nothing is read, as that would fill it.
+/// Samples blocks of the regions, each given with its target. `direct`: the targets are read with direct I/O; otherwise
+/// nothing is read, as that would fill the page cache.
 pub fn sample(regions: &[(&Opened, Region)], direct: bool, stop: &AtomicBool) -> io::Result<Sampled> {
     let begin = clock::now_ns();
     let largest = regions.iter().map(|(_, region)| u64::from(region.block).max(BLOCK)).max().unwrap_or(BLOCK);
@@ -93,7 +93,7 @@ pub fn sample(regions: &[(&Opened, Region)], direct: bool, stop: &AtomicBool) ->
         let (opened, region) = regions[at];
         let unit = u64::from(region.block).max(1);
         let bytes = BLOCK.max(unit).min(region.bytes);
-        // Whole blocks of the region, the last one too.
+        // Whole blocks of the region, including the last one.
         let offset = (offset - offset % unit).min((region.bytes - bytes) / unit * unit);
         let block = &mut buffer.as_mut_slice()[..bytes as usize];
         sampled.add(look(opened, region.begin + offset, block, direct));
@@ -101,8 +101,8 @@ pub fn sample(regions: &[(&Opened, Region)], direct: bool, stop: &AtomicBool) ->
     Ok(sampled)
 }
 
-/// Offsets of the blocks: one anywhere in each of as many equal parts, the same ones each time, in the order in which
-/// they are looked at.
+/// Offsets of the sampled blocks, in sampling order: one random offset in each of as many equal parts, the same ones
+/// each time.
 fn places(bytes: u64) -> Vec<u64> {
     let parts = SAMPLES.min(bytes.div_ceil(BLOCK));
     let anywhere = |part: u64| {
@@ -112,12 +112,12 @@ fn places(bytes: u64) -> Vec<u64> {
     scattered(parts).map(anywhere).collect()
 }
 
-/// Each number below `count` once, and the first few of them spread over all: what was filled from its beginning on
-/// would look full to who comes to its front part only. Their bits in reverse (a van der Corput sequence): the first
-/// 2^n of a power of two are one in each of as many equal parts.
+/// Each number below `count` once, ordered so that any prefix is spread over the range: a target filled from its start
+/// would look full if only its front were sampled. The order is bit-reversed (van der Corput): the first 2^n of a power
+/// of two are one in each of as many equal parts.
 fn scattered(count: u64) -> impl Iterator<Item = u64> {
     let all = count.next_power_of_two();
-    // Of a single one no bit is left.
+    // For a count of 1 no bit is left.
     let reversed = move |number: u64| number.reverse_bits().checked_shr(all.leading_zeros() + 1).unwrap_or(0);
     (0..all).map(reversed).filter(move |number| *number < count)
 }
@@ -126,7 +126,7 @@ fn edge(bytes: u64, part: u64, parts: u64) -> u64 {
     (u128::from(bytes) * u128::from(part) / u128::from(parts.max(1))) as u64
 }
 
-/// Which of the regions, one behind the other, has a place, and where in it.
+/// Finds the region that contains a position in the concatenated regions, and the offset within it.
 fn within(lengths: &[u64], mut place: u64) -> Option<(usize, u64)> {
     for (at, length) in lengths.iter().enumerate() {
         if place < *length {
@@ -153,15 +153,15 @@ fn look(opened: &Opened, offset: u64, block: &mut [u8], direct: bool) -> Block {
     }
 }
 
-/// Asks the file system; None where it has data there, or does not tell.
+/// Asks the file system; None where it has data at the offset, or does not report it.
 fn without_data(file: &File, offset: u64, bytes: u64) -> Option<Block> {
     let from = libc::off_t::try_from(offset).ok()?;
-    // SAFETY: the descriptor is open, and the rest are plain numbers. The position that it moves is nobody's: all
-    // reads and writes name theirs.
+    // SAFETY: the descriptor is open, and the rest are plain numbers. It moves the file position, which is not used:
+    // all reads and writes give their offset.
     let data = unsafe { libc::lseek(file.as_raw_fd(), from, libc::SEEK_DATA) };
     let is_empty = match u64::try_from(data) {
         Ok(data) => data >= offset + bytes,
-        // No data up to the end.
+        // No data up to the end of the file.
         Err(_) => io::Error::last_os_error().raw_os_error() == Some(libc::ENXIO),
     };
     is_empty.then(|| if is_allocated(file, offset) { Block::Unwritten } else { Block::Hole })
@@ -196,10 +196,10 @@ const _: () = assert!(size_of::<Map>() == 32 + 56);
 /// `FS_IOC_FIEMAP` of linux/fs.h.
 const FS_IOC_FIEMAP: libc::Ioctl = 0xc020_660b;
 
-/// Whether an extent lies at an offset without data; false where the file system has no map.
+/// Whether an extent is allocated at an offset without data; false where the file system has no FIEMAP.
 fn is_allocated(file: &File, offset: u64) -> bool {
     let mut map = Map { start: offset, length: 1, room: 1, ..Map::default() };
-    // SAFETY: the kernel reads the head and writes it, and as many extents as it says there is room for.
+    // SAFETY: the kernel reads and writes the header, and writes at most as many extents as `room` says.
     let done = unsafe { libc::ioctl(file.as_raw_fd(), FS_IOC_FIEMAP, &raw mut map) };
     done == 0 && map.mapped > 0 && map.extent.logical <= offset
 }
@@ -220,7 +220,7 @@ mod tests {
             parts
         };
         assert_eq!(parts(64, 64), (0..64).collect::<Vec<_>>());
-        // However early it ends.
+        // However early the sampling ends.
         for number in [2, 4, 8, 16, 32] {
             assert_eq!(parts(number, number as u128), (0..number as u128).collect::<Vec<_>>());
         }

@@ -1,4 +1,4 @@
-//! How drives go alone and all at once: what they share shows in the difference.
+//! Measures drives one by one and all together: the difference shows what they share.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,7 +41,7 @@ pub struct Scaling {
     pub machine_percent: Option<f64>,
 }
 
-/// Drives each of the jobs by itself, then all of them together, each time for as long. The jobs only read.
+/// Runs each job by itself, then all of them together, each time for the same duration. The jobs only read.
 pub fn measure(
     jobs: &[Job],
     each: Duration,
@@ -85,7 +85,7 @@ pub fn measure(
     })
 }
 
-/// The share of the time between two readings in which the CPUs were not idle.
+/// The share of time between two readings in which the CPUs were not idle.
 fn busy(before: &CpuReading, after: &CpuReading) -> Option<f64> {
     let (mut all, mut idle) = (0, 0);
     for (cpu, now) in &after.cpus {
@@ -93,7 +93,7 @@ fn busy(before: &CpuReading, after: &CpuReading) -> Option<f64> {
         let spent: Vec<u64> =
             now.columns.iter().zip(then.columns).map(|(now, then)| now.saturating_sub(then)).collect();
         all += spent.iter().sum::<u64>();
-        // The fourth and the fifth column: idle, iowait.
+        // The fourth and fifth columns of /proc/stat: idle and iowait.
         idle += spent[3] + spent[4];
     }
     (all > 0).then(|| 1.0 - idle as f64 / all as f64)

@@ -1,4 +1,4 @@
-//! The scratch file: made, filled, synced and without a name, so that nothing can stay behind.
+//! Makes the scratch file: creates it without a name, fills it and syncs it. No file can stay behind.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -15,26 +15,25 @@ use super::{Fill, guard};
 use crate::clock;
 use crate::refusal::{Refusal, reason};
 
-/// Size without `--size`: enough to keep a drive's own cache from answering everything.
+/// Size without `--size`: large enough that a drive's cache cannot hold it.
 const DEFAULT_BYTES: u64 = 1 << 30;
-/// What must stay free beside the file: a full file system harms everybody else on it.
+/// Free space to leave: a full file system harms its other users.
 const RESERVE_BYTES: u64 = 1 << 30;
-/// The length of the file is a multiple of this: a whole number of logical blocks of any usual disk.
+/// The file's length is a multiple of this: a whole number of logical blocks of any common disk.
 const UNIT: u64 = 4096;
-/// One write: several requests of the device, so that it has some depth to work with.
+/// Size of a write: several device requests, so that the device has some queue depth.
 const WRITE_BYTES: usize = 4 << 20;
-/// Each such piece of the file begins a sequence of its own: no two of them are alike.
+/// Each part of this size begins a new random sequence, so no two parts are alike.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// The size of a scratch file in `directory` when none is asked for: 1 GiB, but at most an eighth of
-/// the free space.
+/// The default size of a scratch file in `directory`: 1 GiB, but at most an eighth of the free space.
 pub fn default_bytes(directory: &Path) -> Result<u64, Refusal> {
     check_directory(directory)?;
     let eighth = free_bytes(directory)? / 8;
     Ok(DEFAULT_BYTES.min(eighth - eighth % PIECE_BYTES as u64).max(PIECE_BYTES as u64))
 }
 
-/// A file without a name in `directory`, still empty, after a look at the space.
+/// Creates an empty unnamed file in `directory`, after a check of the free space.
 pub fn create(directory: &Path, bytes: u64) -> Result<(File, Facts), Refusal> {
     check_directory(directory)?;
     let name = directory.display();
@@ -50,8 +49,8 @@ pub fn create(directory: &Path, bytes: u64) -> Result<(File, Facts), Refusal> {
     Ok((file, facts))
 }
 
-/// Writes incompressible bytes and syncs them: a file that was only allocated is answered by the file
-/// system without any device I/O, and a compressible one by clever drives.
+/// Writes incompressible bytes and syncs them. The file system would answer reads of allocated but unwritten blocks
+/// without any device I/O, and some drives would answer reads of compressible data.
 pub fn fill(
     file: &File,
     directory: &Path,
@@ -63,7 +62,7 @@ pub fn fill(
     let begin = clock::now_ns();
     let failed = |e: io::Error| cannot_fill(directory, &e);
     let length = bytes.next_multiple_of(UNIT.max(facts.block));
-    // In few extents; too little space fails here.
+    // Allocates few extents; fails here if there is too little space.
     guard::allocate(file, length).map_err(failed)?;
     let mut buffer = Buffers::new(WRITE_BYTES).map_err(failed)?;
     let mut done = 0;
@@ -106,11 +105,12 @@ fn check_directory(directory: &Path) -> Result<(), Refusal> {
     )))
 }
 
-/// A file that never has a name, or where the file system cannot do that, loses it at once.
+/// Creates a file that never has a name (O_TMPFILE); where the file system does not support that, it is unlinked at
+/// once.
 fn nameless(directory: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).mode(0o600);
-    // O_EXCL: it can never be given a name either.
+    // O_EXCL: the file can never be linked to a name either.
     let made = options.custom_flags(libc::O_TMPFILE | libc::O_EXCL | libc::O_DIRECT).open(directory);
     match made {
         Err(e) if matches!(e.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EISDIR | libc::ENOENT)) => {}

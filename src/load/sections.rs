@@ -1,13 +1,13 @@
-//! Sections of a job file: which of them ran at the same time, and all of them as one.
+//! Combines sections of a job file: groups those that ran at the same time, and merges all into one summary.
 
 use super::{Job, LoadSummary, RingWorkers};
 
-/// fio's groups: a section that waits for those before it begins one, and so does `new_group`.
+/// fio's groups: a section with `stonewall` or `new_group` begins one.
 pub fn groups(loads: &[LoadSummary]) -> Vec<&[LoadSummary]> {
     split(loads, |job| job.stonewall || job.new_group)
 }
 
-/// Sections that began at the same time, together.
+/// Groups sections that began at the same time.
 fn rounds(loads: &[LoadSummary]) -> Vec<&[LoadSummary]> {
     split(loads, |job| job.stonewall)
 }
@@ -24,13 +24,13 @@ fn split(loads: &[LoadSummary], begins: impl Fn(&Job) -> bool) -> Vec<&[LoadSumm
     groups
 }
 
-/// The time in which any of them ran: those that ran at the same time count once.
+/// The time during which any section ran: concurrent sections count once.
 pub fn duration_ns(loads: &[LoadSummary]) -> u64 {
     rounds(loads).into_iter().map(span_ns).sum()
 }
 
-/// From the first section's beginning to the last one's end: the longest of those that ran at the same time, and of a
-/// chain of sections that wait for each other all together.
+/// From the first section's start to the last one's end: the longest of concurrent sections, and the sum over a chain
+/// of sections that wait for each other.
 fn span_ns(round: &[LoadSummary]) -> u64 {
     let mut ends: Vec<u64> = Vec::with_capacity(round.len());
     for load in round {
@@ -41,7 +41,7 @@ fn span_ns(round: &[LoadSummary]) -> u64 {
     ends.into_iter().max().unwrap_or(0)
 }
 
-/// All of them as one, for their totals: its job is that of the first. None without any.
+/// Merges all sections, for their totals. Its job is that of the first. None without any section.
 pub fn together(loads: &[LoadSummary]) -> Option<LoadSummary> {
     let add = |sum: RingWorkers, load: &LoadSummary| {
         let one = load.ring_workers?;

@@ -1,15 +1,20 @@
-//! Which I/O comes next. Pure: the same job, seed and number give the same order.
+//! Generates the sequence of a thread's I/Os. Pure: the same job, seed and thread number give the same order.
 //!
-//! Where a job has one target, one direction and one size, and its blocks come in order, at random or each once,
-//! an I/O costs a few instructions. [`Turns`] does all the rest.
+//! The plain case has one target, one direction and one size, with sequential blocks, random ones, or random ones once
+//! each. There an I/O costs a few instructions. [`Turns`] handles everything else.
 //!
-//! As in fio, reads and writes of `rw` have each a place of their own; `size` bounds the sum of both, and a block
-//! that is trimmed and written counts once; `io_size` is reached by a whole I/O, and so is `size` where the order
-//! does not cover it; of an `io_size`, less than the largest block is left undone behind a pass over all targets; a
-//! distribution other than the uniform one does not cover. Random offsets are multiples of the direction's smallest
-//! block from the region's beginning on (of the largest common divisor of the sizes where [`coverage::Tiles`] cover).
-//! Otherwise than in fio, an I/O is never shortened to cover: blocks of several sizes are fitted together instead, and
-//! where their shares leave a rest, that is not covered.
+//! As in fio:
+//!
+//! - Reads and writes of `rw` have separate positions.
+//! - `size` limits the sum of both; a block that is trimmed and then written counts once.
+//! - A whole I/O reaches `io_size`, and also `size` where the order does not cover the region.
+//! - With `io_size`, less than the largest block may be left undone after a pass over all targets.
+//! - A distribution other than the uniform one does not cover the region.
+//!
+//! Random offsets are multiples of the direction's smallest block, counted from the start of the region. Where
+//! [`coverage::Tiles`] are used, they are multiples of the greatest common divisor of the sizes. Unlike in fio, an I/O
+//! is never shortened to cover the region: blocks of several sizes are fitted together instead. Where their shares
+//! leave a rest, it is not covered.
 
 mod coverage;
 mod distribution;
@@ -29,21 +34,21 @@ pub use sizes::grain;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Piece {
     pub direction: Direction,
-    /// Of the job's targets, by number.
+    /// Index of the target in the job.
     pub file: u16,
     pub bytes: u32,
-    /// From the beginning of the target.
+    /// From the start of the target.
     pub offset: u64,
 }
 
-/// The I/Os of one thread.
+/// The sequence of I/Os of one thread.
 #[derive(Debug, Clone)]
 pub struct Sequence {
     order: Order,
     handed: u64,
-    /// How many I/Os there are; `u64::MAX`: no end, which no run reaches.
+    /// Number of I/Os; `u64::MAX`: unlimited.
     end: u64,
-    /// The rest is for the plain orders.
+    /// The remaining fields are for the plain orders.
     direction: Direction,
     file: u16,
     bytes: u32,
@@ -55,14 +60,14 @@ pub struct Sequence {
 enum Order {
     /// The next block.
     Sequential(u64),
-    /// The state of the generator.
+    /// State of the random generator.
     Random(u64),
     Covered(Box<Passes>),
     Turns(Box<Turns>),
 }
 
 impl Sequence {
-    /// The order of thread `number` among `job.numjobs`; `regions` has one per target of the job.
+    /// The sequence of thread `number` among `job.numjobs`; `regions` has one per target of the job.
     pub fn new(job: &Job, regions: &[Region], number: u32) -> Self {
         let sequence = plain(job, regions, number).unwrap_or_else(|| Self {
             order: Order::Turns(Box::new(Turns::new(job, regions, number))),
@@ -75,13 +80,13 @@ impl Sequence {
             blocks: 0,
         });
         let most = number_ios(job).filter(|_| job.ramp_time.is_zero()).unwrap_or(u64::MAX);
-        // Turns count for themselves.
+        // [`Turns`] counts its own I/Os.
         let most = if let Order::Turns(_) = sequence.order { u64::MAX } else { most };
         Self { end: sequence.end.min(most), ..sequence }
     }
 
-    /// The ramp is over, with `begun` I/Os on their way: as in fio, `number_ios` counts from here on, while `size` and
-    /// `io_size` have counted what the ramp moved.
+    /// Restarts the count at the end of the ramp, with `begun` I/Os in flight. As in fio, `number_ios` counts from here
+    /// on, while `size` and `io_size` include what the ramp transferred.
     pub fn count_from_here(&mut self, job: &Job, begun: u64) {
         let Some(most) = number_ios(job).map(|most| most.saturating_sub(begun)) else { return };
         match &mut self.order {
@@ -90,12 +95,12 @@ impl Sequence {
         }
     }
 
-    /// How many I/Os there were so far.
+    /// Number of I/Os so far.
     pub fn handed(&self) -> u64 {
         self.handed
     }
 
-    /// Bytes of the regions in which no block of the order lies.
+    /// Bytes of the regions that no block of the order covers.
     pub fn uncovered(&self) -> u64 {
         match &self.order {
             Order::Turns(turns) => turns.uncovered(),
@@ -103,14 +108,14 @@ impl Sequence {
         }
     }
 
-    /// The next I/O of a mix is of this direction.
+    /// Makes the next I/O of a mix one of this direction.
     pub fn want(&mut self, direction: Direction) {
         if let Order::Turns(turns) = &mut self.order {
             turns.want(direction);
         }
     }
 
-    /// Nothing new from now on: only what was trimmed to be written is still written.
+    /// Stops: only blocks that were trimmed in order to be written are still written.
     pub fn finish(&mut self) {
         match &mut self.order {
             Order::Turns(turns) => turns.finish(),
@@ -118,14 +123,14 @@ impl Sequence {
         }
     }
 
-    /// Reads what was written by the I/Os that this sequence handed out, for verify; to be asked for with what the
-    /// sequence was made of, when none of them is on its way any more.
+    /// Returns the reads that verify what this sequence wrote. Call it with the arguments that the sequence was created
+    /// with, when none of its I/Os is in flight.
     ///
-    /// A block that was written more than once is read as often, except where one pass over all blocks is known
-    /// to be enough. What this thread trimmed and did not write again (see [`Self::finish`]) is left out.
+    /// A block that was written more than once is read as often, except where one pass over all blocks is enough.
+    /// Blocks that this thread trimmed and did not write again (see [`Self::finish`]) are left out.
     ///
-    /// `before` is how many it had handed out when it was done before, from the same beginning: the longest of several
-    /// loops wrote all that the others did.
+    /// `before` is the number of I/Os of the longest earlier loop from the same start: that loop wrote everything that
+    /// the others did.
     pub fn read_back(&self, job: &Job, regions: &[Region], number: u32, before: u64) -> ReadBack {
         let sequence = Self::new(job, regions, number);
         let handed = self.handed.max(before);
@@ -183,14 +188,14 @@ impl Sequence {
     }
 }
 
-/// Takes I/Os one after the other.
+/// Accepts I/Os one after another.
 pub trait Taker {
     fn take(&mut self, piece: Piece);
 }
 
 impl Sequence {
-    /// Hands out the next I/Os, so many or what there is; returns how many. The same as [`Sequence::step`] as often,
-    /// but what kind of order it is, is looked at once.
+    /// Passes up to `most` next I/Os to `to`; returns how many. Same as as many calls of [`Sequence::step`], but the
+    /// kind of order is checked once.
     #[inline(always)]
     pub fn hand_out(&mut self, most: u64, to: &mut impl Taker) -> u64 {
         let count = most.min(self.end - self.handed);
@@ -219,7 +224,7 @@ impl Sequence {
     }
 }
 
-/// The reads that look at what a sequence wrote, in the order in which it did.
+/// The reads that verify what a sequence wrote, in the order of the writes.
 #[derive(Debug, Clone)]
 pub struct ReadBack {
     sequence: Sequence,
@@ -228,7 +233,7 @@ pub struct ReadBack {
 }
 
 impl ReadBack {
-    /// Nothing more.
+    /// Stops.
     pub fn finish(&mut self) {
         self.left = 0;
     }
@@ -255,18 +260,18 @@ fn overlap(a: &Piece, b: &Piece) -> bool {
     a.file == b.file && a.offset < b.offset + u64::from(b.bytes) && b.offset < a.offset + u64::from(a.bytes)
 }
 
-/// How many I/Os a thread does at most. Time goes before, as in fio.
+/// The maximum number of I/Os of a thread. As in fio, `time_based` takes precedence.
 fn number_ios(job: &Job) -> Option<u64> {
     job.number_ios.filter(|_| !job.time_based)
 }
 
-/// How many bytes a thread moves, where it is not all that it may use once.
+/// How many bytes a thread transfers, where that is not one pass over all that it may use.
 fn io_size(job: &Job, regions: &[Region]) -> Option<u64> {
     let usable = || regions.iter().map(|region| region.bytes).sum();
     job.io_size.or_else(|| job.amount.map(|amount| amount.min(usable())))
 }
 
-/// None where it takes more than one target, direction and size.
+/// The plain order; None where the job has more than one target, direction or size.
 fn plain(job: &Job, regions: &[Region], number: u32) -> Option<Sequence> {
     let [region] = *regions else { return None };
     let mut directions = job.directions();
@@ -292,7 +297,7 @@ fn plain(job: &Job, regions: &[Region], number: u32) -> Option<Sequence> {
         None => amount.div_ceil(bs),
         Some(bytes) if matches!(order, Order::Random(_)) => bytes.div_ceil(bs),
         Some(bytes) => {
-            // Another pass begins only where there is enough left for the largest block of all directions.
+            // Another pass begins only if enough is left for the largest block of all directions.
             let largest = job.bs.iter().map(BlockSizes::largest).max().unwrap_or(bs);
             let passes = bytes.checked_sub(largest).map_or(1, |bytes| bytes / amount + 1);
             passes.saturating_mul(blocks).min(bytes.div_ceil(bs))
@@ -302,13 +307,12 @@ fn plain(job: &Job, regions: &[Region], number: u32) -> Option<Sequence> {
     Some(Sequence { order, handed: 0, end, direction, file: 0, bytes, begin: region.begin, blocks })
 }
 
-/// Each random block comes once before any comes again. As in fio, blocks that begin elsewhere than where another ends
-/// do not.
+/// Whether each random block comes once before any repeats. As in fio, not with `blockalign`, where blocks may overlap.
 fn covers(job: &Job) -> bool {
     !job.norandommap && job.blockalign.iter().all(Option::is_none)
 }
 
-/// Where the sequential I/Os of a thread begin.
+/// First block of a sequential thread.
 fn first_block(job: &Job, blocks: u64, number: u32) -> u64 {
     let is_own = match job.offset_increment {
         Extent::Bytes(bytes) => bytes > 0,
@@ -318,7 +322,7 @@ fn first_block(job: &Job, blocks: u64, number: u32) -> u64 {
         return 0;
     }
     let jobs = job.numjobs.max(1);
-    // u128: blocks × number overflows for large devices with tiny blocks only, but silently.
+    // u128: blocks × number could overflow silently, for large devices with tiny blocks.
     (u128::from(blocks) * u128::from(number % jobs) / u128::from(jobs)) as u64
 }
 

@@ -1,6 +1,6 @@
-//! How much was moved when, in memory that does not grow with the length of the run. Pure.
+//! Keeps a time series of bytes in bounded memory, for a run of any length. Pure.
 
-/// So many intervals at most: a run of any length has between half and all of them.
+/// Maximum number of intervals: a long run keeps between half and all of them.
 const MOST: usize = 512;
 
 /// One part of a run.
@@ -16,11 +16,11 @@ impl Interval {
     }
 }
 
-/// Intervals one after the other. When there is no room for one more, each two become one.
+/// Consecutive intervals. When there is no room for another, pairs are merged.
 #[derive(Debug, Clone, Default)]
 pub struct Series {
     whole: Vec<Interval>,
-    /// How many that were given make up one that is kept: a power of two.
+    /// Number of added intervals per stored one: a power of two.
     merged: u32,
     last: Interval,
     in_last: u32,
@@ -38,14 +38,14 @@ impl Series {
                 self.whole.chunks(2).map(|pair| pair.iter().fold(Interval::default(), |a, b| a.and(*b)));
             self.whole = pairs.collect();
             self.merged = self.merged.max(1) * 2;
-            // What is at hand is half of an interval now.
+            // The current one is now only half of an interval.
             return;
         }
         self.whole.push(std::mem::take(&mut self.last));
         self.in_last = 0;
     }
 
-    /// Those that are whole: what is left at the end is no interval like the others.
+    /// The complete intervals: the incomplete one at the end is dropped.
     pub fn intervals(self) -> Vec<Interval> {
         self.whole
     }

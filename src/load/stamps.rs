@@ -1,8 +1,7 @@
-//! The generator's clock: CLOCK_MONOTONIC, read through the time stamp counter where that can be trusted.
+//! The generator's clock: CLOCK_MONOTONIC, read through the time stamp counter (TSC) where that can be trusted.
 //!
-//! The counter costs a third of a call of `clock_gettime`. It is tied to CLOCK_MONOTONIC anew at least every
-//! 10 ms; how far the two had come apart by then is measured each time, and the largest such distance is the
-//! error bound of all stamps.
+//! Reading the counter costs a third of a call of `clock_gettime`. The counter is resynchronised with CLOCK_MONOTONIC
+//! at least every 10 ms. The deviation is measured each time; the largest one is the error bound of all stamps.
 
 use std::fs;
 use std::path::Path;
@@ -12,13 +11,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock;
 
-/// The longest stretch over which the counter is trusted.
+/// The longest time between two synchronisations.
 const STRETCH_NS: u64 = 10_000_000;
-/// The first stretch, whose length is measured before anything begins.
+/// The first stretch, which calibrates the counter before anything begins.
 const FIRST_NS: u64 = 2_000_000;
-/// Bits behind the point of the scale.
+/// Fraction bits of the scale.
 const SHIFT: u32 = 32;
-/// A read of both clocks that is torn by an interrupt is made again, so often.
+/// Attempts to read both clocks without an interrupt in between.
 const ATTEMPTS: u32 = 16;
 
 /// What a stamp is worth.
@@ -40,24 +39,24 @@ pub struct Stamps {
     cost_ns: f64,
 }
 
-/// Where the counter was tied to the clock, and how fast it runs.
+/// The last synchronisation of the counter with the clock, and its speed.
 #[derive(Debug, Clone)]
 struct Counter {
     ticks: u64,
     ns: u64,
-    /// Nanoseconds per tick, with [`SHIFT`] bits behind the point.
+    /// Nanoseconds per tick, with [`SHIFT`] fraction bits.
     scale: u64,
     stretch: u64,
-    /// Of the first reading, for the scale: the longer the distance, the better.
+    /// The first reading (ticks, ns), for the scale: a longer baseline is more precise.
     first: (u64, u64),
     error_ns: u64,
 }
 
 impl Stamps {
-    /// Measures the counter's speed: takes 2 ms where there is one.
+    /// Calibrates the counter: takes 2 ms where there is one.
     pub fn new(counter_is_trusted: bool) -> Self {
         let mut stamps = Self { counter: counter_is_trusted.then(Counter::new).flatten(), cost_ns: 0.0 };
-        // The quickest of some batches: the others were interrupted.
+        // The minimum over some batches: the others were interrupted.
         const BATCHES: u32 = 10;
         const READINGS: u32 = 100;
         let cost = |stamps: &mut Self| {
@@ -80,7 +79,7 @@ impl Stamps {
         }
     }
 
-    /// What its stamps were worth up to now.
+    /// The quality of the stamps so far.
     pub fn quality(&self) -> ClockQuality {
         ClockQuality {
             counter: self.counter.is_some(),
@@ -91,7 +90,7 @@ impl Stamps {
 }
 
 impl Counter {
-    /// None where the counter stands still.
+    /// None where the counter does not advance.
     fn new() -> Option<Self> {
         let (ticks, ns, _) = both();
         let first = (ticks, ns);
@@ -101,7 +100,7 @@ impl Counter {
         let mut counter = Self { ticks, ns, scale: 0, stretch: 0, first, error_ns: 0 };
         let (ticks, ns, width) = both();
         counter.tie(ticks, ns)?;
-        // Nothing was predicted yet: only the comparison's own length is known to be wrong.
+        // Nothing was predicted yet, so the only error is the duration of the comparison.
         counter.error_ns = width;
         Some(counter)
     }
@@ -115,17 +114,18 @@ impl Counter {
         self.ns + scaled(passed, self.scale)
     }
 
-    /// Compares the two, and begins a new stretch.
+    /// Compares the two clocks and begins a new stretch.
     #[cold]
     fn again(&mut self) -> u64 {
         let (ticks, ns, width) = both();
         let passed = ticks.saturating_sub(self.ticks);
-        // A thread that did not run for long predicts nothing: a stamp is never taken so far away.
+        // After a long sleep of the thread the prediction means nothing: no stamp is ever taken that far from a
+        // synchronisation.
         if passed < 2 * self.stretch {
             let predicted = self.ns + scaled(passed, self.scale);
             self.error_ns = self.error_ns.max(predicted.abs_diff(ns) + width);
         }
-        // A counter that went back (another socket's) keeps its old speed.
+        // If the counter went back (a CPU of another socket), the old speed is kept.
         if self.tie(ticks, ns).is_none() {
             (self.ticks, self.ns) = (ticks, ns);
         }
@@ -150,8 +150,8 @@ fn scaled(ticks: u64, scale: u64) -> u64 {
     ((u128::from(ticks) * u128::from(scale)) >> SHIFT) as u64
 }
 
-/// Both clocks at once: the counter in the middle of the shortest of some readings, and that one's length in
-/// nanoseconds.
+/// Reads both clocks: the counter at the midpoint of the shortest of several readings, and the duration of that reading
+/// in nanoseconds.
 fn both() -> (u64, u64, u64) {
     let mut best = (0, 0, u64::MAX);
     for _ in 0..ATTEMPTS {
@@ -166,12 +166,12 @@ fn both() -> (u64, u64, u64) {
     best
 }
 
-/// The time stamp counter of this CPU.
+/// Reads the time stamp counter of this CPU.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 fn ticks() -> u64 {
-    // SAFETY: every x86-64 CPU has the instruction. A kernel may forbid it to a process (PR_SET_TSC), and then
-    // nothing of this process would run: the C library's own clock reads it.
+    // SAFETY: every x86-64 CPU has the instruction. A process may have it disabled (PR_SET_TSC), but then nothing in it
+    // would run: the C library's own clock uses it.
     unsafe { std::arch::x86_64::_rdtsc() }
 }
 
@@ -181,8 +181,8 @@ fn ticks() -> u64 {
     0
 }
 
-/// Whether the counter runs at one speed on all CPUs and through all their sleeps, and the kernel has not given
-/// it up; else why not.
+/// Whether the counter runs at a constant rate on all CPUs and in all idle states, and the kernel still uses it;
+/// otherwise the reason.
 pub fn counter_is_trusted(root: &Path) -> Result<(), &'static str> {
     if cfg!(not(target_arch = "x86_64")) {
         return Err("no time stamp counter that is known here");
@@ -196,7 +196,7 @@ pub fn counter_is_trusted(root: &Path) -> Result<(), &'static str> {
     let source = "sys/devices/system/clocksource/clocksource0/current_clocksource";
     let source = fs::read_to_string(root.join(source)).unwrap_or_default();
     match source.trim() {
-        // Those of virtual machines are made from the counter.
+        // Virtual machines derive these clock sources from the counter.
         "tsc" | "kvm-clock" | "hyperv_clocksource_tsc_page" | "xen" => Ok(()),
         _ => Err("the kernel does not use the time stamp counter as its clock"),
     }
@@ -226,7 +226,7 @@ mod tests {
         let quality = stamps.quality();
         let bound = quality.error_ns.unwrap();
         assert!(quality.counter && quality.cost_ns > 0.0);
-        // The bound is of the moments of comparison; between them the distance is no larger but for the next.
+        // The bound holds at the synchronisations; between them the deviation is at most that of the next one.
         assert!(worst <= 2 * bound + 100, "{worst} ns off, the bound is {bound}");
         assert!(bound < 50_000, "{bound}");
     }

@@ -1,28 +1,28 @@
-//! Whether writes have become steady, in the sense of SNIA's Performance Test Specification (PTS). Pure.
+//! Decides whether writes are steady, as defined by SNIA's Performance Test Specification (PTS). Pure.
 //!
-//! Looked at are the last [`WINDOW`] rounds. They are steady where
+//! It examines the last [`WINDOW`] rounds. They are steady if
 //!
-//! - their *range*, the greatest less the smallest, is at most [`MOST_RANGE`] of their average, and
-//! - their *slope*, what the line of least squares through them rises or falls from the first of them to the last,
-//!   is at most [`MOST_SLOPE`] of their average.
+//! - their *range*, maximum minus minimum, is at most [`MOST_RANGE`] of their average, and
+//! - their *slope*, the rise or fall of the least-squares line from the first to the last round, is at most
+//!   [`MOST_SLOPE`] of their average.
 
-/// Rounds that are looked at.
+/// Number of rounds examined.
 pub const WINDOW: usize = 5;
 /// Shares of the average.
 pub const MOST_RANGE: f64 = 0.20;
 pub const MOST_SLOPE: f64 = 0.10;
 
-/// What the last rounds have in common.
+/// Average, range and slope of the last rounds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Window {
     pub average: f64,
-    /// Shares of the average, neither below 0.
+    /// Shares of the average, never negative.
     pub range: f64,
     pub slope: f64,
 }
 
 impl Window {
-    /// Of the last rounds; None where there are fewer than a window has, or nothing was done in them.
+    /// From the last rounds; None where there are fewer than [`WINDOW`], or all were 0.
     pub fn of(rounds: &[f64]) -> Option<Self> {
         let last = rounds.get(rounds.len().checked_sub(WINDOW)?..)?;
         let count = last.len() as f64;
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn a_slope_is_not_steady_where_the_range_is_small() {
-        // The line rises by 8 and by 12 of 100, the range is below 20 in both.
+        // The slopes are 8 % and 12 %; the range is below 20 % in both.
         let line = |step: f64| [-2.0, -1.0, 0.0, 1.0, 2.0].map(|at| 100.0 + step * at);
         let slope = Window::of(&line(2.0)).unwrap();
         assert!((slope.slope - 0.08).abs() < 1e-12 && (slope.range - 0.08).abs() < 1e-12);

@@ -1,34 +1,34 @@
-//! What a thread of the generator says to the latency programs of the same process: when it hands in, and when
-//! it looks for results. With that the operations that they see begin and end where the generator's own do: those
-//! of io_uring and of system calls that wait. libaio's begin and end with its system calls.
+//! Publishes when a generator thread submits and reaps, to the latency programs of the same process. With these stamps,
+//! operations that the programs see begin and end exactly where the generator's own do: those of io_uring and of
+//! blocking system calls. Operations of libaio begin and end with its system calls.
 
 use std::sync::atomic::Ordering;
 
 use crate::wire::generator::WireGenerator;
 
-/// The calling thread's place among those that are shared with the programs.
+/// The calling thread's slot in the memory shared with the programs.
 #[derive(Debug)]
 pub struct SubmitStamps<'a>(&'a WireGenerator);
 
 impl<'a> SubmitStamps<'a> {
-    /// Takes the place of the calling thread; None: another thread has it.
+    /// Takes the slot of the calling thread; None: another thread has it.
     pub fn new(places: &'a [WireGenerator]) -> Option<Self> {
         // SAFETY: takes nothing and always succeeds.
         let tid = u32::try_from(unsafe { libc::gettid() }).ok()?;
         let place = places.get(tid as usize % places.len().max(1))?;
-        // Before the place is the thread's: the programs do not look at the stamps of a free one.
+        // Sets `tid` last: the programs ignore the stamps of a free slot.
         place.tid.compare_exchange(0, tid, Ordering::AcqRel, Ordering::Relaxed).ok()?;
         Some(Self(place))
     }
 
-    /// From this moment on what the next system call carries is handed in.
+    /// The operations of the next system call count as submitted from `ns` on.
     #[inline]
     pub fn handed(&self, ns: u64) {
         self.0.handed.store(ns, Ordering::Release);
     }
 
-    /// The results that are there are taken with this stamp. A look that finds none is not told: the programs would
-    /// take it for the one that found what came before.
+    /// Completions that are there now are reaped with this stamp. A check that finds none must not be published: the
+    /// programs would take it for the one that reaped earlier completions.
     #[inline]
     pub fn looked(&self, ns: u64) {
         self.0.looked.store(ns, Ordering::Release);
@@ -36,10 +36,10 @@ impl<'a> SubmitStamps<'a> {
 }
 
 impl Drop for SubmitStamps<'_> {
-    /// The programs learn of a look by the next system call of the thread.
+    /// The programs notice a stamp at the thread's next system call.
     fn drop(&mut self) {
         self.0.handed.store(0, Ordering::Release);
-        // SAFETY: touches no memory. It fails, as there is no such descriptor, and that is all it is to do.
+        // SAFETY: touches no memory. It fails, since there is no such descriptor; only the system call itself matters.
         unsafe { libc::fdatasync(-1) };
         self.0.looked.store(0, Ordering::Release);
         self.0.tid.store(0, Ordering::Release);

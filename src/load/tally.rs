@@ -1,10 +1,10 @@
-//! What one thread counts while it runs.
+//! Counts one thread's operations, latencies and failures while it runs.
 
 use super::job::Direction;
 use super::{Failures, JobResult, Sample, Served, Transfer};
 use crate::hist::Histogram;
 
-/// What a slot carries.
+/// Kind of operation in a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OpKind {
     Transfer(Direction),
@@ -12,14 +12,14 @@ pub enum OpKind {
     Sync,
 }
 
-/// What an operation is to bring: in one word, as each is compared with the one before.
+/// What an operation is expected to return, packed in one word, because each is compared with the previous one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Load(u64);
 
 impl Load {
     const SYNC: u64 = 3;
 
-    /// A result of so many bytes; with `timed` its latency is taken.
+    /// Expects a result of `bytes` bytes; with `timed` its latency is recorded.
     #[inline(always)]
     pub fn new(bytes: u32, kind: OpKind, timed: bool) -> Self {
         let kind = match kind {
@@ -46,7 +46,7 @@ impl Load {
         self.0 >> 40 & 1 != 0
     }
 
-    /// With an I/O priority of its own.
+    /// Sets an I/O priority of the operation's own.
     #[inline]
     pub fn with_priority(self, priority: u16) -> Self {
         Self(self.0 | (u64::from(priority) + 1) << 41)
@@ -61,22 +61,22 @@ impl Load {
     }
 }
 
-/// An operation on its way.
+/// An operation in flight.
 #[derive(Debug, Clone, Copy)]
 pub struct InFlight {
-    /// From when on its latency counts.
+    /// Its latency counts from here.
     pub begin: u64,
-    /// When its submission was over; 0: not looked at.
+    /// When its submission ended; 0: not measured.
     pub sent: u64,
     pub load: Load,
     pub offset: u64,
 }
 
 impl InFlight {
-    /// Nothing.
+    /// No operation.
     pub const NONE: Self = Self { begin: 0, sent: 0, load: Load(0), offset: 0 };
 
-    /// But for the offset.
+    /// Whether both are equal except for the offset.
     #[inline(always)]
     fn counts_like(&self, other: &Self) -> bool {
         self.begin == other.begin && self.sent == other.sent && self.load == other.load
@@ -96,7 +96,7 @@ pub struct Tally {
     reaped: Histogram,
     depths: Histogram,
     samples: Vec<Sample>,
-    /// When the last interval ended, and what had been done by then.
+    /// End of the last interval, and the totals then.
     sampled: Sampled,
     /// Latency above which an operation is late, ns; 0: none is.
     late_above_ns: u64,
@@ -115,12 +115,12 @@ struct Sampled {
 }
 
 impl Tally {
-    /// Counts from now on, in intervals of this length.
+    /// Starts counting now, in intervals of this length.
     pub fn begin(now: u64, every_ns: u64) -> Self {
         Self { sampled: Sampled { at_ns: now, every_ns, ..Sampled::default() }, ..Self::default() }
     }
 
-    /// Takes times by I/O priority as well.
+    /// Enables latencies by I/O priority.
     pub fn by_priority(mut self, is_on: bool) -> Self {
         self.priorities = is_on.then(Vec::new);
         self
@@ -136,7 +136,7 @@ impl Tally {
         self.late
     }
 
-    /// Ends an interval where one is over: what was done in it.
+    /// Ends an interval where one is over, and records what was done in it.
     #[inline]
     pub fn sample(&mut self, now: u64) {
         if now.saturating_sub(self.sampled.at_ns) >= self.sampled.every_ns {
@@ -162,13 +162,13 @@ impl Tally {
         self.sampled = Sampled { every_ns, at_ns: now, operations, bytes, timed, latency_ns };
     }
 
-    /// Results that are found at `now`.
+    /// Begins a batch of completions found at `now`.
     #[inline]
     pub fn look(&mut self, now: u64) -> Completions<'_> {
         Completions { tally: self, now, like: InFlight::NONE, operations: 0 }
     }
 
-    /// So many of one batch that came together: they have the same times.
+    /// Counts `operations` completions of one batch with equal times.
     #[inline(never)]
     fn end_run(&mut self, trip: InFlight, operations: u64, now: u64) {
         let InFlight { begin, sent, load, .. } = trip;
@@ -177,7 +177,7 @@ impl Tally {
         }
         let timed = if load.is_timed() { operations } else { 0 };
         let bytes = operations * u64::from(load.bytes());
-        // The counter's clock may step back by its error when it is tied anew.
+        // The counter's clock may step back by its error when it is resynchronised.
         let taken = now.saturating_sub(begin);
         let OpKind::Transfer(direction) = load.kind() else {
             return self.syncs.record_many(taken, timed);
@@ -210,9 +210,9 @@ impl Tally {
         }
     }
 
-    /// No result but an errno.
+    /// Counts an operation that returned an errno.
     pub fn failed(&mut self, trip: &InFlight, errno: i32) {
-        // What an fsync was to make safe was written.
+        // An fsync counts as a write.
         let direction = match trip.load.kind() {
             OpKind::Transfer(direction) => direction,
             OpKind::Sync => Direction::Write,
@@ -224,25 +224,25 @@ impl Tally {
         }
     }
 
-    /// A submission ended that began so long before.
+    /// Records the duration of a submission.
     pub fn sent(&mut self, direction: Direction, ns: u64) {
         self.transfers[direction.index()].slat.record(ns);
     }
 
-    /// A call took so many operations, and then so many were in flight.
+    /// Records a submitting call: how many operations the kernel took, and how many were then in flight.
     #[inline]
     pub fn submitted(&mut self, operations: u32, in_flight: u32) {
         self.submitted.record(operations.into());
         self.depths.record_many(in_flight.into(), operations.into());
     }
 
-    /// A look found so many results.
+    /// Records a check that found `results` completions.
     #[inline]
     pub fn reaped(&mut self, results: u32) {
         self.reaped.record(results.into());
     }
 
-    /// As at the beginning, but for what failed.
+    /// Resets everything except for the failures.
     pub fn forget_transfers(&mut self, now: u64) {
         let anew = Self::begin(now, self.sampled.every_ns)
             .by_priority(self.priorities.is_some())
@@ -251,7 +251,7 @@ impl Tally {
         (self.failures, self.first_errno) = (failures, first_errno);
     }
 
-    /// Takes over what failed there.
+    /// Adds the failures of another tally.
     pub fn absorb_failures(&mut self, other: Self) {
         self.first_errno = self.first_errno.or(other.first_errno);
         for Failures { direction, errno, count } in other.failures {
@@ -282,7 +282,7 @@ impl Tally {
         self.submitted.count()
     }
 
-    /// Into the result of the thread.
+    /// Moves the counts into the thread's result.
     pub fn finish(self, result: &mut JobResult) {
         result.transfers = self.transfers;
         result.priorities = self.priorities.unwrap_or_default();
@@ -296,18 +296,19 @@ impl Tally {
     }
 }
 
-/// What one look finds: what has the same times is counted together, and nothing of it before [`Completions::end`].
+/// The completions of one check: those with equal times are counted together, the last of them only in
+/// [`Completions::end`].
 #[derive(Debug)]
 pub struct Completions<'a> {
     tally: &'a mut Tally,
     now: u64,
-    /// The last result, and how many before it were like it.
+    /// The last completion, and how many equal ones are not counted yet.
     like: InFlight,
     operations: u64,
 }
 
 impl Completions<'_> {
-    /// A result that was all that was asked for.
+    /// A complete result.
     #[inline(always)]
     pub fn arrived(&mut self, trip: &InFlight) {
         if !trip.counts_like(&self.like) {
@@ -317,7 +318,7 @@ impl Completions<'_> {
         self.operations += 1;
     }
 
-    /// A result of fewer bytes.
+    /// A result of fewer bytes than requested.
     #[cold]
     pub fn arrived_short(&mut self, trip: &InFlight, bytes: u32) {
         let load = trip.load.with_bytes(bytes);
@@ -327,13 +328,13 @@ impl Completions<'_> {
         }
     }
 
-    /// No result but an errno.
+    /// An operation that returned an errno.
     #[cold]
     pub fn failed(&mut self, trip: &InFlight, errno: i32) {
         self.tally.failed(trip, errno);
     }
 
-    /// All were told.
+    /// No more completions in this batch.
     #[inline]
     pub fn end(self) {
         self.tally.end_run(self.like, self.operations, self.now);

@@ -1,4 +1,4 @@
-//! The devices and files of all jobs: opened once each, and made where they are not there.
+//! Opens the devices and files of all jobs, once each, and creates missing files.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,16 +10,16 @@ use super::job::{self, Direction, Job, Target};
 use super::scratch;
 use crate::refusal::Refusal;
 
-/// What is open so far. A job that writes has its target alone, but for the other jobs of the run.
+/// The open targets. Only the jobs of this run share a target that one of them writes.
 #[derive(Debug, Default)]
 pub struct Targets {
     open: Vec<(Key, Arc<Opened>)>,
-    /// Files that were made and are to be filled, with their length.
+    /// Created files that must be filled, with their length.
     unfilled: Vec<(PathBuf, Arc<Opened>, u64)>,
 }
 
-/// What has to be alike for two jobs to use one descriptor: the path, and whether it is written, is past the page
-/// cache, and takes commands.
+/// Two jobs share a descriptor if they have the same path and agree on write access, direct I/O and command
+/// passthrough.
 #[derive(Debug, Clone, PartialEq)]
 struct Key {
     path: PathBuf,
@@ -41,14 +41,14 @@ impl Key {
     }
 }
 
-/// What all jobs together need of a file that has to be made.
+/// What all jobs together need of a file that has to be created.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Need {
-    /// None where no job says it.
+    /// None where no job sets it.
     length: Option<u64>,
-    /// Of the jobs that write: only these make a file longer.
+    /// For the jobs that write: only these extend an existing file.
     written: Option<u64>,
-    /// Blocks without content are read without any I/O.
+    /// The file must be filled, because blocks without content are read without any I/O.
     filled: bool,
 }
 
@@ -71,7 +71,7 @@ impl Need {
     }
 }
 
-/// One name for all paths of a file, also where it is not there yet.
+/// The canonical path of a file, even if it does not exist yet.
 fn place(path: &Path) -> PathBuf {
     let in_directory = || {
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -81,9 +81,9 @@ fn place(path: &Path) -> PathBuf {
 }
 
 impl Targets {
-    /// Those of all jobs; where one cannot be opened, those before it stay here.
+    /// Opens the targets of all jobs; if one fails, those opened before stay here.
     pub fn open(&mut self, jobs: &[Job], permission: &Permission) -> Result<(), Refusal> {
-        // Writers first: what is open for reading already would be in use.
+        // Writers first: the guard would refuse a file that is already open for reading.
         for writes in [true, false] {
             for job in jobs.iter().filter(|job| job.rw.writes() == writes) {
                 for target in &job.targets {
@@ -122,17 +122,17 @@ impl Targets {
             return guard::passthrough(path, writes.then_some(permission)).map(Arc::new);
         }
         let need = Need::of(path, jobs);
-        // A file that is not there, or too short for a job that writes, has to be made.
+        // A file that is missing, or too short for a job that writes, must be created.
         let there = path.metadata().ok();
         let is_short = match &there {
             None => true,
             Some(file) => writes && file.is_file() && need.written.is_some_and(|length| file.len() < length),
         };
-        // Who only reads makes nothing longer that is there.
+        // A job that only reads extends no existing file.
         let length = if there.is_none() { need.length } else { need.written };
         if let Some(length) = length.filter(|_| is_short) {
             let made = Arc::new(guard::created(path, length, permission, job.direct)?);
-            // What was there is lost only for a job that writes and says that it reads as well.
+            // Existing content is overwritten only for a job that writes and says that it also reads.
             let of_this_job = job.rw.has(Direction::Read) || job.overwrite;
             if need.filled && (made.is_new() || of_this_job) {
                 self.unfilled.push((path.to_path_buf(), Arc::clone(&made), length));
@@ -146,12 +146,12 @@ impl Targets {
         Ok(Arc::new(opened))
     }
 
-    /// Fills the files that were made for jobs that read, among others.
+    /// Fills the files that were created for jobs that read.
     pub fn fill(&mut self, stop: &AtomicBool, progress: &dyn Fn(u64, u64)) -> Result<(), Refusal> {
         for (path, made, length) in self.unfilled.drain(..) {
             let facts = Facts { block: made.block, device: made.device.clone() };
             scratch::fill(&made.file, &path, length, &facts, stop, progress)?;
-            // It is filled in whole blocks. One that was there may have become longer meanwhile.
+            // The file is filled in whole blocks. An existing file may have grown meanwhile.
             if made.is_new() {
                 made.file.set_len(length).map_err(|error| guard::cannot_open(&path, &error))?;
             }
@@ -159,7 +159,7 @@ impl Targets {
         Ok(())
     }
 
-    /// The target as it is open for a job: a reader shares what a writer has. None for scratch files.
+    /// The open target for a job: a reader shares a writer's descriptor. None for scratch files.
     pub fn get(&self, target: &Target, job: &Job) -> Option<Arc<Opened>> {
         let Target::Existing(path) = target else { return None };
         let wanted = Key::new(path, job);
@@ -167,7 +167,7 @@ impl Targets {
         self.open.iter().find(|(key, _)| serves(key)).map(|(_, opened)| Arc::clone(opened))
     }
 
-    /// Nothing comes of the run: removes what was made, and gives what was made longer its length again.
+    /// The run is cancelled: removes created files and restores the length of extended ones.
     pub fn undo(&self) {
         self.open.iter().for_each(|(_, opened)| opened.undo());
     }

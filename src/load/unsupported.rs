@@ -1,8 +1,8 @@
-//! What a job asks for that does not go together: named before the run, so that nothing is left out in silence.
+//! Names combinations of job options that are not supported, before the run, so that no option is silently ignored.
 
 use super::job::{Direction, Engine, Job, Timestamps};
 
-/// The words of the job that cannot be had, in one sentence; None where all of them can.
+/// The unsupported options of the job in one sentence; None where all are supported.
 pub fn unsupported(job: &Job) -> Option<String> {
     let lacks: Vec<String> =
         lacks(job).into_iter().filter(|(lacks, _)| *lacks).map(|(_, word)| word).collect();
@@ -41,9 +41,9 @@ fn lacks(job: &Job) -> Vec<(bool, String)> {
             job.latency_target.is_some() && job.numjobs > 1,
             "latency_target with numjobs above 1 (each thread would find a depth of its own)",
         ),
-        // One count is kept, for one of them; fio does both in turns.
+        // Only one interval is kept, for one of them; fio does both in turn.
         entry(job.fsync > 0 && job.fdatasync > 0, "one of fsync and fdatasync"),
-        // The order would not be the same a second time.
+        // The order could not be reproduced for the read-back.
         entry(job.verify && rates > 1, "verify with a rate for each direction of a mix"),
         entry(
             job.verify && !job.rw.has(Direction::Write),

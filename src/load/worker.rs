@@ -1,4 +1,4 @@
-//! One thread of a job: on its CPU, with an engine, buffers and counts of its own.
+//! Runs one thread of a job: pins it, and gives it its own engine, buffers and counts.
 
 mod cache;
 mod control;
@@ -39,39 +39,39 @@ pub use control::Control;
 use control::Turn;
 pub use gate::{Gates, Meeting, circles};
 
-/// What one thread is to do.
+/// The plan of one thread.
 pub struct Plan<'a> {
     pub job: &'a Job,
-    /// Among the threads of its job.
+    /// Number within its job.
     pub number: u32,
-    /// The CPUs that it may run on; none: not pinned.
+    /// The CPUs that it may run on; empty: not pinned.
     pub cpus: Vec<u32>,
     pub places: &'a [Place],
-    /// What it may use of each place.
+    /// What it may use of each target.
     pub regions: &'a [Region],
-    /// The threads that write where it does, of all jobs and of its own, before they read back.
+    /// The threads that write to the same bytes, of all jobs and of its own job; they finish before any reads back.
     pub others: &'a Meeting,
     pub own: &'a Meeting,
-    /// What begins and ends its job, which is one of these.
+    /// Controls when its job begins and ends; `place` is its index there.
     pub control: &'a Control,
     pub place: usize,
     /// When its round began.
     pub round_ns: u64,
     /// For io_uring.
     pub setup: Option<&'a Setup>,
-    /// Names the run in what it writes.
+    /// Id of the run in the content that it writes.
     pub run: u64,
-    /// Its clock is the time stamp counter.
+    /// The time stamp counter is used as clock.
     pub counter: bool,
-    /// Where it tells the latency programs of itself; empty: nobody listens.
+    /// Where it publishes its stamps for the latency programs; empty: no program reads them.
     pub shared: &'a [WireGenerator],
 }
 
-/// Told by each worker once: whether it is set up.
+/// Sent by each worker once: whether it is set up.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Ready(pub bool);
 
-/// What one thread has done so far, on a cache line of its own.
+/// Progress of one thread, on a cache line of its own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct Done {
@@ -89,12 +89,12 @@ impl Done {
     }
 }
 
-/// What ends a thread early.
+/// Flags that end a thread early.
 #[derive(Debug, Clone, Copy)]
 pub struct Ends<'a> {
-    /// The user.
+    /// Set by the user.
     pub stop: &'a AtomicBool,
-    /// Another job, whose end is that of this one.
+    /// Set when another job ends and `exitall` ends this one.
     pub exit: &'a AtomicBool,
 }
 
@@ -104,7 +104,7 @@ impl Ends<'_> {
     }
 }
 
-/// What one thread did, with the stamps that the length of the run is made of.
+/// The result of one thread, with the stamps that give the length of the run.
 pub struct Outcome {
     pub result: JobResult,
     /// 0: it did not begin.
@@ -114,8 +114,7 @@ pub struct Outcome {
     pub missing: Vec<String>,
 }
 
-/// Sets up, waits for the others, drives the load, drains. `told` is dropped when nothing is in flight
-/// any more.
+/// Sets up, waits for the others, runs the load, drains. `told` is dropped when nothing is in flight any more.
 pub fn run(
     mut plan: Plan<'_>,
     ends: Ends<'_>,
@@ -128,7 +127,7 @@ pub fn run(
     if !plan.cpus.is_empty() {
         match cpus::pin(&plan.cpus) {
             Ok(()) if plan.cpus.len() == 1 => {
-                // Memory comes from the node of who touches it first.
+                // Memory is allocated on the node of the thread that touches it first.
                 (result.cpu, result.node) = (plan.cpus.first().copied(), cpus::node());
             }
             Ok(()) => {}
@@ -138,10 +137,10 @@ pub fn run(
     if plan.job.rate.is_some() || !plan.job.thinktime.is_zero() {
         cpus::wake_in_time();
     }
-    // After pinning, so that ring and buffers are taken from the memory of the thread's node.
+    // After pinning, so that ring and buffers are allocated on the thread's node.
     let way = Way::new(&plan);
     let mut stamps = Stamps::new(plan.counter);
-    // The receiver is there as long as any thread is.
+    // The receiver lives as long as any thread.
     let _received = told.send(Ready(way.is_ok()));
     let (mut way, lacking) = way?;
     missing.extend(lacking);
@@ -194,7 +193,7 @@ enum Way {
 }
 
 impl Way {
-    /// On the thread that drives it. Also returns what was asked for and is not there.
+    /// Must be called on the thread that uses it. Also returns requested features that are not available.
     fn new(plan: &Plan<'_>) -> Result<(Self, Vec<String>)> {
         if let Some(priority) = plan.job.priority {
             cpus::set_io_priority(priority).map_err(|error| {

@@ -1,4 +1,4 @@
-//! Linux AIO, fio's `libaio`, by its system calls: the library adds nothing that is needed here.
+//! The libaio engine: Linux AIO through its system calls, without the library.
 
 use std::fs;
 use std::io;
@@ -20,7 +20,7 @@ const PWRITE: u16 = 1;
 const FSYNC: u16 = 2;
 const FDSYNC: u16 = 3;
 
-/// `struct iocb` of linux/aio_abi.h, on a machine whose low bytes come first.
+/// `struct iocb` of linux/aio_abi.h, on a little-endian machine.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 struct Iocb {
@@ -50,8 +50,8 @@ struct Event {
 
 const _: () = assert!(size_of::<Iocb>() == 64 && size_of::<Event>() == 32);
 
-/// `struct aio_ring` of fs/aio.c: the kernel maps it where the number of the context points to, and its events
-/// follow. Whoever takes some away moves the head.
+/// `struct aio_ring` of fs/aio.c. The kernel maps it at the address that is the context's id, and its events follow.
+/// The reader moves the head.
 #[repr(C)]
 struct Shared {
     id: u32,
@@ -71,15 +71,15 @@ const MAGIC: u32 = 0xa10a_10a1;
 #[derive(Debug)]
 pub struct Aio {
     context: libc::c_ulong,
-    /// The context's ring is laid out as it is known here: events that are there cost no system call.
+    /// The context's ring has the expected layout, so that events can be read without a system call.
     visible: bool,
     iocbs: Vec<Iocb>,
-    /// Not handed over yet.
+    /// Not submitted yet.
     queued: Vec<*mut Iocb>,
-    /// What the kernel has and no event was fetched for.
+    /// Submitted operations whose event was not fetched yet.
     outside: u32,
     events: Vec<Event>,
-    /// Of the events, how many were fetched and not reaped.
+    /// Number of fetched events that are not reaped yet.
     fetched: usize,
     done: Done,
     slots: Slots,
@@ -89,8 +89,8 @@ pub struct Aio {
 }
 
 impl Aio {
-    /// A context for the job's depth, and its buffers, on a node if one is given. The places stay open while it
-    /// lives. Also returns what was asked for and is not there.
+    /// A context for the job's depth, with buffers on the given nodes. The targets must stay open while it lives. Also
+    /// returns requested features that are not available.
     pub fn new(job: &Job, places: &[Place], nodes: &[u32]) -> Result<(Self, Vec<String>)> {
         let (slots, mut missing) = Slots::new(job, nodes)?;
         let depth = slots.depth();
@@ -152,7 +152,7 @@ impl Aio {
             file: place.fd as u32,
             buffer: self.slots.room(slot, piece.bytes) as u64,
             bytes: piece.bytes.into(),
-            // Past the largest file it is negative, and refused.
+            // An offset beyond the largest file becomes negative, and the kernel refuses it.
             offset: piece.offset as i64,
             ..Iocb::default()
         };
@@ -168,7 +168,7 @@ impl Aio {
         self.queued.push(at);
     }
 
-    /// Hands over what is queued, and returns how many the kernel took, or answered right away.
+    /// Submits what is queued. Returns how many the kernel took or refused at once.
     fn submit(&mut self) -> io::Result<u32> {
         let early = self.done.taken();
         let (mut first, mut no_room) = (0, None);
@@ -192,9 +192,9 @@ impl Aio {
                     no_room = Some(error);
                     break;
                 }
-                // It is the first one that the kernel complains of: after others it would just have stopped.
+                // The error belongs to the first iocb: after a success the kernel would have returned the count.
                 errno => {
-                    // SAFETY: as above; nobody else refers to it.
+                    // SAFETY: as above; nothing else refers to it.
                     let slot = unsafe { (*self.queued[first]).data } as u32;
                     self.done.push(slot, -errno.unwrap_or(libc::EIO));
                     first += 1;
@@ -202,7 +202,7 @@ impl Aio {
             }
         }
         self.queued.drain(..first);
-        // Those of this call are among `first`.
+        // Refused operations are already counted in `first`.
         self.done.taken();
         match no_room {
             Some(error) if first == 0 && self.done.len() == 0 && self.outside == 0 => Err(error),
@@ -210,14 +210,14 @@ impl Aio {
         }
     }
 
-    /// Takes the events that the ring shows.
+    /// Takes events directly from the mapped ring.
     fn look(&mut self) {
         if !self.visible {
             return;
         }
         let shared = self.context as *const Shared;
-        // SAFETY: the ring is mapped until the context is destroyed. The kernel fills an event before it moves
-        // the tail, and leaves it alone until the head has passed it, which only this thread moves.
+        // SAFETY: the ring is mapped until the context is destroyed. The kernel fills an event before it moves the
+        // tail. It does not write there again until the head has passed it, and only this thread moves the head.
         unsafe {
             let (events, count) = (shared.add(1).cast::<Event>(), (*shared).events);
             let mut head = (*shared).head.load(Ordering::Relaxed);
@@ -232,14 +232,14 @@ impl Aio {
         }
     }
 
-    /// Fetches events by a system call, at least `wait` or those that come in time.
+    /// Fetches events with a system call: at least `wait`, or those that arrive before the timeout.
     fn fetch(&mut self, wait: u32, timeout_ns: Option<u64>) -> io::Result<()> {
         let time = timeout_ns.map(|ns| libc::timespec {
             tv_sec: (ns / 1_000_000_000) as libc::time_t,
             tv_nsec: (ns % 1_000_000_000) as libc::c_long,
         });
         let until = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-        // SAFETY: there is room for as many events as are asked for: no more are out than there are slots.
+        // SAFETY: there is room for as many events as requested: no more are in flight than there are slots.
         let found = unsafe {
             let room = self.events.len() - self.fetched;
             let into = self.events.as_mut_ptr().add(self.fetched);
@@ -281,8 +281,8 @@ impl Engine for Aio {
         self.push(slot, iocb);
     }
 
-    /// One call for all that is queued, and one more if the results that are waited for are not there yet: with
-    /// 0 there is none to fetch results.
+    /// Submits everything queued with one call. A second call follows only if `wait` completions are not there yet, so
+    /// with 0 none is made to fetch results.
     #[inline]
     fn enter(&mut self, wait: u32, timeout_ns: Option<u64>) -> io::Result<u32> {
         let taken = self.submit()?;
@@ -291,7 +291,7 @@ impl Engine for Aio {
         let missing = wait.saturating_sub(there).min(self.outside);
         if missing > 0 || (!self.visible && self.outside > 0) {
             match self.fetch(missing, timeout_ns) {
-                // What was handed over must not be forgotten for a signal.
+                // A signal must not hide that operations were submitted.
                 Err(e) if e.raw_os_error() == Some(libc::EINTR) && taken > 0 => {}
                 told => told?,
             }
@@ -322,8 +322,7 @@ impl Engine for Aio {
 
 impl Drop for Aio {
     fn drop(&mut self) {
-        // SAFETY: the context is one of ours; the call waits for what is out, so that the buffers are free
-        // after it.
+        // SAFETY: the context is ours; the call waits for the operations in flight, so the buffers are free after it.
         if unsafe { libc::syscall(libc::SYS_io_destroy, self.context) } != 0 && self.outside > 0 {
             self.slots.keep();
         }
@@ -378,7 +377,7 @@ mod tests {
         tests::a_priority_reaches_the_kernel(engine(1, &[file.place()]));
     }
 
-    /// Two reads of one batch, of which the first one is much longer and of another disk.
+    /// Two reads of one batch; the first is much longer and on another disk.
     #[test]
     fn results_come_in_the_order_in_which_they_are_there() {
         const LONG: u32 = 32 << 20;

@@ -1,9 +1,9 @@
-//! fio's `io_uring_cmd`: NVMe commands through a ring, on a namespace's character device (`/dev/ng0n1`), past
-//! the block layer.
+//! fio's `io_uring_cmd`: sends NVMe commands through io_uring to a namespace's character device (`/dev/ng0n1`),
+//! bypassing the block layer.
 //!
-//! Offsets are of whole logical blocks here: nothing below rounds them. The drive knows no short transfer. What
-//! it refuses comes as a status of the NVMe specification, and is told as the errno that the kernel's block layer
-//! makes of the same status.
+//! Offsets must be multiples of the logical block: no lower layer rounds them. The drive has no short transfers. A
+//! refused command returns an NVMe status, which is translated to the errno that the kernel's block layer uses for that
+//! status.
 
 use std::fs;
 use std::io;
@@ -33,20 +33,20 @@ const FLUSH: u8 = 0x00;
 const WRITE: u8 = 0x01;
 const READ: u8 = 0x02;
 const DATASET_MANAGEMENT: u8 = 0x09;
-/// ... and its attribute `AD`: the host needs the ranges no more ...
+/// ... and its attribute `AD`: the host does not need the ranges any more ...
 const DEALLOCATE: u32 = 1 << 2;
 
 /// Of linux/nvme_ioctl.h.
 const NVME_URING_CMD_IO: u32 = 0xc048_4e80;
 
-/// The most that a ring has room for.
+/// The maximum size of a ring.
 const MAX_DEPTH: u32 = 32_768;
 /// A registered buffer is at most 1 GiB.
 const MAX_REGISTERED: usize = 1 << 30;
-/// A range of blocks for dataset management.
+/// Size of a block range for dataset management.
 const RANGE_BYTES: usize = 16;
 
-/// A range of logical blocks for dataset management, as the drive reads it.
+/// A range of logical blocks for dataset management, in the drive's layout.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, IntoBytes, Immutable)]
 struct Range {
@@ -61,13 +61,13 @@ const _: () = assert!(size_of::<Range>() == RANGE_BYTES);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Namespace {
     id: u32,
-    /// Of the logical block, as a power of two.
+    /// log2 of the logical block size.
     shift: u32,
     blocks: u64,
 }
 
 impl Namespace {
-    /// Asks the driver for its number and the drive for its format. The refusal names the device.
+    /// Reads the namespace id from the driver and the format from the drive. The refusal names the device.
     pub fn of(fd: RawFd) -> Result<Self, Refusal> {
         let name = device_name(fd);
         // SAFETY: zeroed is a valid stat, and the call only writes to it.
@@ -98,21 +98,21 @@ impl Namespace {
         self.blocks.saturating_mul(self.block())
     }
 
-    /// Its logical block in bytes: offsets and lengths must be multiples of it.
+    /// Logical block size in bytes: offsets and lengths must be multiples of it.
     pub fn block(&self) -> u64 {
         1 << self.shift
     }
 
-    /// First block and number of blocks; None where they are not whole ones.
+    /// First block and number of blocks; None where the range is not of whole blocks.
     fn blocks_of(&self, offset: u64, bytes: u32) -> Option<(u64, u32)> {
         let whole = (offset | u64::from(bytes)) & (self.block() - 1) == 0;
         (whole && bytes > 0).then(|| (offset >> self.shift, (u64::from(bytes) >> self.shift) as u32))
     }
 
-    /// A read or write; None where no command can do it.
+    /// A read or write command; None where the range does not fit into one.
     fn transfer(&self, opcode: u8, offset: u64, bytes: u32, address: u64) -> Option<Command> {
         let (first, blocks) = self.blocks_of(offset, bytes)?;
-        // The drive counts from 0.
+        // The drive's count is 0-based.
         let blocks = u16::try_from(blocks - 1).ok()?;
         Some(Command {
             opcode,
@@ -132,7 +132,7 @@ impl Namespace {
             namespace: self.id,
             address,
             bytes: RANGE_BYTES as u32,
-            // One range, counted from 0.
+            // One range, 0-based count.
             cdw10: 0,
             cdw11: DEALLOCATE,
             ..Command::default()
@@ -149,7 +149,7 @@ fn device_name(fd: RawFd) -> String {
     path.map_or_else(|_| "the target".to_string(), |path| path.display().to_string())
 }
 
-/// The logical block as a power of two, and how many there are, from the data structure.
+/// log2 of the logical block size, and the number of blocks, from the Identify Namespace data.
 fn format_of(identify: &[u8; IDENTIFY_BYTES]) -> Result<(u32, u64), &'static str> {
     let blocks = identify[..8].iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
     match nvme::format_of(identify) {
@@ -160,8 +160,8 @@ fn format_of(identify: &[u8; IDENTIFY_BYTES]) -> Result<(u32, u64), &'static str
     }
 }
 
-/// What the kernel's block layer makes of a status of the NVMe specification (code in the low eight bits, its
-/// type in the next three): `nvme_error_status` and the table of errors of blk-core.
+/// Translates an NVMe status (code in the low eight bits, type in the next three) as the kernel's block layer does:
+/// `nvme_error_status` and the error table of blk-core.
 fn errno_of(status: i32) -> i32 {
     match status & 0x7ff {
         0x01 | 0x02 | 0x0b | 0x180 | 0x182 => libc::EOPNOTSUPP,
@@ -177,11 +177,11 @@ fn errno_of(status: i32) -> i32 {
     }
 }
 
-/// Entries with room for a command, and results with room for what drives answer.
+/// A ring with SQEs large enough for a command (SQE128) and CQEs for a drive's answer (CQE32).
 type Ring = Uring<{ abi::COMMAND }, { abi::ANSWER }>;
 
-/// The best way of delivery that this kernel knows: in the worker's own call (6.1), at its next system call (5.19),
-/// by an interruption.
+/// Opens a ring with the best delivery that this kernel supports: in the worker's own call (6.1), at its next system
+/// call (5.19), by an interrupt.
 fn open(polled: bool, depth: u32) -> io::Result<Ring> {
     let mut last = io::Error::from_raw_os_error(libc::EINVAL);
     for delivery in [abi::SETUP_SINGLE_ISSUER | abi::SETUP_DEFER_TASKRUN, abi::SETUP_COOP_TASKRUN, 0] {
@@ -198,25 +198,25 @@ fn open(polled: bool, depth: u32) -> io::Result<Ring> {
 pub struct Commands {
     ring: Ring,
     slots: Slots,
-    /// Where drives read which blocks to trim.
+    /// Block ranges of trims, read by the drives.
     ranges: ManuallyDrop<Buffers>,
     /// Slots per registered buffer; None: the memory is not registered.
     registered: Option<usize>,
-    /// Their places in the list are the numbers of the registered files, if those are.
+    /// The index of a drive is also its index in the registered files, if they are registered.
     drives: Vec<(RawFd, Namespace)>,
     fixed_files: bool,
     polled: bool,
-    /// What a slot's success moves.
+    /// Bytes that a slot's success transfers.
     asked: Vec<i32>,
-    /// Queued, and not reaped.
+    /// Queued and not reaped.
     outside: u32,
     done: Done,
 }
 
 impl Commands {
-    /// A ring of the job's depth on the calling thread, which must be the one that drives it, and its buffers, on
-    /// a node if one is given. The places stay open while it lives. One block is read on the way, which shows what
-    /// the kernel can do. Also returns what was asked for and is not there.
+    /// A ring of the job's depth on the calling thread, which must be the one that uses it, with buffers on the given
+    /// nodes. The targets must stay open while it lives. It reads one block to find out what the kernel supports. Also
+    /// returns requested features that are not available.
     pub fn new(job: &Job, places: &[Place], nodes: &[u32]) -> Result<(Self, Vec<String>)> {
         let (slots, mut missing) = Slots::new(job, nodes)?;
         if slots.depth() > MAX_DEPTH {
@@ -259,7 +259,7 @@ impl Commands {
         }
         commands.register(job, &mut missing);
         commands.settle(job, &mut missing)?;
-        // 5.18; without it every call looks the ring's descriptor up. Too small a loss to be named.
+        // Since 5.18; without it every call looks up the ring's descriptor. The loss is too small to report.
         let _older_kernel = commands.ring.register_ring();
         Ok((commands, missing))
     }
@@ -268,7 +268,7 @@ impl Commands {
         self.ring.has(abi::OP_URING_CMD)
     }
 
-    /// Registers files and memory, as far as the job and the kernel do.
+    /// Registers files and memory, as far as the job requests it and the kernel supports it.
     fn register(&mut self, job: &Job, missing: &mut Vec<String>) {
         if job.registerfiles && !self.fixed_files {
             let files: Vec<RawFd> = self.drives.iter().map(|(fd, _)| *fd).collect();
@@ -291,7 +291,7 @@ impl Commands {
                 Ok(()) => self.registered = Some(per_buffer),
                 Err(e) => {
                     let why = match e.raw_os_error() {
-                        // EPERM is how old kernels answer an RLIMIT_MEMLOCK of 0.
+                        // EPERM is the answer of old kernels to an RLIMIT_MEMLOCK of 0.
                         Some(libc::ENOMEM | libc::EPERM) => {
                             format!(
                                 "{bytes} bytes are above the limit of locked memory (RLIMIT_MEMLOCK, ulimit -l)"
@@ -306,11 +306,11 @@ impl Commands {
         }
     }
 
-    /// Finds out by a read what the kernel can do of polling and registered buffers with commands.
+    /// Reads one block to find out whether the kernel supports polling and registered buffers for commands.
     fn settle(&mut self, job: &Job, missing: &mut Vec<String>) -> Result<()> {
         let Some((_, drive)) = self.drives.first().copied() else { return Ok(()) };
         let piece = Piece { direction: Direction::Read, file: 0, bytes: drive.block() as u32, offset: 0 };
-        // A slot has room for 4 KiB at least, and larger logical blocks come with larger buffers.
+        // A slot has room for at least 4 KiB; a larger logical block needs larger buffers.
         if piece.bytes as usize > self.slots.stride() {
             return Ok(());
         }
@@ -339,7 +339,7 @@ impl Commands {
                     );
                     self.ring = open(false, self.slots.depth()).map_err(|e| unavailable(&e))?;
                     self.fixed_files = false;
-                    // Perhaps it was only that.
+                    // Perhaps only the combination failed: register again.
                     missing.retain(|why| !why.starts_with("registered "));
                     self.register(job, missing);
                 }
@@ -351,7 +351,7 @@ impl Commands {
                     ))
                     .into());
                 }
-                // Whatever else a block answers, the operations will show.
+                // The job's operations will report any other error.
                 _ => return Ok(()),
             }
         }
@@ -374,8 +374,8 @@ impl Commands {
         let head = Head { verb, offset: NVME_URING_CMD_IO.into(), rest };
         let mut more = [0; abi::COMMAND];
         more[..COMMAND_BYTES].copy_from_slice(command.as_bytes());
-        // SAFETY: buffers, ranges and files outlive the operation: the memory stays mapped while anything is in
-        // flight, and nobody makes references to it.
+        // SAFETY: buffers, ranges and files outlive the operation: the memory stays mapped while anything is in flight,
+        // and no reference to it exists.
         unsafe { self.ring.next().write(Entry { head, more }) };
         self.outside += 1;
     }
@@ -400,7 +400,7 @@ impl Engine for Commands {
                 let at = self.ranges.base().wrapping_add(slot as usize * RANGE_BYTES);
                 let command = drive.blocks_of(piece.offset, piece.bytes).map(|(first, blocks)| {
                     let range = Range { attributes: 0, blocks: blocks.to_le(), first: first.to_le() };
-                    // SAFETY: there is a place per slot, aligned to 16, which no drive reads now.
+                    // SAFETY: each slot has a range, aligned to 16, and no drive reads this one now.
                     unsafe { at.cast::<Range>().write(range) };
                     drive.trim(at as u64)
                 });
@@ -416,11 +416,11 @@ impl Engine for Commands {
         }
     }
 
-    /// A flush: drives know nothing of what belongs to a file.
+    /// Flushes the whole drive, which does not know what belongs to a file.
     fn queue_sync(&mut self, slot: u32, file: u16, _data_only: bool) {
         let (fd, drive) = self.drives[usize::from(file)];
         let mut command = drive.flush();
-        // Kernels before 6.4 poll for a command's data, and go astray where it has none (seen on 6.1; upstream
+        // Kernels before 6.4 poll on a command's data and misbehave where it has none (observed on 6.1; upstream
         // 9408d8a37e6c).
         if self.polled {
             // SAFETY: a flush moves no bytes.
@@ -443,10 +443,10 @@ impl Engine for Commands {
         }
         let wait = wait.saturating_sub(self.done.len()).min(self.outside);
         let queued = self.ring.show();
-        // Every kernel that has commands has waits that end.
+        // Every kernel with uring commands supports wait timeouts.
         match self.ring.enter(queued, wait, abi::ENTER_GETEVENTS, timeout_ns) {
             Ok(taken) => Ok(early + taken.unwrap_or_else(|| queued - self.ring.queued())),
-            // It comes again with the next call; what was answered right away must not be forgotten.
+            // The error will recur at the next call; results that came at once must not be lost.
             Err(_) if early > 0 => Ok(early),
             Err(e) => Err(e),
         }
@@ -488,7 +488,7 @@ impl Drop for Commands {
         if self.outside > 0 {
             self.slots.keep();
         } else {
-            // As with the other ring: else the device is in use for a while after this.
+            // As in the other ring: otherwise the device stays busy for some milliseconds.
             let _late = self.ring.unregister_files();
             // SAFETY: dropped once, here, and not used afterwards.
             unsafe { ManuallyDrop::drop(&mut self.ranges) };
@@ -496,7 +496,7 @@ impl Drop for Commands {
     }
 }
 
-/// Whether the driver polls for completions of this namespace; true where sysfs does not tell.
+/// Whether the driver has poll queues for this namespace; true where sysfs does not report it.
 fn has_queues_to_poll(fd: RawFd) -> bool {
     // SAFETY: zeroed is a valid stat, and the call only writes to it.
     let number = unsafe {
@@ -510,7 +510,7 @@ fn has_queues_to_poll(fd: RawFd) -> bool {
     disk.is_none_or(|disk| has_poll_queues(Path::new("/"), &disk))
 }
 
-/// The block device of the same namespace: `nvme0n1` of `ng0n1`.
+/// The block device of the same namespace: `nvme0n1` for `ng0n1`.
 fn disk_of(character: &str) -> Option<String> {
     character.strip_prefix("ng").map(|numbers| format!("nvme{numbers}"))
 }
@@ -525,7 +525,7 @@ fn too_old() -> Refusal {
 
 fn unavailable(error: &io::Error) -> Refusal {
     match error.raw_os_error() {
-        // The ring has been opened without any other flag before.
+        // The ring opened without the other flags before.
         Some(libc::EINVAL) => too_old(),
         Some(libc::EPERM | libc::EACCES | libc::ENOSYS) => Refusal::Refused(format!(
             "io_uring cannot be used here: {}; see kernel.io_uring_disabled and the container's seccomp profile",
@@ -547,13 +547,12 @@ mod tests {
 
     const DRIVE: Namespace = Namespace { id: 0x11_2233, shift: 9, blocks: 1 << 40 };
 
-    /// The bytes of a command that are not zero, each with its place.
+    /// The non-zero bytes of a command, each with its offset.
     fn set(command: &Command) -> Vec<(usize, u8)> {
         command.as_bytes().iter().copied().enumerate().filter(|(_, byte)| *byte != 0).collect()
     }
 
-    /// The places are those of `struct nvme_uring_cmd`: namespace at 4, address at 24, bytes at 36, CDW10 to
-    /// CDW15 from 40 on.
+    /// Offsets in `struct nvme_uring_cmd`: namespace at 4, address at 24, bytes at 36, CDW10 to CDW15 from 40 on.
     #[test]
     fn a_read_has_first_block_and_count_where_the_drive_looks_for_them() {
         let offset = 0x0102_0304_0506 << 9;
@@ -610,7 +609,7 @@ mod tests {
 
     #[test]
     fn a_status_is_what_the_block_layer_makes_of_it() {
-        // Do not retry and more are set beside the code.
+        // The Do Not Retry and More bits are set too.
         assert_eq!(errno_of(0x4000 | 0x2000 | 0x281), libc::ENODATA);
         assert_eq!(errno_of(0x80), libc::EREMOTEIO);
         assert_eq!(errno_of(0x06), libc::EIO);
@@ -628,7 +627,7 @@ mod tests {
         }
     }
 
-    /// On the namespace of a virtual machine that `BIOPSY_TEST_NAMESPACE` names: everything on it is lost.
+    /// Runs on the namespace of a virtual machine that `BIOPSY_TEST_NAMESPACE` names; destroys all data on it.
     #[test]
     fn commands_reach_the_drive_of_a_virtual_machine() {
         let Ok(path) = std::env::var("BIOPSY_TEST_NAMESPACE") else {

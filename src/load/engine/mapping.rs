@@ -1,9 +1,8 @@
-//! fio's `mmap`: reads are copies from a mapping of the target, writes copies to it.
+//! fio's `mmap` engine: a read copies from a mapping of the target, a write copies to it.
 //!
-//! Where the target has become shorter, or a page cannot be read, a copy ends in SIGBUS, which ends the
-//! process. No look beforehand is safe, as the file may shrink during the copy. So a handler puts memory in the
-//! place of the missing pages; the copy goes on with it and comes to nothing: its result is an error, and the
-//! file is mapped there again.
+//! If the target has become shorter, or a page cannot be read, a copy raises SIGBUS, which would end the process. A
+//! check beforehand is not safe, as the file may shrink during the copy. So a signal handler maps anonymous memory over
+//! the missing pages. The copy then continues, its result is an error, and the file is mapped there again.
 
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -26,12 +25,12 @@ use crate::refusal::{Refusal, reason};
 #[derive(Debug)]
 struct Region {
     place: Place,
-    /// Null where there is nothing to map.
+    /// Null where the target is empty.
     base: *mut u8,
-    /// Of the target when it was mapped.
+    /// Size of the target when it was mapped.
     bytes: u64,
     protection: libc::c_int,
-    /// Why a part of it could not be mapped again.
+    /// Errno of a failed attempt to map a part of it again.
     broken: Option<i32>,
 }
 
@@ -54,7 +53,7 @@ impl Region {
         }
     }
 
-    /// How many of the bytes there are, and where.
+    /// Address of the range, and how many of its bytes are mapped.
     #[inline]
     fn part(&self, offset: u64, bytes: u32) -> (*mut u8, usize) {
         let there = self.bytes.saturating_sub(offset).min(bytes.into()) as usize;
@@ -65,16 +64,14 @@ impl Region {
         (unsafe { self.base.add(offset as usize) }, there)
     }
 
-    /// Copies between the mapping, where it is the whole pages of `window`, and a buffer. Returns the bytes, or a
-    /// negative errno.
+    /// Copies between a buffer and the mapping, whose pages are `window`. Returns the bytes, or a negative errno.
     fn copy(&mut self, (from, to, bytes): (*const u8, *mut u8, usize), window: Window) -> i32 {
         if let Some(errno) = self.broken {
             return -errno;
         }
         WINDOW.set(window);
         compiler_fence(Ordering::SeqCst);
-        // SAFETY: both are as long; a mapping is no memory that Rust knows of, and a missing page of it is
-        // replaced by the handler.
+        // SAFETY: both are as long; a mapping is no memory that Rust knows of, and the handler replaces a missing page.
         unsafe { ptr::copy_nonoverlapping(from, to, bytes) };
         compiler_fence(Ordering::SeqCst);
         if WINDOW.replace(Window::NONE).length == window.length {
@@ -83,8 +80,8 @@ impl Region {
         self.repair(window)
     }
 
-    /// Maps the target again where the handler put memory. Returns what the copy came to: 0 at the end of a target
-    /// that has become shorter, as a read there, else a negative errno.
+    /// Maps the target again where the handler put anonymous memory. Returns the result of the copy: 0 at the end of a
+    /// shortened target, as a read would, otherwise a negative errno.
     #[cold]
     fn repair(&mut self, window: Window) -> i32 {
         let offset = window.begin - self.base as usize;
@@ -123,14 +120,14 @@ fn map(
     if base == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(base.cast()) }
 }
 
-/// Bytes of a file or device.
+/// Size of a file or device in bytes.
 fn size(place: &Place) -> io::Result<u64> {
-    // SAFETY: it moves a position that nobody uses.
+    // SAFETY: it only moves the file position, which is not used.
     let end = unsafe { libc::lseek(place.fd, 0, libc::SEEK_END) };
     u64::try_from(end).map_err(|_| io::Error::last_os_error())
 }
 
-/// Whether the file system has no room for so many bytes: a block that is not there yet cannot come then.
+/// Whether the file system has no room for this many bytes, so that a missing block cannot be allocated.
 fn is_full(place: &Place, bytes: u64) -> bool {
     let mut found = MaybeUninit::<libc::statvfs>::zeroed();
     // SAFETY: zeroed is a valid statvfs, and the call only writes to it.
@@ -138,7 +135,7 @@ fn is_full(place: &Place, bytes: u64) -> bool {
     // SAFETY: it only asks.
     let is_root = unsafe { libc::geteuid() } == 0;
     let free = if is_root { found.f_bfree } else { found.f_bavail };
-    // A file system without a limit has no blocks.
+    // A file system without a limit reports no blocks.
     answer == 0 && !place.is_device && found.f_blocks > 0 && free.saturating_mul(found.f_frsize) < bytes
 }
 
@@ -147,11 +144,11 @@ fn page() -> usize {
     usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
 }
 
-/// Whole pages of a mapping that this thread copies from or to.
+/// The pages of a mapping that this thread copies from or to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Window {
     begin: usize,
-    /// 0: none, or the handler put memory in.
+    /// 0: no copy is running, or the handler has replaced pages.
     length: usize,
 }
 
@@ -166,14 +163,15 @@ impl Window {
 }
 
 thread_local! {
-    /// Without a destructor and with a constant to begin with, so that a handler may use it.
+    /// Has no destructor and a constant initial value, so that a signal handler may use it.
     static WINDOW: Cell<Window> = const { Cell::new(Window::NONE) };
 }
 
-/// What SIGBUS did before: whatever is not about a copy is its business.
+/// The previous SIGBUS action, for every SIGBUS that is not caused by a copy.
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 
-/// Installs the handler, once for the process: it stays, as others may have been put on top of it.
+/// Installs the handler once per process. It stays installed, because other handlers may have been chained on top of
+/// it.
 fn install() -> io::Result<()> {
     static INSTALLED: OnceLock<Option<i32>> = OnceLock::new();
     let failed = INSTALLED.get_or_init(|| {
@@ -186,7 +184,7 @@ fn install() -> io::Result<()> {
             BEFORE.get_or_init(|| before.assume_init());
             let mut ours: libc::sigaction = std::mem::zeroed();
             ours.sa_sigaction = on_bus_error as *const () as usize;
-            // On the thread's own signal stack, which the language's runtime uses for stack overflows.
+            // Runs on the thread's signal stack, which the Rust runtime uses for stack overflows.
             ours.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
             if libc::sigaction(libc::SIGBUS, &raw const ours, ptr::null_mut()) != 0 {
                 return io::Error::last_os_error().raw_os_error();
@@ -197,15 +195,15 @@ fn install() -> io::Result<()> {
     failed.map_or(Ok(()), |errno| Err(io::Error::from_raw_os_error(errno)))
 }
 
-/// Only a system call, a thread's own variable and errno are used: all that a handler may.
+/// Async-signal-safe: uses only system calls, a thread-local and errno.
 extern "C" fn on_bus_error(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: the kernel passes what SA_SIGINFO promises.
     let (code, at) = unsafe { ((*info).si_code, (*info).si_addr() as usize) };
     let window = WINDOW.get();
-    // Codes of 0 and below: another process sent it, and there is no address.
+    // Codes up to 0: another process sent the signal, and there is no address.
     if code > 0 && at.wrapping_sub(window.begin) < window.length {
-        // SAFETY: errno is the thread's own. What is replaced is a part of a mapping that this thread copies
-        // from or to, and that no reference points to.
+        // SAFETY: errno is thread-local. The replaced pages belong to a mapping that this thread copies from or to, and
+        // no reference points to them.
         unsafe {
             let errno = *libc::__errno_location();
             let memory = libc::mmap(
@@ -226,19 +224,19 @@ extern "C" fn on_bus_error(signal: libc::c_int, info: *mut libc::siginfo_t, cont
     pass_on(signal, code, info, context);
 }
 
-/// As if the handler were not there.
+/// Acts as if the handler were not installed.
 fn pass_on(signal: libc::c_int, code: libc::c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     let before = BEFORE.get();
     let handler = before.map_or(libc::SIG_DFL, |before| before.sa_sigaction);
     if handler == libc::SIG_IGN && code <= 0 {
         return;
     }
-    // SAFETY: the address is that of a handler which the process had installed, of the signature that its flags
-    // tell.
+    // SAFETY: the address is that of a handler which the process had installed, with the signature that its flags
+    // state.
     unsafe {
         if handler == libc::SIG_DFL || handler == libc::SIG_IGN {
-            // The kernel does not ignore a fault either. It happens again, and the signal that was sent is sent
-            // again, when this handler returns.
+            // The kernel does not ignore a fault either. When this handler returns, the fault happens again, and a
+            // signal that was sent is raised again.
             libc::signal(signal, libc::SIG_DFL);
             if code <= 0 {
                 libc::raise(signal);
@@ -253,20 +251,21 @@ fn pass_on(signal: libc::c_int, code: libc::c_int, info: *mut libc::siginfo_t, c
     }
 }
 
-/// Mappings of the job's targets, and a buffer to copy to and from.
+/// Mappings of the job's targets, and buffers to copy to and from.
 #[derive(Debug)]
 pub struct Mapping {
     slots: Slots,
     regions: Vec<Region>,
     page: usize,
-    /// Nothing stays in the page cache.
+    /// Drops the pages from the page cache after each operation.
     direct: bool,
     done: Done,
 }
 
 impl Mapping {
-    /// Maps all places as long as they are now: what is to be written must be there, and be open for reading and
-    /// writing. The places stay open while it lives. Also returns what was asked for and is not there.
+    /// Maps all targets with their current sizes: files to be written must have their full length, and be open for
+    /// reading and writing. The targets must stay open while it lives. Also returns requested features that are not
+    /// available.
     pub fn new(job: &Job, places: &[Place], nodes: &[u32]) -> Result<(Self, Vec<String>)> {
         let failed = |e: &io::Error| {
             Refusal::Refused(format!(
@@ -278,7 +277,7 @@ impl Mapping {
         let (slots, mut missing) = Slots::new(job, nodes)?;
         let writes = job.rw.has(Direction::Write);
         let regions = places.iter().map(|place| {
-            // The handler's pages are usual ones.
+            // The handler maps normal pages.
             if in_huge_pages(place) {
                 return Err(io::Error::other("its file system has huge pages only"));
             }
@@ -331,7 +330,7 @@ impl Synchronous for Mapping {
         let (at, bytes) = region.part(piece.offset, piece.bytes);
         let writes = piece.direction == Direction::Write;
         if bytes == 0 {
-            // As a read at the end of a file, and a write at that of a device.
+            // Same as a read at the end of a file, and a write at the end of a device.
             return if writes && piece.bytes > 0 { -libc::ENOSPC } else { 0 };
         }
         let window = Window::of(at, bytes, self.page);
@@ -342,7 +341,7 @@ impl Synchronous for Mapping {
         }
         let file_offset = (window.begin - region.base as usize) as libc::off_t;
         let written = if writes { written_back(window) } else { 0 };
-        // SAFETY: what was written is on the target, so that only copies are dropped.
+        // SAFETY: what was written is on the target, so only copies are dropped.
         unsafe {
             libc::madvise(window.begin as *mut c_void, window.length, libc::MADV_DONTNEED);
             let length = window.length as libc::off_t;
@@ -351,7 +350,7 @@ impl Synchronous for Mapping {
         if written < 0 { written } else { told }
     }
 
-    /// What msync does is an fdatasync of the mapped range; it knows of no fsync.
+    /// msync does an fdatasync of the mapped range; it has no equivalent of fsync.
     fn synced(&self, file: u16, data_only: bool) -> i32 {
         let region = &self.regions[usize::from(file)];
         let whole = Window::of(region.base, region.bytes as usize, self.page);
@@ -431,7 +430,7 @@ mod tests {
                 }
                 assert_eq!(one(&mut engine, direction, BLOCK.into(), BLOCK), BLOCK as i32, "still there");
             }
-            // Longer again: the same mapping shows what is there now, and writes reach the file.
+            // The file is extended again: the same mapping shows the new content, and writes reach the file.
             file.set_len(64 * u64::from(BLOCK));
             tests::writes_come_back(&mut engine, 1, 64);
             drop(engine);
@@ -456,7 +455,7 @@ mod tests {
             });
             while Instant::now() < until {
                 match one(&mut engine, Direction::Read, BLOCK.into(), 15 * BLOCK) {
-                    // It may have grown again when its size is looked at.
+                    // The file may have grown again before its size is checked.
                     errno if [0, -libc::EIO].contains(&errno) => failed += 1,
                     bytes => {
                         assert_eq!(bytes, 15 * BLOCK as i32);
@@ -469,7 +468,7 @@ mod tests {
         println!("{read} read, {failed} failed");
     }
 
-    /// A SIGBUS that is no business of ours ends the process, as it does without a mapping.
+    /// A SIGBUS not caused by a copy ends the process, as it does without a mapping.
     #[test]
     fn another_bus_error_is_passed_on() {
         install().unwrap();
@@ -481,7 +480,7 @@ mod tests {
             unsafe {
                 let child = libc::fork();
                 if child == 0 {
-                    // No file with its memory.
+                    // No core file with the child's memory.
                     let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
                     libc::setrlimit(libc::RLIMIT_CORE, &raw const none);
                     death();
@@ -497,7 +496,7 @@ mod tests {
             let _byte = unsafe { other.base.read_volatile() };
         };
         assert_eq!(by(&touch), (true, libc::SIGBUS));
-        // The runtime's own handler lets the first one pass, which is about no address.
+        // The runtime's own handler lets the first one pass, because it has no address.
         let sent = || {
             // SAFETY: they end the child.
             let _told = unsafe { (libc::raise(libc::SIGBUS), libc::raise(libc::SIGBUS)) };

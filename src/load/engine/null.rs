@@ -1,4 +1,4 @@
-//! fio's `null`: each operation is over with all its bytes, and none reaches the kernel.
+//! fio's `null` engine: each operation completes at once with all its bytes, without a system call.
 
 use std::io;
 
@@ -10,7 +10,8 @@ use super::super::sequence::Piece;
 use super::Engine;
 use super::sync::Done;
 
-/// As in fio, with a depth of 1 (`ALONE`) an operation is over when it is queued, and all of it is completion.
+/// As in fio, with a depth of 1 (`ALONE`) an operation is over when it is queued, and its whole latency is completion
+/// latency.
 #[derive(Debug)]
 pub struct Null<const ALONE: bool> {
     slots: Slots,

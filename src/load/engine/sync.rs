@@ -1,4 +1,4 @@
-//! One I/O at a time, done where it is queued: `pread` and `pwrite`, or `preadv2` and `pwritev2`.
+//! The synchronous engines: each I/O is done when queued, by `pread` and `pwrite`, or `preadv2` and `pwritev2`.
 
 use std::io;
 
@@ -10,11 +10,11 @@ use super::super::sequence::Piece;
 use super::trim::trim;
 use super::{Engine, Place, rw_flags};
 
-/// Results of operations that were over when they were queued.
+/// Results of operations that completed when queued.
 #[derive(Debug)]
 pub struct Done {
     results: Vec<(u32, i32)>,
-    /// Since the last call that hands over.
+    /// Results since the last [`Self::taken`].
     new: u32,
 }
 
@@ -29,12 +29,12 @@ impl Done {
         self.new += 1;
     }
 
-    /// How many wait to be reaped.
+    /// Results that are not reaped yet.
     pub fn len(&self) -> u32 {
         self.results.len() as u32
     }
 
-    /// How many came since it was asked last.
+    /// Results since the last call.
     pub fn taken(&mut self) -> u32 {
         std::mem::take(&mut self.new)
     }
@@ -46,14 +46,14 @@ impl Done {
     }
 }
 
-/// An engine that does an operation where it is queued.
+/// An engine that does an operation when it is queued.
 pub trait Synchronous {
     fn slots(&self) -> &Slots;
     fn done(&self) -> &Done;
     fn done_mut(&mut self) -> &mut Done;
     fn place(&self, file: u16) -> &Place;
 
-    /// Reads or writes: bytes, or a negative errno.
+    /// Reads or writes: returns the bytes, or a negative errno.
     fn moved(&mut self, slot: u32, piece: &Piece) -> i32;
 
     fn synced(&self, file: u16, data_only: bool) -> i32 {
@@ -98,13 +98,13 @@ impl<S: Synchronous> Engine for S {
     }
 }
 
-/// What a system call answered, as a completion would tell it: a count, or a negative errno. One that a signal
-/// interrupted is called again.
+/// Calls a system call and returns its result as a completion would: a count, or a negative errno. Repeats a call that
+/// a signal interrupted.
 pub fn answer(mut call: impl FnMut() -> isize) -> i32 {
     loop {
         let told = call();
         if told >= 0 {
-            // The kernel moves less than 2 GiB at once.
+            // The kernel transfers less than 2 GiB at once.
             return i32::try_from(told).unwrap_or(i32::MAX);
         }
         match io::Error::last_os_error().raw_os_error() {
@@ -128,14 +128,14 @@ pub fn sync(place: &Place, data_only: bool) -> i32 {
 pub struct Sync {
     slots: Slots,
     places: Vec<Place>,
-    /// The flags of `preadv2` and `pwritev2`, by direction; None: `pread` and `pwrite`.
+    /// The flags of `preadv2` and `pwritev2`, by direction; None: uses `pread` and `pwrite`.
     flags: Option<[libc::c_int; 3]>,
     done: Done,
 }
 
 impl Sync {
-    /// One buffer, on a node if one is given. The places stay open while it lives. Also returns what was asked
-    /// for and is not there.
+    /// One buffer, on the given nodes. The targets must stay open while it lives. Also returns requested features that
+    /// are not available.
     pub fn new(job: &Job, places: &[Place], nodes: &[u32]) -> Result<(Self, Vec<String>)> {
         let (slots, mut missing) = Slots::new(job, nodes)?;
         let polls = if job.hipri { libc::RWF_HIPRI } else { 0 };
@@ -177,14 +177,14 @@ impl Synchronous for Sync {
     fn moved(&mut self, slot: u32, piece: &Piece) -> i32 {
         let place = self.places[usize::from(piece.file)];
         let buffer = self.slots.room(slot, piece.bytes).cast::<libc::c_void>();
-        // -1 would mean the file's own position.
+        // -1 would mean the file position.
         let Ok(offset) = libc::off_t::try_from(piece.offset) else { return -libc::EINVAL };
         let bytes = piece.bytes as usize;
         let vector = libc::iovec { iov_base: buffer, iov_len: bytes };
         let writes = piece.direction == Direction::Write;
         let flags = self.flags.map(|flags| flags[piece.direction.index()]);
         answer(|| {
-            // SAFETY: the slot's buffer has room for the bytes, and nobody else uses it in the meantime.
+            // SAFETY: the slot's buffer has room for the bytes, and nothing else uses it in the meantime.
             unsafe {
                 match (flags, writes) {
                     (None, false) => libc::pread(place.fd, buffer, bytes, offset),
@@ -254,7 +254,7 @@ mod tests {
         assert!(missing(job::Engine::Pvsync2)[0].contains("5.19"));
         let file = Scratch::filled("hipri", BLOCK, 9);
         let (mut engine, _) = Sync::new(&hipri(job::Engine::Pvsync2), &[file.place()], &[]).unwrap();
-        // Answered by file systems that can poll no more with an error, by others without polling.
+        // File systems that no longer support polling answer with an error, others read without polling.
         let result = tests::one(&mut engine, Direction::Read, 0, BLOCK);
         assert!([BLOCK as i32, -libc::EOPNOTSUPP].contains(&result), "{result}");
     }

@@ -1,4 +1,4 @@
-//! What every engine must do, and the files and disks that the tests do it on.
+//! Tests that every engine must pass, and the files and disks for them.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::fd::AsRawFd;
@@ -10,22 +10,22 @@ use super::super::job::{self, Direction, Job, Pattern, Target};
 use super::super::sequence::Piece;
 use super::{Engine, Place};
 
-/// The block of all of them.
+/// The block size of all tests.
 pub const BLOCK: u32 = 4096;
 
-/// A job that could do everything.
+/// A job with reads and writes.
 pub fn job(engine: job::Engine, iodepth: u32) -> Job {
     Job { rw: Pattern::RandReadWrite, engine, iodepth, ..Job::new(Target::Existing("/dev/null".into())) }
 }
 
-/// A file that ends with the test.
+/// A file that is deleted at the end of the test.
 pub struct Scratch {
     file: File,
     path: PathBuf,
 }
 
 impl Scratch {
-    /// Of so many times the same byte; past the page cache where the file system can.
+    /// Filled with one byte value; open with direct I/O where the file system supports it.
     pub fn filled(test: &str, bytes: u32, byte: u8) -> Self {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/tmp");
         fs::create_dir_all(&path).unwrap();
@@ -55,14 +55,14 @@ impl Drop for Scratch {
     }
 }
 
-/// A loop device over memory, detached at the end.
+/// A loop device over a file in memory, detached at the end.
 pub struct Disk {
     file: File,
     path: String,
 }
 
 impl Disk {
-    /// None, with a line that says so, where this machine cannot have one.
+    /// None, with a message, where this machine cannot create one.
     pub fn filled(test: &str, bytes: usize, byte: u8) -> Option<Self> {
         let skip = |why: &str| println!("skipped: {test}: no loop device can be made here: {why}");
         // SAFETY: it only asks.
@@ -75,7 +75,7 @@ impl Disk {
         let below = directory.join(format!("biopsy-engine-{test}-{}", std::process::id()));
         fs::write(&below, vec![byte; bytes]).unwrap();
         let made = Command::new("losetup").args(["-f", "--show"]).arg(&below).output();
-        // The device holds it from here on.
+        // The loop device keeps the file from here on.
         fs::remove_file(&below).unwrap();
         let made = match made {
             Ok(made) if made.status.success() => made,
@@ -98,7 +98,7 @@ impl Disk {
         Place { fd: self.file.as_raw_fd(), is_device: true }
     }
 
-    /// All of it, through the page cache.
+    /// The whole content, through the page cache.
     pub fn bytes(&self) -> Vec<u8> {
         fs::read(&self.path).unwrap()
     }
@@ -116,7 +116,7 @@ pub fn one(engine: &mut impl Engine, direction: Direction, offset: u64, bytes: u
     only_result(engine)
 }
 
-/// The result of the one operation that is in flight.
+/// The result of the only operation in flight.
 pub fn only_result(engine: &mut impl Engine) -> i32 {
     assert_eq!(engine.in_flight(), 1);
     assert_eq!(engine.enter(1, None).unwrap(), 1);
@@ -128,7 +128,7 @@ pub fn only_result(engine: &mut impl Engine) -> i32 {
     result
 }
 
-/// What a block at this offset holds.
+/// The expected content of the block at this offset.
 fn content(offset: u64) -> Vec<u8> {
     (0..u64::from(BLOCK)).map(|at| (offset / 4096 * 31 + at * 7 + at / 256) as u8).collect()
 }
@@ -138,7 +138,7 @@ fn buffer(engine: &mut impl Engine, slot: u32) -> &mut [u8] {
     unsafe { std::slice::from_raw_parts_mut(engine.buffer(slot), BLOCK as usize) }
 }
 
-/// Drives `blocks` operations, `depth` at a time; `before` and `after` see the slot and its offset.
+/// Runs `blocks` operations, `depth` at a time; `before` and `after` receive the slot and its offset.
 fn drive<E: Engine>(
     engine: &mut E,
     direction: Direction,
@@ -185,14 +185,14 @@ pub fn writes_come_back<E: Engine>(engine: &mut E, depth: u32, blocks: u32) {
     drive(engine, Direction::Read, (depth, blocks), wipe, compare);
 }
 
-/// On a file of one block and a half.
+/// For a file of one and a half blocks.
 pub fn the_end_is_short(engine: &mut impl Engine) {
     assert_eq!(one(engine, Direction::Read, 0, BLOCK), BLOCK as i32);
     assert_eq!(one(engine, Direction::Read, BLOCK.into(), BLOCK), BLOCK as i32 / 2);
     assert_eq!(one(engine, Direction::Read, u64::from(BLOCK) * 2, BLOCK), 0);
 }
 
-/// On a place that does nothing.
+/// For a target on which every operation fails.
 pub fn errors_are_results(engine: &mut impl Engine, errno: i32) {
     for direction in Direction::ALL {
         assert_eq!(one(engine, direction, 0, BLOCK), errno, "{direction:?}");
@@ -203,7 +203,7 @@ pub fn errors_are_results(engine: &mut impl Engine, errno: i32) {
     }
 }
 
-/// On a file of four blocks of 3.
+/// For a file of four blocks filled with 3.
 pub fn trims_and_syncs(engine: &mut impl Engine, file: &Scratch) {
     buffer(engine, 0).fill(5);
     assert_eq!(one(engine, Direction::Write, 0, BLOCK), BLOCK as i32);
@@ -218,7 +218,7 @@ pub fn trims_and_syncs(engine: &mut impl Engine, file: &Scratch) {
 }
 
 /// The kernel refuses a priority class that does not exist. So the error shows that the priority arrived, and only with
-/// the operation that has it.
+/// its own operation.
 pub fn a_priority_reaches_the_kernel(mut engine: impl Engine) {
     let piece = Piece { direction: Direction::Read, file: 0, bytes: BLOCK, offset: 0 };
     assert_eq!(one(&mut engine, Direction::Read, 0, BLOCK), BLOCK as i32);

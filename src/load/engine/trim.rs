@@ -1,4 +1,4 @@
-//! Trims: no engine has requests of its own for them, but for NVMe commands.
+//! Trims through a system call: only the NVMe command engine has asynchronous requests for them.
 
 use super::super::job::Job;
 use super::Place;
@@ -7,7 +7,7 @@ use super::sync::answer;
 /// `BLKDISCARD` of linux/fs.h, which libc does not have.
 const BLKDISCARD: libc::Ioctl = 0x1277;
 
-/// Trims a range: a device discards it, a file gets a hole. Returns its bytes, or a negative errno.
+/// Trims a range: discards it on a device, punches a hole in a file. Returns its bytes, or a negative errno.
 pub fn trim(place: &Place, offset: u64, bytes: u32) -> i32 {
     let (Ok(moved), Ok(begin)) = (i32::try_from(bytes), libc::off_t::try_from(offset)) else {
         return -libc::EINVAL;
@@ -26,7 +26,7 @@ pub fn trim(place: &Place, offset: u64, bytes: u32) -> i32 {
     if told < 0 { told } else { moved }
 }
 
-/// What is not done of the depth of a job that only trims, by an engine without requests for that.
+/// Explains that a job that only trims does not use its depth, because the engine has no trim requests.
 pub fn one_by_one(job: &Job) -> Option<String> {
     let deep = job.rw.only_trims() && job.iodepth > 1 && !job.nop;
     deep.then(|| {

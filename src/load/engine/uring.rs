@@ -1,8 +1,7 @@
-//! A ring: two queues in memory that is shared with the kernel, and the system calls around them.
+//! A minimal io_uring: the two queues shared with the kernel, and the system calls around them.
 //!
-//! Entries are written where the kernel reads them, and none is looked at before all of a batch are shown to it by
-//! one store; as many results as one look finds are given back by one store too. That is all that an operation
-//! costs here.
+//! Entries are written in place, and a single store publishes a whole batch. A single store also returns all results of
+//! one check. An operation costs nothing more here.
 
 pub mod abi;
 
@@ -13,7 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 use abi::{Completion, CqOffsets, Entry, Params, Probe, ProbedOperation, Registration, SqOffsets};
 
-/// What is written to the kernel's offset of [`Registration`] to have a place chosen.
+/// Value of [`Registration`]'s offset that lets the kernel choose a place.
 const ANY_PLACE: u32 = u32::MAX;
 
 /// Memory that is shared with the kernel.
@@ -42,7 +41,7 @@ impl Shared {
         Ok(Self { base, bytes })
     }
 
-    /// So many of these, `offset` bytes behind the beginning; the kernel said that they are there.
+    /// A pointer to `count` values, `offset` bytes from the start. Checks that they lie inside the mapping.
     fn at<T>(&self, offset: u32, count: u32) -> io::Result<*mut T> {
         let end = count as usize * size_of::<T>() + offset as usize;
         if end > self.bytes || !(offset as usize).is_multiple_of(align_of::<T>()) {
@@ -59,7 +58,7 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // SAFETY: `base` and `bytes` are those of the mapping, and what refers to it ends with it.
+        // SAFETY: `base` and `bytes` are those of the mapping, and everything that refers to it ends with it.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
     }
 }
@@ -75,13 +74,13 @@ impl Shown {
 
     #[inline(always)]
     fn get(&self) -> &AtomicU32 {
-        // SAFETY: it lies inside of a mapping of the ring that has it, and both sides use it as an atomic.
+        // SAFETY: it lies inside a mapping of the ring that owns it, and both sides use it as an atomic.
         unsafe { self.0.as_ref() }
     }
 }
 
-/// The entries: all before `written` are ready, all before `shown` were shown, and the kernel has taken those before
-/// `taken`, as far as was looked.
+/// The submission queue: entries before `written` are ready, those before `shown` are published. The kernel had taken
+/// those before `taken` at the last check.
 struct Submissions<const MORE: usize> {
     entries: *mut Entry<MORE>,
     mask: u32,
@@ -89,14 +88,15 @@ struct Submissions<const MORE: usize> {
     written: u32,
     shown: u32,
     taken: u32,
-    /// Where `written` has to stop, as far as was looked.
+    /// Where `written` has to stop, as of the last check.
     end: u32,
     head: Shown,
     tail: Shown,
     flags: Shown,
 }
 
-/// The results: all before `there` were there at the last look, all before `seen` were given back.
+/// The completion queue: results before `there` had arrived at the last check, those before `seen` were returned to the
+/// kernel.
 struct Completions<const MORE: usize> {
     entries: *const Completion<MORE>,
     mask: u32,
@@ -106,23 +106,23 @@ struct Completions<const MORE: usize> {
     tail: Shown,
 }
 
-/// A ring whose entries and results have so many bytes and words more than the fields that all have. It is for one
-/// thread, which registers it with itself.
+/// A ring whose entries and results have the given extra bytes and words after their common fields. It may only be used
+/// by one thread, which registers it for itself.
 pub struct Uring<const ENTRY_MORE: usize = { abi::USUAL }, const RESULT_MORE: usize = { abi::NOTHING }> {
     submissions: Submissions<ENTRY_MORE>,
     completions: Completions<RESULT_MORE>,
-    /// What calls name the ring by: its descriptor, or its place in the thread's table.
+    /// How calls name the ring: its descriptor, or its index in the thread's table.
     name: i32,
     call_flags: u32,
     features: u32,
-    // Behind what refers to it.
+    // Declared after what refers to it, so it is dropped later.
     _memory: Vec<Shared>,
     fd: OwnedFd,
 }
 
 impl<const ENTRY_MORE: usize, const RESULT_MORE: usize> Uring<ENTRY_MORE, RESULT_MORE> {
-    /// With room for so many entries at least. `idle_ms` is how long a thread of the kernel's looks for entries
-    /// before it sleeps, where the flags ask for one.
+    /// Room for at least this many entries. `idle_ms` is how long the SQPOLL thread polls before it sleeps, if the
+    /// flags request one.
     pub fn new(entries: u32, flags: u32, idle_ms: u32) -> io::Result<Self> {
         let wide = |bytes: usize, usual: usize, flag: u32| if bytes > usual { flag } else { 0 };
         let flags = flags
@@ -136,7 +136,7 @@ impl<const ENTRY_MORE: usize, const RESULT_MORE: usize> Uring<ENTRY_MORE, RESULT
         // SAFETY: the kernel reads and writes the parameters only.
         let fd = unsafe { libc::syscall(libc::SYS_io_uring_setup, entries, &raw mut params) };
         let fd = RawFd::try_from(fd).ok().filter(|fd| *fd >= 0).ok_or_else(io::Error::last_os_error)?;
-        // SAFETY: the kernel has just made it, for nobody else.
+        // SAFETY: the kernel has just created it, and nothing else owns it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
 
         let SqOffsets { array, .. } = params.sq_off;
@@ -167,13 +167,15 @@ impl<const ENTRY_MORE: usize, const RESULT_MORE: usize> Uring<ENTRY_MORE, RESULT
         })
     }
 
-    /// The next entry, to be written whole: it holds whatever was there before.
+    /// The next entry, which must be written completely: it has stale content.
     ///
     /// # Panics
-    /// Where more are queued than there is room for.
+    ///
+    /// Where more entries are queued than there is room for.
     ///
     /// # Safety
-    /// What the entry refers to must be there until its result is.
+    ///
+    /// What the entry refers to must live until its result has arrived.
     #[inline(always)]
     pub unsafe fn next(&mut self) -> *mut Entry<ENTRY_MORE> {
         let queue = &mut self.submissions;
@@ -185,13 +187,13 @@ impl<const ENTRY_MORE: usize, const RESULT_MORE: usize> Uring<ENTRY_MORE, RESULT
         place
     }
 
-    /// How many entries [`Uring::show`] will show.
+    /// How many entries [`Uring::show`] will publish.
     #[inline]
     pub fn new_entries(&self) -> u32 {
         self.submissions.written.wrapping_sub(self.submissions.shown)
     }
 
-    /// Shows the kernel what was queued. Returns how many entries it has not taken yet.
+    /// Publishes the queued entries to the kernel. Returns how many it has not taken yet.
     #[inline]
     pub fn show(&mut self) -> u32 {
         let queue = &mut self.submissions;
@@ -201,21 +203,21 @@ impl<const ENTRY_MORE: usize, const RESULT_MORE: usize> Uring<ENTRY_MORE, RESULT
         self.queued()
     }
 
-    /// As [`Uring::show`] said, or as it was after the last call.
+    /// The same number as [`Uring::show`] returned, or as of the last call.
     #[inline]
     pub fn queued(&self) -> u32 {
         self.submissions.written.wrapping_sub(self.submissions.taken)
     }
 
-    /// The thread of the kernel's sleeps: to be asked after [`Uring::show`].
+    /// Whether the SQPOLL thread sleeps: check after [`Uring::show`].
     #[inline]
     pub fn sleeps(&self) -> bool {
-        // It looks at the tail once more after it said so.
+        // The kernel thread checks the tail once more after it has set the flag.
         fence(Ordering::SeqCst);
         self.submissions.flags.get().load(Ordering::Relaxed) & abi::SQ_NEED_WAKEUP != 0
     }
 
-    /// Looks what there is. Returns how many results wait.
+    /// Checks for results. Returns how many are waiting.
     #[inline]
     pub fn look(&mut self) -> u32 {
         let queue = &mut self.completions;
@@ -223,22 +225,22 @@ impl<const ENTRY_MORE: usize, const RESULT_MORE: usize> Uring<ENTRY_MORE, RESULT
         queue.there.wrapping_sub(queue.seen)
     }
 
-    /// Those that were there at the last look, and that are not given back yet.
+    /// The results of the last check that are not returned yet.
     #[inline(always)]
     pub fn results(&mut self) -> Results<'_, RESULT_MORE> {
         let Completions { entries, mask, seen, there, .. } = self.completions;
         Results { queue: &mut self.completions, entries, mask, at: seen, there }
     }
 
-    /// How many results are still to come or to be given back: each entry has one.
+    /// Operations without a returned result: each entry has one result.
     #[inline]
     pub fn in_flight(&self) -> u32 {
         self.submissions.written.wrapping_sub(self.completions.seen)
     }
 
-    /// Hands over what is shown and waits for so many results; with a time, where the kernel has waits that end by
-    /// themselves (Linux 5.11), not longer. Elsewhere it does not wait then, but looks and comes back. Returns how
-    /// many were taken; None: the time was over.
+    /// Submits the published entries and waits for `wait` results; with a timeout, where the kernel supports it (Linux
+    /// 5.11), not longer. Elsewhere a call with a timeout does not wait. Returns how many entries were taken; None:
+    /// timed out.
     #[inline]
     pub fn enter(
         &mut self,
@@ -273,34 +275,35 @@ impl<const ENTRY_MORE: usize, const RESULT_MORE: usize> Uring<ENTRY_MORE, RESULT
     #[inline]
     fn call(&self, queued: u32, wait: u32, flags: u32, what: *const u8, bytes: usize) -> io::Result<u32> {
         let flags = flags | self.call_flags;
-        // SAFETY: the arguments are none, or what the flags say and alive across the call; entries refer to what
-        // is there, as `next` asks for.
+        // SAFETY: the arguments are null, or what the flags require and alive during the call; entries refer to live
+        // memory, as `next` requires.
         let taken =
             unsafe { libc::syscall(libc::SYS_io_uring_enter, self.name, queued, wait, flags, what, bytes) };
         if taken < 0 { Err(io::Error::last_os_error()) } else { Ok(taken as u32) }
     }
 
-    /// What the kernel said that it can do: `FEAT_*`.
+    /// The kernel's features: `FEAT_*`.
     pub fn features(&self) -> u32 {
         self.features
     }
 
-    /// Waits can end by themselves.
+    /// Whether waits can have a timeout.
     pub fn has_timeouts(&self) -> bool {
         self.features & abi::FEAT_EXT_ARG != 0
     }
 
     /// # Safety
-    /// `what` must be what the operation takes, so many of them.
+    ///
+    /// `what` must point to `count` values of the type that the operation takes.
     unsafe fn register<T>(&self, operation: u32, what: *const T, count: usize) -> io::Result<u32> {
         let fd = self.fd.as_raw_fd();
         let count = u32::try_from(count).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
-        // SAFETY: as this function asks for.
+        // SAFETY: the caller guarantees it.
         let done = unsafe { libc::syscall(libc::SYS_io_uring_register, fd, operation, what, count) };
         if done < 0 { Err(io::Error::last_os_error()) } else { Ok(done as u32) }
     }
 
-    /// Entries can name these files by their places in the list.
+    /// Registers files; entries can then refer to them by index.
     pub fn register_files(&self, files: &[RawFd]) -> io::Result<()> {
         // SAFETY: a list of descriptors.
         unsafe { self.register(abi::REGISTER_FILES, files.as_ptr(), files.len()) }.map(|_| ())
@@ -311,26 +314,27 @@ impl<const ENTRY_MORE: usize, const RESULT_MORE: usize> Uring<ENTRY_MORE, RESULT
         unsafe { self.register::<u8>(abi::UNREGISTER_FILES, ptr::null(), 0) }.map(|_| ())
     }
 
-    /// Entries can name these by their places in the list.
+    /// Registers buffers; entries can then refer to them by index.
     ///
     /// # Safety
-    /// They must stay mapped as long as the ring is there.
+    ///
+    /// They must stay mapped as long as the ring exists.
     pub unsafe fn register_buffers(&self, buffers: &[libc::iovec]) -> io::Result<()> {
-        // SAFETY: a list of pieces of memory that are there.
+        // SAFETY: a list of mapped memory ranges.
         unsafe { self.register(abi::REGISTER_BUFFERS, buffers.as_ptr(), buffers.len()) }.map(|_| ())
     }
 
-    /// Puts it into the calling thread's table, so that no call looks its descriptor up again (Linux 5.18).
+    /// Registers the ring in the calling thread's table, so that calls need not look up its descriptor (Linux 5.18).
     pub fn register_ring(&mut self) -> io::Result<()> {
         let mut place = Registration { offset: ANY_PLACE, reserved: 0, data: self.fd.as_raw_fd() as u64 };
-        // SAFETY: one registration, into which the kernel writes the place that it has chosen.
+        // SAFETY: one registration, into which the kernel writes the index that it has chosen.
         unsafe { self.register(abi::REGISTER_RING_FDS, &raw mut place, 1) }?;
         self.name = place.offset as i32;
         self.call_flags = abi::ENTER_REGISTERED_RING;
         Ok(())
     }
 
-    /// Whether the kernel has the operation.
+    /// Whether the kernel supports the operation.
     pub fn has(&self, opcode: u8) -> bool {
         let mut probe = Probe {
             last: 0,
@@ -347,16 +351,16 @@ impl<const ENTRY_MORE: usize, const RESULT_MORE: usize> Uring<ENTRY_MORE, RESULT
 
 impl<const ENTRY_MORE: usize, const RESULT_MORE: usize> Drop for Uring<ENTRY_MORE, RESULT_MORE> {
     fn drop(&mut self) {
-        // Else the thread's table would keep the ring.
+        // Otherwise the thread's table would keep the ring open.
         if self.call_flags & abi::ENTER_REGISTERED_RING != 0 {
             let place = Registration { offset: self.name as u32, reserved: 0, data: 0 };
-            // SAFETY: one registration, of the table of this thread: a ring is not sent to another.
+            // SAFETY: one registration, in the table of this thread: a ring is never sent to another.
             let _gone = unsafe { self.register(abi::UNREGISTER_RING_FDS, &raw const place, 1) };
         }
     }
 }
 
-/// Results one by one: `user_data` and what came of it.
+/// Iterates over results: `user_data` and the result code.
 pub struct Results<'a, const MORE: usize> {
     queue: &'a mut Completions<MORE>,
     entries: *const Completion<MORE>,
@@ -373,8 +377,8 @@ impl<const MORE: usize> Iterator for Results<'_, MORE> {
         if self.at == self.there {
             return None;
         }
-        // SAFETY: the mask keeps it inside of the queue, and the kernel writes there again only when it was
-        // given back.
+        // SAFETY: the mask keeps the index inside the queue, and the kernel does not write there again until the result
+        // is returned.
         let Completion { user_data, result, .. } =
             unsafe { self.entries.wrapping_add((self.at & self.mask) as usize).read() };
         self.at = self.at.wrapping_add(1);
@@ -383,8 +387,8 @@ impl<const MORE: usize> Iterator for Results<'_, MORE> {
 }
 
 impl<const MORE: usize> Results<'_, MORE> {
-    /// Gives back those that were taken out: else the kernel would take them for results that are still there, and
-    /// not wait for others.
+    /// Returns the results that were taken out: otherwise the kernel would count them as still available and not wait
+    /// for others.
     #[inline(always)]
     pub fn end(self) {
         self.queue.seen = self.at;
@@ -396,10 +400,10 @@ impl<const MORE: usize> Submissions<MORE> {
     fn new(memory: &Shared, entries: &Shared, params: &Params, listed: bool) -> io::Result<Self> {
         let at = &params.sq_off;
         if listed {
-            // Each place of the queue has the entry of the same number, for ever.
+            // The index array maps each slot of the queue to the entry of the same number, once and for all.
             let numbers = memory.at::<u32>(at.array, params.sq_entries)?;
             for number in 0..params.sq_entries {
-                // SAFETY: inside of the mapping, and the kernel looks there only up to the tail.
+                // SAFETY: inside the mapping, and the kernel reads only up to the tail.
                 unsafe { numbers.wrapping_add(number as usize).write(number) };
             }
         }
@@ -419,7 +423,7 @@ impl<const MORE: usize> Submissions<MORE> {
         Ok(queue)
     }
 
-    /// What the kernel has taken.
+    /// Reads how far the kernel has taken entries.
     #[inline(always)]
     fn look(&mut self) {
         self.taken = self.head.get().load(Ordering::Acquire);
@@ -449,7 +453,7 @@ impl<const MORE: usize> Completions<MORE> {
     }
 }
 
-/// What is masked is below the count.
+/// Checks that masked indices stay below the count.
 fn in_range(mask: u32, entries: u32) -> io::Result<()> {
     let fits = mask < entries;
     fits.then_some(())
@@ -474,10 +478,10 @@ mod tests {
         Entry { head: Head { verb: Verb::default(), offset: 0, rest }, more: [0; abi::USUAL] }
     }
 
-    /// Queues requests for nothing with the next of the numbers.
+    /// Queues NOPs with these numbers.
     fn queue(ring: &mut Uring, numbers: std::ops::Range<u64>) {
         for number in numbers {
-            // SAFETY: it refers to nothing, and the place is one of the queue.
+            // SAFETY: it refers to nothing, and the slot is inside the queue.
             unsafe { ring.next().write(nothing(number)) };
         }
     }
@@ -492,7 +496,7 @@ mod tests {
     #[test]
     fn each_entry_comes_back_also_where_the_queue_begins_anew() {
         for flags in [0, abi::SETUP_NO_SQARRAY, abi::SETUP_SINGLE_ISSUER | abi::SETUP_DEFER_TASKRUN] {
-            // The kernel makes eight of five, and three batches of three do not end where the queue does.
+            // The kernel rounds five up to eight, and three batches of three do not end at the queue's end.
             let Some(mut ring) = ring(5, flags) else { continue };
             let _older_kernel = ring.register_ring();
             for first in (0..30).step_by(3) {
@@ -516,7 +520,7 @@ mod tests {
         for number in 0..7 {
             let rest = Rest { user_data: number, ..Rest::default() };
             let head = Head { verb: Verb::default(), offset: 0, rest };
-            // SAFETY: it refers to nothing, and the place is one of the queue.
+            // SAFETY: it refers to nothing, and the slot is inside the queue.
             unsafe { ring.next().write(Entry { head, more: [0; abi::COMMAND] }) };
             ring.show();
             assert_eq!(ring.enter(1, 1, abi::ENTER_GETEVENTS, None).unwrap(), Some(1));
@@ -542,7 +546,7 @@ mod tests {
         assert!(ring.has(abi::OP_READ) && !ring.has(u8::MAX));
     }
 
-    /// The table of a thread has room for 16.
+    /// A thread's table has room for 16 rings.
     #[test]
     fn a_ring_that_ends_leaves_the_table() {
         for _ in 0..40 {

@@ -1,4 +1,4 @@
-//! Nobody else uses it, and nobody can begin to: the claim of a device, and the look at everybody around it.
+//! Claims a device: makes sure that nothing else uses it, and that nothing can begin to use it.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
@@ -14,16 +14,16 @@ use super::mounted;
 use super::openers;
 use crate::refusal::{Refusal, reason};
 
-/// Who only looks at a device in passing (udev, after somebody wrote to it) is waited for this often.
+/// How often to retry while a process has the device open only briefly (udev, after a write).
 const LOOKS: u32 = 5;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
 
-/// Where a guard looks, and what happens meanwhile.
+/// The machine that the guard checks, and a hook for tests.
 #[derive(Clone, Copy)]
 pub struct Machine<'a> {
-    /// The root of `proc`, `sys` and `dev`: `/` but in tests.
+    /// Parent of `proc`, `sys` and `dev`: `/` except in tests.
     pub root: &'a Path,
-    /// Called between the checks and the opening: there a test changes what a name means.
+    /// Called between the checks and the opening: tests change there what a name refers to.
     pub meanwhile: &'a dyn Fn(),
 }
 
@@ -34,16 +34,16 @@ impl Machine<'static> {
     }
 }
 
-/// One at a time: what a look opens for a moment must not be seen by another one.
+/// Serialises the checks: one check must not see what another opens briefly.
 pub fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The file that a path meant when it was looked at, held without being opened.
+/// The file that a path referred to when it was checked, held with O_PATH, without being opened.
 #[derive(Debug)]
 pub struct Node {
-    /// Without links.
+    /// Path without symbolic links.
     pub path: PathBuf,
     pub data: Metadata,
     held: File,
@@ -58,15 +58,15 @@ impl Node {
         Ok(Self { path: resolved, data, held })
     }
 
-    /// Opens this very file, whatever its name means by now.
+    /// Opens this same file, whatever its name refers to by now.
     pub fn open(&self, write: bool, flags: libc::c_int) -> io::Result<File> {
         let itself = format!("/proc/self/fd/{}", self.held.as_raw_fd());
-        // O_NONBLOCK: neither a tape nor a FIFO is waited for.
+        // O_NONBLOCK: does not wait for a tape or a FIFO.
         let flags = flags | libc::O_NONBLOCK | libc::O_NOCTTY;
         OpenOptions::new().read(true).write(write).custom_flags(flags).open(itself)
     }
 
-    /// The file system's number of its kind; 0 where it does not tell.
+    /// The magic number of its file system; 0 where unavailable.
     pub fn file_system(&self) -> i64 {
         // SAFETY: zeroed is a valid statfs, and the call only writes to it.
         unsafe {
@@ -79,7 +79,7 @@ impl Node {
         self.held.as_raw_fd()
     }
 
-    /// Refuses where the opened file or the name is not the one that was looked at.
+    /// Refuses if the opened file or the name is not the one that was checked.
     pub fn unchanged(&self, path: &Path, opened: &File) -> Result<(), Refusal> {
         let opened = opened.metadata().ok();
         let named = fs::metadata(path).ok();
@@ -98,16 +98,16 @@ fn same(a: &Metadata, b: &Metadata) -> bool {
     (a.dev(), a.ino(), a.rdev(), a.file_type()) == (b.dev(), b.ino(), b.rdev(), b.file_type())
 }
 
-/// A device in use by somebody else, in one sentence.
+/// A refusal because the device is in use, in one sentence.
 pub fn kept(path: &Path, fact: &str, remedy: &str) -> Refusal {
     Refusal::Refused(format!("{} must not be written while {fact}: {remedy}", path.display()))
 }
 
-/// Claims a block device for this run, and all beside it: (the device, the others).
+/// Claims a block device for this run, with its sibling partitions: (the device, the others).
 ///
-/// `number` is the block device's, `open` opens what is to be written, `path` is what the user named, `own`
-/// are descriptors that do not count. The exclusive opening comes between two looks at everybody: from then
-/// on nobody can mount, map or swap to it, and who opened it in between is seen by the second look.
+/// `number` is the block device's, `open` opens what is to be written, `path` is what the user named, `own` are
+/// descriptors that do not count. The exclusive open comes between two checks of all processes. From then on nothing
+/// can mount, map or swap to it, and the second check finds a process that opened it in between.
 pub fn claim(
     machine: Machine<'_>,
     path: &Path,
@@ -140,7 +140,7 @@ pub fn claim(
         own.push(claimed.as_raw_fd());
         claims.push(claimed);
     }
-    // Layers and names can have changed since: all is looked at anew.
+    // Layers and names can have changed since: check everything again.
     let now = DeviceGraph::of_device(machine.root, number)?;
     if (&now.name, now.sequence) != (&kin.name, kin.sequence) {
         return Err(Refusal::Refused(format!(
@@ -158,7 +158,7 @@ pub fn claim(
     Ok((file, claims))
 }
 
-/// Tries again where somebody is in the way who may be gone in a moment.
+/// Retries while something is in the way that may be gone in a moment.
 pub fn patiently<T>(attempt: impl Fn() -> Result<T, Refusal>) -> Result<T, Refusal> {
     let mut looks = 1;
     loop {
@@ -171,7 +171,7 @@ pub fn patiently<T>(attempt: impl Fn() -> Result<T, Refusal>) -> Result<T, Refus
     }
 }
 
-/// Refuses the disk of the root file system, its partitions, and all that stands on it as a disk.
+/// Refuses the disk of the root file system, its partitions, and every device stacked on it.
 fn not_the_root(root: &Path, path: &Path, kin: &DeviceGraph) -> Result<(), Refusal> {
     let ground = mounted::ground(root);
     if let Some(disk) = kin.disks.intersection(&ground.disks).next() {
@@ -180,7 +180,7 @@ fn not_the_root(root: &Path, path: &Path, kin: &DeviceGraph) -> Result<(), Refus
         return Err(kept(path, &fact, "choose another device, or a file (--overwrite) on this one"));
     }
     match ground.unknown {
-        // A file system claims its devices, so that only what it stands on can escape the claim.
+        // A file system claims its own devices, so only devices below those can escape the claim.
         Some(kind) if !kin.below.is_empty() => Err(kept(
             path,
             &format!("it is not known on which disk the root file system ({kind}) is, and it could be below"),
@@ -190,7 +190,7 @@ fn not_the_root(root: &Path, path: &Path, kin: &DeviceGraph) -> Result<(), Refus
     }
 }
 
-/// Refuses what somebody uses: layers, mounts, swap, processes.
+/// Refuses a device or file in use: by layers, mounts, swap or processes.
 pub fn unused(root: &Path, path: &Path, kin: &DeviceGraph, own: &[RawFd]) -> Result<(), Refusal> {
     nothing_above(path, kin)?;
     let unreadable = |what: &str, error: &io::Error| {
@@ -239,7 +239,7 @@ pub fn unused(root: &Path, path: &Path, kin: &DeviceGraph, own: &[RawFd]) -> Res
     }
 }
 
-/// Refuses what another device or an export lies on.
+/// Refuses a device under another device or an export.
 pub fn nothing_above(path: &Path, kin: &DeviceGraph) -> Result<(), Refusal> {
     let Some(Above { upper, lower }) = kin.above.first() else { return Ok(()) };
     let (upper, lower) = (upper.escape_debug(), lower.escape_debug());
@@ -252,7 +252,7 @@ pub fn nothing_above(path: &Path, kin: &DeviceGraph) -> Result<(), Refusal> {
     Err(kept(path, &format!("{upper} lies on {lower}"), &format!("{remedy}, or choose another one")))
 }
 
-/// The sentence for a process in the way.
+/// The sentence for a process that has it open.
 pub fn opened(path: &Path, opener: &openers::Opener) -> Refusal {
     let (pid, comm, what) = (opener.pid, &opener.comm, opener.what.escape_debug());
     let how = if opener.mapped { "mapped" } else { "open" };
@@ -275,7 +275,7 @@ fn unclaimed(
     let shown = path.display();
     match error.raw_os_error() {
         Some(libc::EBUSY) => {
-            // Who came in the last moment has a name.
+            // Names whatever began to use it in the last moment.
             if let Err(refusal) = unused(root, path, kin, own) {
                 return refusal;
             }
@@ -297,7 +297,7 @@ fn unclaimed(
     }
 }
 
-/// The sentence for a device that says that it cannot be written.
+/// The sentence for a read-only device.
 pub fn read_only(path: &Path) -> Refusal {
     Refusal::Refused(format!(
         "{} is read-only: choose another one, or make it writable (blockdev --setrw) if nothing relies on that",
@@ -305,7 +305,7 @@ pub fn read_only(path: &Path) -> Refusal {
     ))
 }
 
-/// The btrfs that a device is a member of: only one of several is in the mount table.
+/// The btrfs that a device belongs to: the mount table lists only one of several members.
 fn btrfs(root: &Path, name: &str) -> Option<String> {
     let systems = fs::read_dir(root.join("sys/fs/btrfs")).ok()?;
     systems.flatten().find(|system| system.path().join("devices").join(name).exists()).map(|system| {
@@ -313,7 +313,7 @@ fn btrfs(root: &Path, name: &str) -> Option<String> {
     })
 }
 
-/// Whether the block device says that it is read-only.
+/// Whether the block device is read-only.
 pub fn is_read_only(file: &File) -> io::Result<bool> {
     const BLKROGET: libc::Ioctl = 0x125e;
     let mut flag: libc::c_int = 0;
@@ -324,7 +324,7 @@ pub fn is_read_only(file: &File) -> io::Result<bool> {
     }
 }
 
-/// The number of a node, where it is a block device.
+/// The device number of a node, if it is a block device.
 pub fn block_number(data: &Metadata) -> Option<Number> {
     data.file_type().is_block_device().then(|| unpacked(data.rdev()))
 }

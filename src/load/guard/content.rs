@@ -1,4 +1,4 @@
-//! Regular files: whose content may be lost, and those that are made.
+//! Opens regular files for writing: existing ones whose content may be lost, and new ones.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -13,7 +13,7 @@ use super::openers;
 use super::permission::{self, Permission};
 use crate::refusal::{Refusal, reason};
 
-/// File systems whose files are switches of the kernel or the firmware, by their number in linux/magic.h.
+/// File systems whose files control the kernel or the firmware, by their magic number in linux/magic.h.
 const SWITCHES: [(i64, &str); 15] = [
     (0x6573_5543, "fusectl"),
     (0x6e73_6673, "nsfs"),
@@ -32,7 +32,7 @@ const SWITCHES: [(i64, &str); 15] = [
     (0x1980_0202, "mqueue"),
 ];
 
-/// Opens a file that is there for reading and writing, where it may be lost and nobody else uses it.
+/// Opens an existing file for reading and writing, if its content may be lost and nothing else uses it.
 pub fn overwrite(
     machine: Machine<'_>,
     path: &Path,
@@ -50,8 +50,8 @@ pub fn overwrite(
     let ours = permission::made_here(identity);
     if !ours {
         permission.to_overwrite(path, identity)?;
-        // The other name was not allowed to be overwritten, and who relies on it (a backup of hard links)
-        // would not know.
+        // The user did not allow the other name to be overwritten, and its users (a backup with hard links) would not
+        // notice.
         if node.data.nlink() > 1 {
             return Err(Refusal::Refused(format!(
                 "{name} is also known by {} other names (hard links), under which its content would be lost too: \
@@ -73,20 +73,20 @@ pub fn overwrite(
     (machine.meanwhile)();
     let file = node.open(true, flags).map_err(|error| cannot_write(path, &error))?;
     node.unchanged(path, &file)?;
-    // What holds it without opening it would be counted.
+    // The O_PATH descriptor would be counted as a user.
     drop(node);
     if !ours {
-        // io_uring lets go of its files a moment after the end of who used it: a run right before this one.
+        // io_uring releases its files shortly after its user has ended, such as a run just before this one.
         claim::patiently(|| unshared(machine.root, path, &kin, &file))?;
     }
     Ok(file)
 }
 
-/// Refuses a file that anybody else has open. The kernel's count decides, where the file system has leases;
-/// the processes that can be seen give the name.
+/// Refuses a file that another process has open. The kernel's count decides, where the file system supports leases;
+/// visible processes give the name.
 fn unshared(root: &Path, path: &Path, kin: &DeviceGraph, file: &File) -> Result<(), Refusal> {
-    /// What the kernel sends to who holds a lease that somebody waits for, in place of SIGIO, which would end
-    /// this process: fcntl's command, and a signal that is ignored.
+    /// F_SETSIG: the signal for a broken lease, instead of SIGIO, which would end this process. SIGURG is ignored by
+    /// default.
     const SET_SIGNAL: (libc::c_int, libc::c_int) = (10, libc::SIGURG);
     let control = |command: libc::c_int, value: libc::c_int| {
         // SAFETY: the descriptor is open, and the commands take a plain number.
@@ -115,7 +115,7 @@ fn unshared(root: &Path, path: &Path, kin: &DeviceGraph, file: &File) -> Result<
     }
 }
 
-/// Makes a file of `bytes` bytes, all of them holes or allocated and unwritten; None where there is one.
+/// Creates a file of `bytes` bytes, all holes or allocated and unwritten; None where it exists already.
 pub fn make(path: &Path, bytes: u64, flags: libc::c_int) -> Result<Option<File>, Refusal> {
     let made = OpenOptions::new()
         .read(true)
@@ -130,7 +130,7 @@ pub fn make(path: &Path, bytes: u64, flags: libc::c_int) -> Result<Option<File>,
         Err(error) => return Err(cannot_make(path, &error)),
     };
     let prepare = || {
-        // Set afterwards: some kernels make the file, and only then see that O_DIRECT is not to be had.
+        // Set afterwards: some kernels create the file before they find out that O_DIRECT is not supported.
         // SAFETY: the descriptor is open, and the commands take and return plain flags.
         let done = unsafe {
             match libc::fcntl(file.as_raw_fd(), libc::F_GETFL) {
@@ -157,7 +157,7 @@ pub fn make(path: &Path, bytes: u64, flags: libc::c_int) -> Result<Option<File>,
     }
 }
 
-/// Removes a file that has just been made and is of no use, unless its name is another file's by now.
+/// Removes a file that was just created and is not needed, unless its name refers to another file by now.
 pub fn unmake(path: &Path, file: &File) {
     let (made, named) = (file.metadata(), std::fs::symlink_metadata(path));
     if let (Ok(made), Ok(named)) = (made, named)
@@ -167,8 +167,8 @@ pub fn unmake(path: &Path, file: &File) {
     }
 }
 
-/// Makes a file at least as long; what is there stays, its holes too: what becomes of a file that was there can be
-/// undone by [`shorten`]. Where it fails, a part may have been allocated.
+/// Extends a file to at least this length. Existing content stays, its holes too, so [`shorten`] can undo it. After a
+/// failure a part may be allocated.
 pub fn allocate(file: &File, bytes: u64) -> io::Result<()> {
     let before = file.metadata()?.len();
     if before >= bytes {
@@ -184,17 +184,16 @@ pub fn allocate(file: &File, bytes: u64) -> io::Result<()> {
         let error = io::Error::last_os_error();
         match error.raw_os_error() {
             Some(libc::EINTR) => {}
-            // Not every file system can: then the writes allocate.
+            // Some file systems do not support it: then the writes allocate.
             Some(libc::EOPNOTSUPP | libc::ENOSYS) => return file.set_len(bytes),
             _ => return Err(error),
         }
     }
 }
 
-/// Gives a file the length again that it had before it was to become longer, and with that what was allocated behind
-/// it.
+/// Restores the length that a file had before it was extended, and frees what was allocated after that.
 pub fn shorten(file: &File, before: u64) -> io::Result<()> {
-    // Not where somebody made it shorter meanwhile.
+    // Not if it was shortened meanwhile.
     if file.metadata()?.len() < before { Ok(()) } else { file.set_len(before) }
 }
 
@@ -214,7 +213,7 @@ fn cannot_write(path: &Path, error: &io::Error) -> Refusal {
     })
 }
 
-/// The sentence for a file that was there and cannot be made longer.
+/// The sentence for an existing file that cannot be extended.
 pub fn cannot_grow(
     path: &Path,
     before: u64,
@@ -234,7 +233,7 @@ pub fn cannot_grow(
     Refusal::Refused(format!("cannot make {name} {bytes} bytes long: {}; {state}; {remedy}", reason(error)))
 }
 
-/// The sentence for a file that cannot be made.
+/// The sentence for a file that cannot be created.
 pub fn cannot_make(path: &Path, error: &io::Error) -> Refusal {
     let name = path.display();
     Refusal::Refused(match error.raw_os_error() {

@@ -1,5 +1,5 @@
-//! Everything whose use is a use of the same storage: the disk, its partitions, other disks that show the
-//! same storage, character devices of them, what they stand on; and what lies on any of these.
+//! Finds everything that shares storage with a device: its disk, partitions, other paths to the same storage, character
+//! devices, the devices below, and everything stacked on any of these.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
@@ -9,61 +9,62 @@ use std::path::{Path, PathBuf};
 
 use crate::refusal::{Refusal, reason};
 
-/// Major and minor.
+/// Major and minor number.
 pub type Number = (u32, u32);
 
 /// Device and inode number of a file.
 pub type Identity = (u64, u64);
 
-/// A device number as the C library packs it.
+/// Splits a device number as packed by the C library.
 pub fn unpacked(rdev: u64) -> Number {
     (libc::major(rdev), libc::minor(rdev))
 }
 
-/// A device and its kin.
+/// A device and the devices that share its storage.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeviceGraph {
-    /// The kernel's name of what is asked about; empty for a file.
+    /// Kernel name of the device; empty for a file.
     pub name: String,
-    /// The whole disk of it.
+    /// Its whole disk.
     pub disk: String,
-    /// Counts up with every disk that appears (Linux 5.15): a number and a name can come again, this cannot.
+    /// The disk sequence number, which rises with every new disk (Linux 5.15): numbers and names are reused, this is
+    /// not.
     pub sequence: Option<u64>,
-    /// Itself, its disk, all partitions of that, other disks of the same storage with theirs, and what they
-    /// stand on; each with its name.
+    /// The device, its disk with all partitions, other disks of the same storage with theirs, and the devices below;
+    /// each with its name.
     pub blocks: BTreeMap<Number, String>,
-    /// Character devices that reach the same storage.
+    /// Character devices of the same storage.
     pub chars: BTreeMap<Number, String>,
-    /// Files that hold the data of loop devices among them; or the file that is asked about.
+    /// Backing files of loop devices among them; or the file itself.
     pub files: BTreeMap<Identity, String>,
-    /// Whole disks among `blocks` that it is or is part of, by name.
+    /// Names of the whole disks among `blocks` that the device is, or is part of.
     pub disks: BTreeSet<String>,
-    /// Disks and partitions that it stands on.
+    /// Disks and partitions below it.
     pub below: BTreeSet<String>,
-    /// What lies on any of them.
+    /// What is stacked on any of them.
     pub above: Vec<Above>,
-    /// What nobody else may claim meanwhile, beside itself.
+    /// Further devices to claim.
     pub claims: BTreeMap<Number, String>,
 }
 
-/// A layer, or an export to elsewhere.
+/// A layer, or an export to another machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Above {
     pub upper: String,
     pub lower: String,
 }
 
-/// What a loop device reads and writes.
+/// The backing of a loop device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Loop {
     name: String,
     file: Identity,
-    /// Where the file is a block device.
+    /// Set where the file is a block device.
     device: Option<Number>,
 }
 
 impl DeviceGraph {
-    /// Of the block device of this number, from sysfs and the loop devices below `root`.
+    /// For the block device of this number, from sysfs and the loop devices below `root`.
     pub fn of_device(root: &Path, number: Number) -> Result<Self, Refusal> {
         let directory = directory_of(root, number).ok_or_else(|| unknown(number))?;
         let whole = whole(&directory);
@@ -78,7 +79,7 @@ impl DeviceGraph {
         kin.add_storage(root, &whole, &mut chain);
         kin.add_below(root, &directory, &whole, &loops, &mut chain);
         for (&other, name) in &kin.blocks {
-            // Partitions beside it: their disk cannot be claimed as a whole.
+            // Sibling partitions: their disk cannot be claimed as a whole.
             let beside = kin.name != kin.disk && other != number && *name != kin.disk;
             if beside && directory_of(root, other).is_some_and(|part| self::whole(&part) == whole) {
                 kin.claims.insert(other, name.clone());
@@ -88,19 +89,19 @@ impl DeviceGraph {
         Ok(kin)
     }
 
-    /// Of a regular file.
+    /// For a regular file.
     pub fn of_file(root: &Path, file: Identity, name: &str) -> Result<Self, Refusal> {
         let mut kin = Self { files: BTreeMap::from([(file, name.to_string())]), ..Self::default() };
         kin.add_above(root, &loops(root)?, &BTreeSet::new());
         Ok(kin)
     }
 
-    /// Whether a name is one of the block devices'.
+    /// Whether one of the block devices has this name.
     pub fn has_name(&self, name: &str) -> bool {
         self.blocks.values().any(|known| known == name)
     }
 
-    /// A disk, and all disks that show the same storage.
+    /// Adds a disk, and all disks with the same storage.
     fn add_storage(&mut self, root: &Path, disk: &Path, chain: &mut BTreeSet<PathBuf>) {
         self.add_disk(root, disk);
         self.disks.insert(base(disk));
@@ -119,10 +120,10 @@ impl DeviceGraph {
         }
     }
 
-    /// A disk, its partitions, and its character devices.
+    /// Adds a disk, its partitions, and its character devices.
     fn add_disk(&mut self, root: &Path, disk: &Path) {
         for directory in std::iter::once(disk.to_path_buf()).chain(partitions(disk)) {
-            // A hidden path of an NVMe multipath head has no number: nobody can open it.
+            // A hidden path of an NVMe multipath head has no number and cannot be opened.
             if let Some(number) = number(&directory) {
                 self.blocks.insert(number, base(&directory));
             }
@@ -147,7 +148,7 @@ impl DeviceGraph {
         }
     }
 
-    /// What a device stands on, down to the ground: `slaves/`, and the device below a loop device.
+    /// Adds what a device is stacked on, recursively: `slaves/`, and the device below a loop device.
     fn add_below(
         &mut self,
         root: &Path,
@@ -163,7 +164,7 @@ impl DeviceGraph {
         }
         if let Some(own) = loops.iter().find(|l| l.name == base(disk)) {
             match own.device {
-                // The driver does not claim what it stands on.
+                // The loop driver does not claim its backing device.
                 Some(number) => lower.extend(directory_of(root, number).map(|path| (path, true))),
                 None => {
                     self.files.insert(own.file, format!("the file below {}", base(directory)));
@@ -203,7 +204,7 @@ impl DeviceGraph {
         }
     }
 
-    /// What lies on it: `holders/`, loop and zram devices, and exports to other machines.
+    /// Adds what is stacked on it: `holders/`, loop and zram devices, and exports to other machines.
     fn add_above(&mut self, root: &Path, loops: &[Loop], chain: &BTreeSet<PathBuf>) {
         if let Some(disk) = disks(root).into_iter().find(|disk| base(disk) == self.disk) {
             self.add_holders(&disk);
@@ -229,8 +230,8 @@ impl DeviceGraph {
     }
 }
 
-/// The names of all whole disks that the device of this number stands on, itself among them: for the root
-/// file system's. Through a loop device's file it goes on to the disk of that.
+/// The names of all whole disks below the device of this number, including itself: for the root file system. It follows
+/// a loop device's file to the disk of that file.
 pub fn ground(root: &Path, number: Number) -> BTreeSet<String> {
     let loops = loops(root).unwrap_or_default();
     let mut found = BTreeSet::new();
@@ -252,14 +253,14 @@ pub fn ground(root: &Path, number: Number) -> BTreeSet<String> {
     found
 }
 
-/// The kernel's name of a block device.
+/// Kernel name of a block device.
 pub fn name(root: &Path, number: Number) -> Result<String, Refusal> {
     directory_of(root, number).map(|directory| base(&directory)).ok_or_else(|| unknown(number))
 }
 
-/// Bytes of a block device, and of its logical block.
+/// Size of a block device and of its logical block, in bytes.
 pub fn size(root: &Path, number: Number) -> Option<(u64, u64)> {
-    /// What sysfs counts in.
+    /// Unit of sysfs sizes.
     const SECTOR: u64 = 512;
     let directory = directory_of(root, number)?;
     let sectors: u64 = text(&directory.join("size"))?.parse().ok()?;
@@ -274,7 +275,7 @@ fn unknown(number: Number) -> Refusal {
     ))
 }
 
-/// The node of a device below `root`, of which the number was looked at.
+/// The device node below `root`, if it has the checked number.
 pub fn node(root: &Path, name: &str, number: Number) -> Option<PathBuf> {
     let path = root.join("dev").join(name.replace('!', "/"));
     let data = fs::metadata(&path).ok()?;
@@ -311,7 +312,7 @@ fn loops(root: &Path) -> Result<Vec<Loop>, Refusal> {
         };
         match told {
             Some(Ok(told)) => found.push(Loop { name, ..told }),
-            // Unbound since.
+            // The loop device was unbound meanwhile.
             Some(Err(error)) if error.raw_os_error() == Some(libc::ENXIO) => {}
             _ if !disk.join("loop").is_dir() => {}
             failed => found.push(by_path().ok_or_else(|| {
@@ -328,7 +329,7 @@ fn loops(root: &Path) -> Result<Vec<Loop>, Refusal> {
     Ok(found)
 }
 
-/// What the driver says, which no renamed, removed or hidden path can change.
+/// Asks the driver, whose answer does not depend on a renamed, removed or hidden path.
 fn status(node: &Path) -> std::io::Result<Loop> {
     /// `struct loop_info64` of linux/loop.h.
     #[repr(C)]
@@ -353,17 +354,17 @@ fn status(node: &Path) -> std::io::Result<Loop> {
     })
 }
 
-/// The kernel packs device numbers in another way than the C library.
+/// The kernel packs device numbers differently from the C library.
 fn kernels(packed: u64) -> Number {
     let packed = packed as u32;
     ((packed & 0xf_ff00) >> 8, (packed & 0xff) | ((packed >> 12) & 0xf_ff00))
 }
 
-/// Who else was told to use a path: (what it is, the path).
+/// Paths that are exported to other machines or virtual machines: (what it is, the path).
 fn exports(root: &Path) -> Vec<(String, PathBuf)> {
     let mut found = Vec::new();
     let mut add = |what: String, file: PathBuf| {
-        // A path of this machine, or `none`, or empty.
+        // A local path, or `none`, or empty.
         if let Some(path) = text(&file).filter(|path| path.starts_with('/')) {
             found.push((what, root.join(path.trim_start_matches('/'))));
         }
@@ -391,12 +392,12 @@ fn exports(root: &Path) -> Vec<(String, PathBuf)> {
     found
 }
 
-/// What is the same on every way to the same storage: a world-wide name, of NVMe and of SCSI.
+/// An id that is equal on all paths to the same storage: the world-wide name of NVMe and SCSI.
 fn storage_id(disk: &Path) -> Option<String> {
     text(&disk.join("wwid")).or_else(|| text(&disk.join("device/wwid")))
 }
 
-/// The directories of all disks.
+/// The sysfs directories of all disks.
 fn disks(root: &Path) -> Vec<PathBuf> {
     entries(&root.join("sys/block")).iter().filter_map(|link| fs::canonicalize(link).ok()).collect()
 }
@@ -405,7 +406,7 @@ fn directory_of(root: &Path, number: Number) -> Option<PathBuf> {
     fs::canonicalize(root.join(format!("sys/dev/block/{}:{}", number.0, number.1))).ok()
 }
 
-/// The directory of the disk that a partition is of, or the same.
+/// The directory of a partition's disk; for a disk its own.
 fn whole(directory: &Path) -> PathBuf {
     match directory.parent() {
         Some(disk) if directory.join("partition").is_file() => disk.to_path_buf(),
@@ -439,7 +440,7 @@ fn names(directory: &Path) -> Vec<String> {
     names
 }
 
-/// An attribute without the white space and NULs around it; None where it is empty.
+/// An attribute without surrounding white space and NULs; None where it is empty.
 fn text(path: &Path) -> Option<String> {
     use std::io::Read;
     let mut text = Vec::new();
@@ -455,7 +456,7 @@ pub mod tests {
 
     use super::*;
 
-    /// A captured machine in a folder, removed at the end.
+    /// A sysfs and procfs tree of a test machine in a folder, removed at the end.
     pub struct Tree(pub PathBuf);
 
     impl Tree {
@@ -480,7 +481,7 @@ pub mod tests {
             symlink(self.0.join(to), from).unwrap();
         }
 
-        /// A disk by its folder below `sys/devices`.
+        /// Adds a disk by its folder below `sys/devices`.
         pub fn disk(&self, folder: &str, number: &str) {
             let directory = format!("sys/devices/{folder}");
             self.write(&format!("{directory}/dev"), &format!("{number}\n"));
@@ -495,7 +496,7 @@ pub mod tests {
             self.link(&format!("sys/dev/block/{number}"), &directory);
         }
 
-        /// `upper` lies on `lower`, both folders below `sys/devices`.
+        /// Stacks `upper` on `lower`, both folders below `sys/devices`.
         pub fn stack(&self, upper: &str, lower: &str) {
             let base = |folder: &str| folder.rsplit('/').next().unwrap().to_string();
             self.link(
@@ -619,7 +620,7 @@ pub mod tests {
         assert!(above(&tree).is_empty());
         tree.write("sys/kernel/config/target/core/fileio_0/disk/udev_path", "/image");
         assert_eq!(above(&tree)[0].upper, "SCSI target disk");
-        // A loop device whose node is not there tells by its path.
+        // A loop device without a node is found by its path.
         tree.write("sys/kernel/config/target/core/fileio_0/disk/udev_path", "");
         tree.write("sys/devices/virtual/loop0/loop/backing_file", "/image\n");
         assert_eq!(above(&tree), [Above { upper: "loop0".into(), lower: "image".into() }]);

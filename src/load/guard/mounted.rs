@@ -1,4 +1,4 @@
-//! What is mounted in any mount namespace, what is swapped to, and where the root file system is.
+//! Finds what is mounted in any mount namespace, what is swapped to, and the disks of the root file system.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,26 +15,26 @@ use crate::refusal::reason;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mounted {
     pub what: String,
-    /// Escaped.
+    /// Mount point, escaped.
     pub point: String,
-    /// The process in whose mount namespace it is seen; None in this process's own.
+    /// The process in whose mount namespace it is mounted; None: in this process's own.
     pub seen_by: Option<(u32, String)>,
 }
 
-/// Looks for the kin in the mount namespaces of all processes.
+/// Searches the mount namespaces of all processes for devices of `kin`.
 pub fn mounted(root: &Path, kin: &DeviceGraph) -> io::Result<Result<Option<Mounted>, Unread>> {
     let proc = root.join("proc");
     let own = fs::read_link(proc.join("self/ns/mnt")).ok();
     let mut known = BTreeSet::new();
     let mut unread = None;
-    // Its own one first: its mount points mean something to the user.
+    // Its own namespace first: the user knows these mount points.
     let own_process = fs::canonicalize(proc.join("self")).ok();
     let own_pid = own_process.and_then(|path| path.file_name()?.to_str()?.parse::<u32>().ok());
     let others = openers::processes(&proc)?.into_iter().filter(|pid| Some(*pid) != own_pid);
     for pid in own_pid.into_iter().chain(others) {
         let process = proc.join(pid.to_string());
         let tasks = process.join("task");
-        // Each thread can be in another one.
+        // Threads can have a mount namespace of their own.
         let threads = openers::numbers(&tasks).unwrap_or_default();
         let folders = threads.iter().map(|thread| tasks.join(thread.to_string()));
         for folder in std::iter::once(process.clone()).chain(folders) {
@@ -56,7 +56,7 @@ pub fn mounted(root: &Path, kin: &DeviceGraph) -> io::Result<Result<Option<Mount
     Ok(unread.map_or(Ok(None), Err))
 }
 
-/// The kin's mount in the namespace of a task, with that, unless the namespace is one of the known.
+/// Searches the namespace of a task for a mount of `kin`, unless the namespace was already searched.
 fn seen_by(
     root: &Path,
     kin: &DeviceGraph,
@@ -79,7 +79,7 @@ fn seen_by(
 fn table(process: &Path) -> io::Result<Option<Vec<Mount>>> {
     match fs::read(process.join("mountinfo")) {
         Ok(bytes) => Ok(Some(mounts::parse(&String::from_utf8_lossy(&bytes)))),
-        // One that waits to be reaped.
+        // A zombie.
         Err(error) if openers::gone(&error) || error.raw_os_error() == Some(libc::EINVAL) => Ok(None),
         Err(error) => Err(error),
     }
@@ -96,9 +96,9 @@ impl DeviceGraph {
     }
 }
 
-/// Which of the kin is swapped to: (what, path of the swap area).
+/// Finds a device of `kin` that is a swap area: (device, path of the swap area).
 pub fn swapped(root: &Path, kin: &DeviceGraph) -> io::Result<Option<(String, String)>> {
-    // Read once by hand: that it cannot be read must not look like no swap.
+    // Checks that the file is readable: an error must not look like no swap.
     fs::read(root.join("proc/swaps"))?;
     for swap in mounts::swaps(root) {
         let at = |path: &str| Some(root.join(path.strip_prefix('/')?));
@@ -117,12 +117,12 @@ pub fn swapped(root: &Path, kin: &DeviceGraph) -> io::Result<Option<(String, Str
     Ok(None)
 }
 
-/// Where the root file system is.
+/// Storage of the root file system.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ground {
-    /// All whole disks that it stands on.
+    /// All whole disks below it.
     pub disks: BTreeSet<String>,
-    /// What could not be followed to a disk: a type of file system, escaped.
+    /// A file system type that could not be followed to a disk, escaped.
     pub unknown: Option<String>,
 }
 
@@ -137,7 +137,7 @@ pub fn ground(root: &Path) -> Ground {
     let mut numbers = BTreeSet::new();
     for table in [&first, &own].into_iter().flatten() {
         let others: Vec<&Vec<Mount>> = first.iter().collect();
-        // In the kernel's own file system in memory nothing is said to be mounted at the root.
+        // In the initial rootfs nothing is listed as mounted at the root.
         for mount in table.iter().filter(|mount| mount.point == "/") {
             if !devices(root, mount, table, &others, &mut numbers, 0) {
                 ground.unknown = Some(mount.kind.escape_debug().to_string());
@@ -150,7 +150,7 @@ pub fn ground(root: &Path) -> Ground {
     ground
 }
 
-/// The devices of a mounted file system. False where they are not known.
+/// Collects the devices of a mounted file system. False where they are not known.
 fn devices(
     root: &Path,
     mount: &Mount,
@@ -175,7 +175,7 @@ fn devices(
             let layers = layers(&mount.options);
             !layers.is_empty()
                 && layers.iter().all(|layer| {
-                    // Its own root is the overlay itself.
+                    // Its own root mount is the overlay itself.
                     let below = |table: &[Mount]| {
                         let lower = mount_of(table, layer).filter(|lower| *lower != mount).cloned();
                         lower.map(|lower| (lower, table.to_vec()))
@@ -189,7 +189,7 @@ fn devices(
     }
 }
 
-/// The directories that an overlay is made of.
+/// The directories of an overlay.
 fn layers(options: &str) -> Vec<String> {
     let mut found = Vec::new();
     for option in options.split(',') {
@@ -203,10 +203,10 @@ fn layers(options: &str) -> Vec<String> {
     found
 }
 
-/// Why processes could be hidden from this one; None where all are seen.
+/// Why some processes could be hidden from this one; None where all are visible.
 pub fn hidden(root: &Path) -> Option<String> {
     let proc = root.join("proc");
-    // A child PID namespace has no kernel threads, and a name can be taken but this flag cannot.
+    // A child PID namespace has no kernel threads. A process can copy their names, but not this flag.
     let is_first = openers::processes(&proc)
         .unwrap_or_default()
         .into_iter()
@@ -236,11 +236,11 @@ pub fn hidden(root: &Path) -> Option<String> {
     None
 }
 
-/// Whether a stat file is a kernel thread's: PF_KTHREAD of the ninth field.
+/// Whether a stat file belongs to a kernel thread: PF_KTHREAD in the ninth field.
 fn kernel_thread(stat: &[u8]) -> bool {
     const PF_KTHREAD: u64 = 0x0020_0000;
     let text = String::from_utf8_lossy(stat);
-    // The name, in parentheses, can hold anything.
+    // The name, in parentheses, can contain anything.
     let rest = text.rsplit_once(')').map(|(_, rest)| rest).unwrap_or_default();
     let flags = rest.split_whitespace().nth(6).and_then(|word| word.parse::<u64>().ok());
     flags.is_some_and(|flags| flags & PF_KTHREAD != 0)

@@ -1,4 +1,4 @@
-//! Who has a device or file open: descriptors and mappings of every process.
+//! Finds the processes that have a device or file open: descriptors and mappings of every process.
 
 use std::collections::BTreeSet;
 use std::ffi::CString;
@@ -18,14 +18,14 @@ use crate::refusal::reason;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Opener {
     pub pid: u32,
-    /// As it calls itself, escaped.
+    /// Its name, escaped.
     pub comm: String,
-    /// What of the kin.
+    /// Name of the device or file.
     pub what: String,
     pub mapped: bool,
 }
 
-/// A process that cannot be looked at.
+/// A process that cannot be inspected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unread {
     pub pid: u32,
@@ -33,24 +33,24 @@ pub struct Unread {
     pub why: String,
 }
 
-/// What a look at all processes found.
+/// The result of scanning all processes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Seen {
     pub opener: Option<Opener>,
     pub unread: Option<Unread>,
 }
 
-/// Looks at every process below `root`/proc until one has any of the kin open. `own` are this process's
-/// descriptors that do not count.
+/// Scans every process below `root`/proc until one has a device of `kin` open. `own` are this process's descriptors
+/// that do not count.
 ///
-/// Processes that begin meanwhile are looked at too: one that is about to end can hand a descriptor on.
+/// Processes that begin meanwhile are scanned too: a process that is about to exit can pass a descriptor on.
 pub fn scan(root: &Path, kin: &DeviceGraph, own: &[RawFd]) -> io::Result<Seen> {
     let proc = root.join("proc");
     let this = fs::canonicalize(proc.join("self")).ok();
     let this: Option<u32> = this.and_then(|path| path.file_name()?.to_str()?.parse().ok());
     let mut seen = Seen::default();
     let mut known = BTreeSet::new();
-    // A machine that starts processes without end is not waited for.
+    // A limit for a machine that keeps starting processes.
     for _ in 0..64 {
         let new: Vec<u32> = processes(&proc)?.into_iter().filter(|pid| known.insert(*pid)).collect();
         if new.is_empty() {
@@ -81,7 +81,7 @@ pub fn scan(root: &Path, kin: &DeviceGraph, own: &[RawFd]) -> io::Result<Seen> {
     Ok(seen)
 }
 
-/// The numbers of all processes.
+/// The ids of all processes.
 pub fn processes(proc: &Path) -> io::Result<Vec<u32>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(proc)? {
@@ -91,14 +91,14 @@ pub fn processes(proc: &Path) -> io::Result<Vec<u32>> {
     Ok(found)
 }
 
-/// What a process calls itself: any bytes, so escaped.
+/// The name of a process: any bytes, so escaped.
 pub fn comm(process: &Path) -> String {
     let bytes = fs::read(process.join("comm")).unwrap_or_default();
     let name: String = String::from_utf8_lossy(&bytes).trim_end_matches('\n').chars().take(64).collect();
     name.escape_debug().to_string()
 }
 
-/// The process, thread, descriptor or mapping ended while it was looked at.
+/// Whether the process, thread, descriptor or mapping ended during the scan.
 pub fn gone(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH))
 }
@@ -107,14 +107,14 @@ struct Process<'a> {
     directory: std::path::PathBuf,
     kin: &'a DeviceGraph,
     own: &'a [RawFd],
-    /// Which of the kin, and whether it is a mapping.
+    /// The device found, and whether it is a mapping.
     found: Option<(String, bool)>,
 }
 
 impl Process<'_> {
     fn look(&mut self, pid: u32, this: Option<u32>) -> io::Result<()> {
         self.descriptors("fd")?;
-        // Threads can have tables of their own.
+        // Threads can have descriptor tables of their own.
         let comparable = this == Some(std::process::id());
         for thread in numbers(&self.directory.join("task"))? {
             if self.found.is_none() && !(thread == pid || comparable && same_table(pid, thread)) {
@@ -139,7 +139,7 @@ impl Process<'_> {
                 self.found = Some((what, false));
                 return Ok(());
             }
-            // Kernels differ in what kind of file they call it.
+            // Kernels differ in the file type that they report for a ring.
             let nameless = data.mode & libc::S_IFMT == 0 || libc::major(data.identity.0) == 0;
             if nameless && fs::read_link(&path).is_ok_and(|link| link.as_os_str() == "anon_inode:[io_uring]")
             {
@@ -152,12 +152,12 @@ impl Process<'_> {
         Ok(())
     }
 
-    /// Files that a ring holds without a descriptor: the kernel prints their paths only.
+    /// Finds registered files, which a ring holds without a descriptor: the kernel prints only their paths.
     fn registered(&mut self, folder: &Path, fd: u32) -> io::Result<()> {
         const LOOKS: u32 = 50;
         let info = folder.with_file_name("fdinfo").join(fd.to_string());
         let mut text = String::new();
-        // While the ring is at work, the kernel prints nothing of it.
+        // While the ring is busy, the kernel does not print them.
         for _ in 0..LOOKS {
             text = String::from_utf8_lossy(&fs::read(&info)?).into_owned();
             if text.contains("UserFiles:") {
@@ -173,7 +173,7 @@ impl Process<'_> {
             let below = path.strip_prefix('/').map(|path| self.directory.join("root").join(path));
             let found = match below.map_or(Ok(None), |below| present(stat(&below))) {
                 Ok(Some(data)) => self.kin.named(&data),
-                // Removed or hidden by now, or printed without its directories, as before 5.18.
+                // The path is removed or hidden by now, or printed without its directories, as before 5.18.
                 _ => self.kin.has_name(base).then(|| base.to_string()),
             };
             if let Some(what) = found {
@@ -185,12 +185,12 @@ impl Process<'_> {
     }
 
     fn mappings(&mut self) -> io::Result<()> {
-        // Text that is not UTF-8 stands in paths only.
+        // Only paths can have text that is not UTF-8.
         let Some(maps) = present(fs::read(self.directory.join("maps")))? else { return Ok(()) };
         let mut before = None;
         for line in String::from_utf8_lossy(&maps).lines() {
             let Some(mapping) = mapping(line) else { continue };
-            // The parts of one file follow each other.
+            // The mappings of one file are consecutive.
             if before.replace(mapping.file) == Some(mapping.file) {
                 continue;
             }
@@ -205,7 +205,7 @@ impl Process<'_> {
     }
 }
 
-/// A line of `maps` that shows a file.
+/// A line of `maps` for a file.
 #[derive(Debug, PartialEq, Eq)]
 struct Mapping<'a> {
     begin: u64,
@@ -238,7 +238,7 @@ fn registered_files(fdinfo: &str) -> impl Iterator<Item = &str> {
 }
 
 impl DeviceGraph {
-    /// What a descriptor is of.
+    /// The name of the device or file that a descriptor refers to.
     fn named(&self, data: &Stat) -> Option<String> {
         match data.mode & libc::S_IFMT {
             libc::S_IFBLK => self.blocks.get(&data.number).cloned(),
@@ -249,14 +249,14 @@ impl DeviceGraph {
     }
 }
 
-/// What is asked of a file.
+/// The fields of statx that are compared.
 struct Stat {
     mode: u32,
     number: Number,
     identity: (u64, u64),
 }
 
-/// Without a question to a file server, which might not answer.
+/// Does not ask a file server, which might not answer.
 fn stat(path: &Path) -> io::Result<Stat> {
     let path = CString::new(path.as_os_str().as_bytes())?;
     let mut data = MaybeUninit::<libc::statx>::zeroed();
@@ -285,7 +285,7 @@ pub fn present<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// The numbers that a directory of procfs lists.
+/// The numeric names in a directory of procfs.
 pub fn numbers(directory: &Path) -> io::Result<Vec<u32>> {
     let Some(entries) = present(fs::read_dir(directory))? else { return Ok(Vec::new()) };
     let mut found = Vec::new();
@@ -296,7 +296,7 @@ pub fn numbers(directory: &Path) -> io::Result<Vec<u32>> {
     Ok(found)
 }
 
-/// Whether two tasks share their descriptors, which nearly all threads do. False where it is not known.
+/// Whether two tasks share their descriptor table, as nearly all threads do. False where that is not known.
 fn same_table(a: u32, b: u32) -> bool {
     /// `enum kcmp_type` of linux/kcmp.h.
     const KCMP_FILES: libc::c_long = 2;

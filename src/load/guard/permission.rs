@@ -1,4 +1,4 @@
-//! What the user allowed in words, and what one run made itself.
+//! Checks what the user allowed to be written, and remembers the files that this run created.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -7,22 +7,22 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::refusal::Refusal;
 
-/// What the user allowed in words.
+/// The user's permissions.
 #[derive(Debug, Clone, Default)]
 pub struct Permission {
-    /// `--write`: writing and trimming at all.
+    /// `--write`: allows writing and trimming at all.
     pub write: bool,
-    /// `--readonly`: neither, whatever else is said.
+    /// `--readonly`: forbids both, overriding all other options.
     pub readonly: bool,
-    /// `--destroy-data-on NAME`: kernel names of block devices (`nvme0n1`, `loop3p1`), each of them exactly
-    /// what is opened.
+    /// `--destroy-data-on NAME`: kernel names of block devices (`nvme0n1`, `loop3p1`), which must match the opened
+    /// device exactly.
     pub destroy_data_on: Vec<String>,
     /// `--overwrite PATH`: files whose content may be lost.
     pub overwrite: Vec<PathBuf>,
 }
 
 impl Permission {
-    /// Whether anything may be changed at all.
+    /// Refuses unless writing is allowed.
     pub(super) fn to_write(&self, path: &Path) -> Result<(), Refusal> {
         let name = path.display();
         if self.readonly {
@@ -39,8 +39,8 @@ impl Permission {
         Ok(())
     }
 
-    /// Whether the data of the device of one of these names may be lost. All of them name the same one; the
-    /// first one is asked for.
+    /// Refuses unless the data of the device may be lost. `names` all refer to the same device; the refusal asks for
+    /// the first.
     pub(super) fn to_destroy(&self, path: &Path, names: &[&str]) -> Result<(), Refusal> {
         if names.iter().any(|name| self.destroy_data_on.iter().any(|allowed| allowed == name)) {
             return Ok(());
@@ -56,7 +56,7 @@ impl Permission {
         )))
     }
 
-    /// Whether the file of this device and inode number may be overwritten.
+    /// Refuses unless the file with this device and inode number may be overwritten.
     pub(super) fn to_overwrite(&self, path: &Path, identity: (u64, u64)) -> Result<(), Refusal> {
         let same = |allowed: &PathBuf| {
             fs::metadata(allowed).is_ok_and(|data| data.is_file() && (data.dev(), data.ino()) == identity)
@@ -72,7 +72,7 @@ impl Permission {
     }
 }
 
-/// A file that this run made. The descriptor (O_PATH) keeps its inode number from being given away.
+/// A file that this run created. The O_PATH descriptor keeps its inode number from being reused.
 struct Made {
     identity: (u64, u64),
     _kept: fs::File,
@@ -80,13 +80,13 @@ struct Made {
 
 static MADE: Mutex<Vec<Made>> = Mutex::new(Vec::new());
 
-/// Remembers a file as made by this run.
+/// Remembers a file as created by this run.
 pub(super) fn remember(identity: (u64, u64), kept: fs::File) {
     let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
     made.push(Made { identity, _kept: kept });
 }
 
-/// Whether this run made the file.
+/// Whether this run created the file.
 pub(super) fn made_here(identity: (u64, u64)) -> bool {
     MADE.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|made| made.identity == identity)
 }

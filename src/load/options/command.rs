@@ -1,4 +1,4 @@
-//! The words of a command line: one job or several, once or for each point of a sweep.
+//! Parses the options of a command line: one job or several, run once or for each point of a sweep.
 
 use super::draft::{Conflict, Draft};
 use super::table::{Word, word};
@@ -6,30 +6,30 @@ use super::values;
 use crate::load::job::{Extent, Job, Target};
 use crate::refusal::Refusal;
 
-/// More runs than anybody waits for.
+/// More runs than any user waits for.
 const MOST_POINTS: usize = 1000;
 
-/// A word with several values: the run is repeated with each of them.
+/// An option with several values: the run is repeated with each of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sweep {
     pub word: String,
     pub values: Vec<String>,
 }
 
-/// What a command line asks for.
+/// The parsed command line.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Request {
-    /// None for a single run.
+    /// Empty for a single run.
     pub sweeps: Vec<Sweep>,
-    /// The jobs of each run, one entry where there is no sweep: every value of a sweep with every value of the
-    /// others, those of the last one changing fastest.
+    /// The jobs of each run; one entry without a sweep. Sweeps are combined: every value of one with every value of the
+    /// others; the last sweep changes fastest.
     pub points: Vec<Vec<Job>>,
-    /// The terse result was asked for.
+    /// Terse output is requested.
     pub minimal: bool,
 }
 
 impl Request {
-    /// The value that each sweep has at a point.
+    /// The value of each sweep at a point.
     pub fn values(&self, point: usize) -> Vec<&str> {
         let mut rest = point;
         let mut found: Vec<&str> = self
@@ -47,8 +47,8 @@ impl Request {
     }
 }
 
-/// Reads words with their values, in the order in which they stand; a flag's value is `1`. Without targets
-/// the words name the files.
+/// Parses options with their values, in command-line order; a flag's value is `1`. Without targets the options name the
+/// files.
 pub fn read(said: &[(String, String)], targets: &[Target]) -> Result<Request, Refusal> {
     let named = said.iter().filter(|(name, _)| name == "name").count();
     if named > 1 && !targets.is_empty() {
@@ -89,7 +89,7 @@ pub fn read(said: &[(String, String)], targets: &[Target]) -> Result<Request, Re
     Ok(request)
 }
 
-/// The size that the words have for a scratch file; None where they have none.
+/// The size that the options set for a scratch file; None where they set none.
 pub fn scratch_bytes(said: &[(String, String)]) -> Result<Option<u64>, Refusal> {
     let Some((_, text)) = said.iter().rev().find(|(name, _)| name == "size") else { return Ok(None) };
     let why = |why: String| usage("size", &format!("of a scratch file: {why}"));
@@ -130,8 +130,8 @@ fn usage(word: &str, why: &str) -> Refusal {
     Refusal::Usage(format!("--{word}{between}{why}"))
 }
 
-/// The values that a text of the command line means: `8`, `1,8,32`, or `1..32`, which is doubled from the first on
-/// and ends with the second.
+/// Splits a command-line value: `8`, `1,8,32`, or `1..32`, which doubles from the first number and ends with the
+/// second.
 pub fn values_of(word: &Word, text: &str) -> Result<Vec<String>, String> {
     let text = text.trim();
     let values = match text.split_once("..") {
@@ -166,7 +166,7 @@ fn doubled(low: &str, high: &str) -> Result<Vec<String>, String> {
     Ok(found)
 }
 
-/// A number in the largest unit that shows all of it.
+/// A number in the largest unit that represents it exactly.
 fn short(value: u64) -> String {
     let units = [(40, "t"), (30, "g"), (20, "m"), (10, "k")];
     let unit = units.into_iter().find(|(power, _)| value >= 1 << power && value.is_multiple_of(1 << power));

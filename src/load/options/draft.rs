@@ -1,4 +1,4 @@
-//! The words of one job on their way to the job.
+//! Collects the options of one job, checks them, and builds the job.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -9,7 +9,7 @@ use super::table::{Place, Section, Takes, word};
 use super::values::quoted;
 use crate::load::job::{Arrivals, Engine, Extent, Job, LatencyTarget, Placement, Rate, Target};
 
-/// What was said of a job so far, and the defaults of who says it.
+/// The options set so far, on top of the defaults of the command line or a job file.
 #[derive(Debug, Clone)]
 pub struct Draft {
     pub(super) job: Job,
@@ -23,9 +23,9 @@ pub struct Draft {
     pub(super) allrandrepeat: bool,
     pub(super) iops: [Option<u32>; 3],
     pub(super) bytes: [Option<u64>; 3],
-    /// Files of each thread that has its own.
+    /// Files per thread, if each thread has its own.
     pub(super) nrfiles: u32,
-    /// Several files are used in turns.
+    /// Several files are used in turn.
     pub(super) in_turns: bool,
     pub(super) offload: bool,
     pub(super) arrivals: Arrivals,
@@ -37,28 +37,28 @@ pub struct Draft {
     pub(super) numa: Option<Placement>,
     /// No job may write.
     pub(in crate::load) readonly: bool,
-    /// The result is one terse line.
+    /// Output is one terse line.
     pub(in crate::load) minimal: bool,
-    /// The words, in the order in which they were said last.
+    /// The options set, in the order of their last setting.
     said: Vec<&'static str>,
     set_on_command_line: bool,
 }
 
-/// Words that do not go together.
+/// Options that conflict.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conflict {
-    /// The one to be changed.
+    /// The one to change.
     pub word: &'static str,
     pub why: String,
 }
 
 impl Draft {
-    /// With the defaults of the command line.
+    /// Starts with the command line's defaults.
     pub fn command_line() -> Self {
         Self::new(Job::new(nowhere()), Arrivals::Exponential, true)
     }
 
-    /// With fio's.
+    /// Starts with fio's defaults.
     pub fn job_file() -> Self {
         Self::new(Job::fio_defaults(nowhere()), Arrivals::Even, false)
     }
@@ -92,7 +92,7 @@ impl Draft {
         }
     }
 
-    /// Takes a word by its name or alias; no value is that of a flag. The error begins behind the word's name.
+    /// Sets an option by its name or alias; no value means a flag. The error text continues after the option's name.
     pub fn set(&mut self, name: &str, value: Option<&str>) -> Result<(), String> {
         let Some(word) = word(name) else {
             return Err(
@@ -122,12 +122,12 @@ impl Draft {
         Ok(())
     }
 
-    /// The name that the job has so far.
+    /// The current name of the job.
     pub fn name(&self) -> &str {
         &self.job.name
     }
 
-    /// Gives it the name that it has where none is said.
+    /// Sets the name to use where none is given.
     pub fn named(mut self, name: &str) -> Self {
         self.job.name = name.to_string();
         self
@@ -137,8 +137,8 @@ impl Draft {
         self.said.contains(&word)
     }
 
-    /// One job for each of the targets, or without any one for the file names that were said; where none were,
-    /// one for each thread, as each has a file of its own.
+    /// Builds one job per target. Without targets, one job for the file names that were set; if none were set, one per
+    /// thread, because each thread has its own file.
     pub fn jobs(mut self, targets: &[Target]) -> Result<Vec<Job>, Conflict> {
         self.settle()?;
         let mut jobs = Vec::new();
@@ -172,7 +172,7 @@ impl Draft {
         Ok(jobs)
     }
 
-    /// A file name in its directory.
+    /// A file name within `directory`.
     fn placed(&self, name: &Path) -> Result<Target, Conflict> {
         match &self.directory {
             Some(_) if name.is_absolute() => conflict(
@@ -187,7 +187,7 @@ impl Draft {
         }
     }
 
-    /// The job of one thread with the file that is its own.
+    /// The job of one thread with its own file.
     fn of_thread(&self, thread: u32) -> Result<Job, Conflict> {
         let mut job = Job { numjobs: 1, offset_increment: Extent::Bytes(0), ..self.job.clone() };
         if job.name.contains('/') {
@@ -219,19 +219,19 @@ impl Draft {
             let first = thread as usize % cpus.len().max(1);
             cpus.rotate_left(first);
         }
-        // Only the first one waits for those above, and begins a group.
+        // Only the first one waits for the jobs above, and begins a group.
         job.stonewall &= thread == 0;
         job.new_group &= thread == 0;
         Ok(job)
     }
 
-    /// What does not depend on the targets.
+    /// Resolves everything that does not depend on the targets.
     fn settle(&mut self) -> Result<(), Conflict> {
         if self.job.name.is_empty() {
             return conflict("name", "is empty: write one");
         }
         if self.seed.is_none() && !self.randrepeat && !self.allrandrepeat {
-            // The standard library has it from the system.
+            // The standard library seeds its hasher from the system's random source.
             self.seed = Some(RandomState::new().build_hasher().finish());
         }
         self.job.seed = self.seed.unwrap_or(self.job.seed);
@@ -335,7 +335,7 @@ impl Draft {
             self.job.fixedbufs = false;
         }
         if self.job.fsync > 0 && self.job.fdatasync.is_multiple_of(self.job.fsync) {
-            // As in fio: where both are due, there is an fsync.
+            // As in fio: where both are due, fsync is done.
             self.job.fdatasync = 0;
         }
         if self.readonly && self.job.rw.writes() {
@@ -344,7 +344,7 @@ impl Draft {
         Ok(())
     }
 
-    /// How much of its targets it uses, and how much it moves.
+    /// Resolves how much of its targets the job uses, and how much it transfers.
     fn measure(&self, job: &mut Job) -> Result<(), Conflict> {
         let files = job.targets.len() as u64;
         let share = |word, bytes: u64| match bytes / files {
@@ -355,7 +355,7 @@ impl Draft {
             each => Ok(each),
         };
         job.size = match self.size {
-            // fio parts it among the files.
+            // fio divides it among the files.
             Some(Extent::Bytes(bytes)) => Some(Extent::Bytes(share("size", bytes)?)),
             other => other,
         };
@@ -375,11 +375,11 @@ impl Draft {
                 );
             };
             let used = match job.size {
-                // fio has these of the whole file, and the offset besides.
+                // fio takes the percentage of the whole file, and adds the offset.
                 Some(percent @ Extent::Percent(share)) if share < 100.0 => {
                     job.whole_blocks(percent.of(length)).min(reach)
                 }
-                // fio has the whole file to choose from, and moves `size`.
+                // fio chooses offsets in the whole file, and transfers `size`.
                 Some(Extent::Bytes(each)) if each < reach => {
                     job.amount = Some(each * files);
                     reach
@@ -406,12 +406,12 @@ impl Draft {
     }
 }
 
-/// Until the targets are known.
+/// A placeholder until the targets are known.
 fn nowhere() -> Target {
     Target::Existing(PathBuf::new())
 }
 
-/// Where `--numa` puts the threads.
+/// The value of `--numa`.
 pub fn placement(word: &str) -> Option<Placement> {
     match word {
         "local" => Some(Placement::Local),
@@ -468,12 +468,12 @@ mod tests {
         assert_eq!(word(&[("filesize", "1m"), ("offset", "1m")]), "offset");
         assert_eq!(word(&[("filesize", "1m"), ("offset", "1%")]), "offset");
         assert_eq!(word(&[("filesize", "1k"), ("size", "1%")]), "size");
-        // Percent are of the file as it is to be, in whole blocks.
+        // Percentages refer to the file's future length, in whole blocks.
         let half = [("filesize", "4m"), ("size", "50%")];
         assert_eq!(parts(&half), (Some(Extent::Bytes(2 * MIB)), None));
         assert_eq!(parts(&[&half[..], &[("offset", "3m")]].concat()), (Some(Extent::Bytes(MIB)), None));
         assert_eq!(parts(&[&half[..], &[("bs", "12k")]].concat()).0, Some(Extent::Bytes(170 * 12_288)));
-        // Those of what is moved, where that is not known yet.
+        // Percentages of an amount that is not known yet.
         assert_eq!(one(&[("io_size", "25%")]).io_share, Some(25.0));
         assert_eq!(one(&[("io_size", "25%"), ("size", "50%")]).io_share, Some(25.0));
         assert_eq!(one(&[("io_size", "25%"), ("size", "1m")]).io_share, None);
@@ -546,7 +546,7 @@ mod tests {
             let job = one(&[("fsync", fsync), ("fdatasync", fdatasync)]);
             (job.fsync, job.fdatasync)
         };
-        // As fio 3.33 did them.
+        // As fio 3.33 does.
         assert_eq!([both("4", "4"), both("4", "8")], [(4, 0), (4, 0)]);
         assert_eq!([both("32", "4"), both("0", "4"), both("4", "0")], [(32, 4), (0, 4), (4, 0)]);
     }

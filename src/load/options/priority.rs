@@ -1,4 +1,4 @@
-//! What a job says of I/O priorities: fio's `prio`, `prioclass` and the words that begin with `cmdprio`.
+//! I/O priority options of a job: fio's `prio`, `prioclass` and `cmdprio*`.
 
 use super::draft::Conflict;
 use super::values::{count, quoted, size};
@@ -12,16 +12,16 @@ const BEST_EFFORT: u16 = 2;
 
 #[derive(Debug, Clone, Default)]
 pub struct Priority {
-    /// Of the threads: class and level.
+    /// Class and level of the threads.
     pub class: Option<u16>,
     pub level: Option<u16>,
-    /// Of single operations, by direction.
+    /// Class and level of single operations, by direction.
     pub of_commands: [(Option<u16>, u16); 3],
     pub percent: [u8; 3],
     pub split: [Vec<SizedPriority>; 3],
 }
 
-/// Percent of the operations of a size; class and level where they are not those of all.
+/// A percentage of the operations of one size; class and level where they differ from the general ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SizedPriority {
     pub bytes: u64,
@@ -30,7 +30,7 @@ pub struct SizedPriority {
 }
 
 impl Priority {
-    /// As in fio: a level alone is one of best-effort.
+    /// As in fio, a level without a class is best-effort.
     pub fn of_threads(&self) -> Option<u16> {
         (self.class.is_some() || self.level.is_some()).then(|| {
             let class = self.class.filter(|class| *class > 0).unwrap_or(BEST_EFFORT);
@@ -38,7 +38,7 @@ impl Priority {
         })
     }
 
-    /// Of reads and of writes. As in fio, a class that is not given is real-time.
+    /// For reads and for writes. As in fio, the default class is real-time.
     pub fn of_commands(&self) -> Result<[Vec<PriorityShare>; 2], Conflict> {
         let mut all = [Vec::new(), Vec::new()];
         for (at, shares) in all.iter_mut().enumerate() {
@@ -70,7 +70,7 @@ fn conflict<T>(why: String) -> Result<T, Conflict> {
     Err(Conflict { word: "cmdprio_bssplit", why })
 }
 
-/// `64k/25/1/1:64k/75`: percent of the operations of a size, and perhaps class and level, of one direction.
+/// Parses `64k/25/1/1:64k/75` for one direction: percentage of the operations of a size, optionally class and level.
 pub fn sized(text: &str) -> Result<Vec<SizedPriority>, String> {
     let one = |part: &str| {
         let wrong = || format!("{} is no share, as in 64k/25 or 64k/25/CLASS/LEVEL", quoted(part));

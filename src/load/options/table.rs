@@ -1,4 +1,4 @@
-//! The words: what each is called, takes, says in the help, and sets.
+//! The table of options: name, value, help text and effect of each.
 
 mod engine;
 mod offsets;
@@ -9,14 +9,14 @@ mod unchanged;
 
 use super::draft::Draft;
 
-/// Where a word may stand.
+/// Where an option may be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
     Everywhere,
     CommandLine,
 }
 
-/// The part of the help that has a word.
+/// The help section of an option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Section {
     Target,
@@ -30,12 +30,12 @@ pub enum Section {
     Content,
     Threads,
     Result,
-    /// Words that change nothing at the values which they take; the help leaves them out.
+    /// Options that change nothing at their allowed values; the help leaves them out.
     Unchanged,
 }
 
 impl Section {
-    /// Its heading.
+    /// The section's heading.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Target => "What is driven",
@@ -54,7 +54,7 @@ impl Section {
     }
 }
 
-/// What a word takes.
+/// The value type of an option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Takes {
     Size,
@@ -68,19 +68,19 @@ pub enum Takes {
     /// By direction.
     Counts,
     Time,
-    /// Nothing, or 0 or 1.
+    /// No value, 0 or 1.
     Flag,
     /// 0 or 1.
     Switch,
-    /// One of these, or of these with something behind it.
+    /// One of these words, or one of these prefixes with more text.
     Words(&'static [&'static str]),
-    /// CPUs.
+    /// A list of CPUs.
     List,
     Text(&'static str),
 }
 
 impl Takes {
-    /// What the help calls its value.
+    /// The value's name in the help.
     pub fn value_name(self) -> &'static str {
         match self {
             Self::Size | Self::Sizes | Self::Extent => "SIZE",
@@ -94,12 +94,12 @@ impl Takes {
         }
     }
 
-    /// Commas belong to the value, and do not part several of them.
+    /// Whether commas are part of the value, and do not separate several values.
     pub fn has_commas(self) -> bool {
         matches!(self, Self::Sizes | Self::Shares | Self::Counts | Self::List | Self::Text(_))
     }
 
-    /// `1..8` means 1, 2, 4 and 8.
+    /// Whether `1..8` means 1, 2, 4 and 8.
     pub fn has_ranges(self) -> bool {
         matches!(self, Self::Size | Self::Sizes | Self::Extent | Self::Count | Self::Counts)
     }
@@ -138,18 +138,18 @@ impl Word {
         self
     }
 
-    /// Whether the value is one that it takes.
+    /// Checks whether the option accepts the value.
     pub fn check(&self, value: &str) -> Result<(), String> {
         Draft::command_line().set(self.name, Some(value))
     }
 }
 
-/// The word that is called so.
+/// Finds an option by its name or alias.
 pub fn word(name: &str) -> Option<&'static Word> {
     words().find(|word| word.name == name || word.aliases.contains(&name))
 }
 
-/// All of them, in the order of the help.
+/// All options, in the order of the help.
 pub fn words() -> impl Iterator<Item = &'static Word> {
     let tables =
         [target::WORDS, operations::WORDS, offsets::WORDS, engine::WORDS, threads::WORDS, unchanged::WORDS];

@@ -1,14 +1,14 @@
-//! Values as fio writes them. Each error says what is wrong and what would be right, without the option's name.
+//! Parses values in fio's syntax. Each error says what is wrong and shows a valid value, without the option's name.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::load::job::{BlockShare, BlockSizes, Direction, Distribution, Extent};
 
-/// An extent of nothing.
+/// An empty extent.
 pub const NOTHING: Extent = Extent::Bytes(0);
 
-/// What somebody wrote, short and without anything that a terminal would obey.
+/// The user's text, shortened and with control characters escaped.
 pub fn quoted(text: &str) -> String {
     const SHOWN: usize = 60;
     let shown: String = text.chars().take(SHOWN).flat_map(char::escape_debug).collect();
@@ -36,7 +36,7 @@ pub fn number(text: &str) -> Result<u64, String> {
         "g" | "gi" | "gb" => 3,
         "t" | "ti" | "tb" => 4,
         "p" | "pi" | "pb" => 5,
-        // fio has the powers of 1000 here, and everybody else those of 1024.
+        // fio uses powers of 1000 for these units, everyone else powers of 1024, so they are refused.
         "kib" | "mib" | "gib" | "tib" | "pib" => {
             let short = &unit[..1];
             return Err(format!(
@@ -70,7 +70,7 @@ pub fn extent(text: &str) -> Result<Extent, String> {
     }
 }
 
-/// A number that is not below the first and not above the second.
+/// A number between `least` and `most`.
 pub fn count(text: &str, least: u32, most: u32) -> Result<u32, String> {
     let value = number(text)?;
     match u32::try_from(value) {
@@ -80,7 +80,7 @@ pub fn count(text: &str, least: u32, most: u32) -> Result<u32, String> {
     }
 }
 
-/// A time; `unit` is what a number alone counts.
+/// A time; `unit` is the unit of a bare number.
 pub fn time(text: &str, unit: Duration) -> Result<Duration, String> {
     let wrong = || format!("{} is no time, as in 10s (d, h, m, s, ms, us)", quoted(text));
     let lower = text.trim().to_ascii_lowercase();
@@ -103,7 +103,7 @@ pub fn time(text: &str, unit: Duration) -> Result<Duration, String> {
     Ok(Duration::from_secs_f64(seconds))
 }
 
-/// Percent of something, above 0.
+/// A percentage above 0.
 pub fn percent(text: &str) -> Result<f64, String> {
     let percent = text.trim().parse::<f64>().ok().filter(|percent| *percent > 0.0 && *percent <= 100.0);
     percent.ok_or_else(|| format!("{} is no percentage, as in 99.9", quoted(text)))
@@ -118,12 +118,12 @@ pub fn switch(text: &str) -> Result<bool, String> {
     }
 }
 
-/// One of some words.
+/// One of these words.
 pub fn one_of<T>(text: &str, words: &[&str], named: impl Fn(&str) -> Option<T>) -> Result<T, String> {
     named(text).ok_or_else(|| format!("{} is none of {}", quoted(text), words.join(", ")))
 }
 
-/// fio's list of percentiles, ascending.
+/// fio's list of percentiles, sorted ascending.
 pub fn percentiles(text: &str) -> Result<Vec<f64>, String> {
     let one = |part: &str| part.trim().parse().ok().filter(|at: &f64| *at > 0.0 && *at <= 100.0);
     let mut all: Vec<f64> =
@@ -134,8 +134,8 @@ pub fn percentiles(text: &str) -> Result<Vec<f64>, String> {
     Ok(all)
 }
 
-/// fio's `read,write,trim`: one value is for all, of two the second is also the third, and what is left empty is
-/// left as it was (None).
+/// fio's `read,write,trim`: a single value applies to all, the second of two also to the third, and an empty one leaves
+/// the setting unchanged (None).
 pub fn by_direction<T: Clone>(
     text: &str,
     parse: impl Fn(&str) -> Result<T, String>,
@@ -155,7 +155,7 @@ pub fn by_direction<T: Clone>(
     }
 }
 
-/// `4k-64k`, of one direction.
+/// `4k-64k`, for one direction.
 pub fn range(text: &str) -> Result<BlockSizes, String> {
     let Some((low, high)) = text.split_once(['-', ':']) else {
         return Err(format!("{} is no range, as in 4k-64k", quoted(text)));
@@ -167,7 +167,7 @@ pub fn range(text: &str) -> Result<BlockSizes, String> {
     Ok(BlockSizes(vec![BlockShare { low, high, percent: 100.0 }]))
 }
 
-/// `4k/60:64k/40`, of one direction; those without a share have equal parts of what is left.
+/// `4k/60:64k/40`, for one direction; sizes without a share divide the rest equally.
 pub fn split(text: &str) -> Result<BlockSizes, String> {
     let mut sizes = Vec::new();
     for part in text.split(':') {
@@ -204,7 +204,7 @@ pub fn distribution(text: &str) -> Result<Distribution, String> {
         Some((word, value)) => (word, Some(value)),
         None => (text, None),
     };
-    // fio's own, where none is said.
+    // fio's default, where no value is given.
     let number = |default: f64, good: fn(f64) -> bool, limits: &str| match value {
         None => Ok(default),
         Some(text) => match text.parse::<f64>() {
@@ -270,7 +270,7 @@ fn zones(text: &str) -> Result<Distribution, String> {
 
 /// `0-3,8`, ascending.
 pub fn cpus(text: &str) -> Result<Vec<u32>, String> {
-    // What the kernel can be built for.
+    // The kernel's maximum.
     const MOST: u32 = 8191;
     let mut found = Vec::new();
     for part in text.split(',') {
@@ -292,7 +292,7 @@ pub fn cpus(text: &str) -> Result<Vec<u32>, String> {
     Ok(found)
 }
 
-/// File names with `:` between them; `\:` stands for a colon that belongs to a name.
+/// File names separated by `:`; `\:` is a colon within a name.
 pub fn files(text: &str) -> Result<Vec<PathBuf>, String> {
     let mut names = vec![String::new()];
     let mut letters = text.chars().peekable();
@@ -315,7 +315,7 @@ pub fn files(text: &str) -> Result<Vec<PathBuf>, String> {
     Ok(names.into_iter().map(PathBuf::from).collect())
 }
 
-/// Sizes of blocks for the directions for which some are said.
+/// Sets the block sizes of the directions that have a value.
 pub fn blocks(
     into: &mut [BlockSizes; 3],
     text: &str,

@@ -1,4 +1,4 @@
-//! What a kernel can do of a ring, found by a ladder of set-ups.
+//! Finds the best io_uring setup that the kernel supports, by trying setups in order.
 
 use std::fs;
 use std::io;
@@ -9,42 +9,42 @@ use super::super::engine::uring::{Uring, abi};
 use super::super::job::Job;
 use crate::refusal::{Refusal, reason};
 
-/// How long the kernel's thread looks for requests before it sleeps, in ms: fio's default, the kernel's own.
+/// How long the SQPOLL thread polls before it sleeps, in ms: fio's and the kernel's default.
 const SQ_IDLE_MS: u32 = 1_000;
 
-/// How often, and how long each time, memory for a ring is waited for.
+/// How often, and how long each time, to wait for memory for a ring.
 const WAITS_FOR_MEMORY: u32 = 25;
 const WAIT_FOR_MEMORY: Duration = Duration::from_millis(20);
 
 /// How completions are delivered, best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Delivery {
-    /// In the thread's own `io_uring_enter` and nowhere else; no interruption, no shared lists (6.1).
+    /// DEFER_TASKRUN: only in the thread's own `io_uring_enter`; no interruption, no shared lists (6.1).
     Deferred,
-    /// At the next system call instead of by an inter-processor interrupt (5.19).
+    /// COOP_TASKRUN: at the next system call instead of by an inter-processor interrupt (5.19).
     Cooperative,
     /// As in the first io_uring.
     Plain,
 }
 
-/// What this kernel can do; found once, used by every thread.
+/// The kernel's io_uring features; found once, used by every thread.
 #[derive(Debug, Clone)]
 pub struct Setup {
     pub(super) delivery: Delivery,
-    /// The queue's entries are taken in their order, without an array of their numbers (6.6).
+    /// The kernel takes the entries in order, without an index array (6.6).
     pub(super) no_array: bool,
-    /// The submitter looks for completions in the device's poll queues, and no interrupt brings them.
+    /// The submitter polls the device's poll queues; no interrupt delivers completions.
     pub(super) polled: bool,
-    /// A thread of the kernel takes the entries ...
+    /// A kernel thread (SQPOLL) takes the entries ...
     pub(super) fetched: bool,
-    /// ... whether or not their files are registered (5.11).
+    /// ... even if their files are not registered (5.11).
     pub(super) any_file: bool,
-    /// What was asked for and is not there.
+    /// Requested features that are not available.
     pub missing: Vec<String>,
 }
 
 impl Setup {
-    /// Sets up a small ring and closes it.
+    /// Creates a small ring and closes it.
     pub fn probe(job: &Job) -> Result<Self, Refusal> {
         let mut setup = Self {
             delivery: Delivery::Plain,
@@ -54,7 +54,7 @@ impl Setup {
             any_file: true,
             missing: Vec::new(),
         };
-        // The kernel's thread completes as well: nothing is left to be deferred.
+        // With SQPOLL the kernel thread also completes: nothing is left to defer.
         let ladder: &[(Delivery, bool, &str)] = if setup.fetched {
             &[(Delivery::Plain, true, "NO_SQARRAY (Linux 6.6)"), (Delivery::Plain, false, "")]
         } else {
@@ -73,7 +73,7 @@ impl Setup {
                     setup.any_file = ring.features() & abi::FEAT_SQPOLL_NONFIXED != 0;
                     return Ok(setup);
                 }
-                // EINVAL is how kernels answer flags that they do not know.
+                // EINVAL is the kernel's answer to unknown flags.
                 Err(e) if e.raw_os_error() == Some(libc::EINVAL) => {
                     setup.missing.push(format!("io_uring flags {flags}: this kernel does not know them"));
                     last = e;
@@ -87,7 +87,7 @@ impl Setup {
         Err(unavailable(&last))
     }
 
-    /// Tells who may have no ring at all from who may have none that the kernel's thread serves.
+    /// Distinguishes a user who may not create any ring from one who may not use SQPOLL.
     fn forbidden(&self, error: &io::Error) -> Refusal {
         let plain = Self { delivery: Delivery::Plain, no_array: false, fetched: false, ..self.clone() };
         match plain.open(1) {
@@ -96,8 +96,8 @@ impl Setup {
         }
     }
 
-    /// The memory of a ring that was closed is charged to its user some milliseconds longer: what is too little
-    /// now may be enough then.
+    /// Opens a ring. The memory of a closed ring stays charged to its user for some milliseconds, so too little memory
+    /// is retried.
     pub(super) fn open(&self, depth: u32) -> io::Result<Uring> {
         for _ in 0..WAITS_FOR_MEMORY {
             match self.open_now(depth) {
@@ -119,13 +119,13 @@ impl Setup {
             | flag(self.polled, abi::SETUP_IOPOLL)
             | flag(self.fetched, abi::SETUP_SQPOLL)
             | flag(self.no_array, abi::SETUP_NO_SQARRAY);
-        // The kernel's thread says late which entries it has taken, after some of them are over already.
+        // The SQPOLL thread reports late which entries it has taken, when some of them are already complete.
         Uring::new(if self.fetched { 2 * depth } else { depth }, flags, SQ_IDLE_MS)
     }
 }
 
-/// Why a thread of the kernel's is forbidden where a ring is not, by what the kernel can do: its number does not tell,
-/// as stable kernels have got the io_uring of later ones (5.10.162 that of 5.15).
+/// Why SQPOLL is forbidden although a ring is not, judged by the kernel's features. The version number does not tell,
+/// as stable kernels have backported io_uring (5.10.162 has that of 5.15).
 fn not_fetched(features: u32) -> Refusal {
     let lacks = |feature: u32| features & feature == 0;
     Refusal::Refused(if lacks(abi::FEAT_SQPOLL_NONFIXED) {
@@ -136,14 +136,14 @@ fn not_fetched(features: u32) -> Refusal {
          leave it out"
             .to_string()
     } else {
-        // 5.16: `security_uring_sqpoll`.
+        // Since 5.16: `security_uring_sqpoll`.
         "sqthread_poll is forbidden by a security module, as this kernel itself asks for no right: allow it there (SELinux: \
          io_uring sqpoll), or leave it out"
             .to_string()
     })
 }
 
-/// Why the files of a job have to be registered, and are not.
+/// The job's files must be registered, and registering failed.
 pub(super) fn needs_files(error: &io::Error) -> Refusal {
     Refusal::Refused(format!(
         "sqthread_poll needs registered files on this kernel, as before Linux 5.11, and they cannot be registered: {}; \
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn who_may_have_no_thread_of_the_kernel_s_hears_which_right_it_takes() {
         let why = |features| not_fetched(features).to_string();
-        // What 5.10, 5.11, 5.12 and 5.13 say of themselves.
+        // The features that 5.10, 5.11, 5.12 and 5.13 report.
         assert!(why(0x7f).contains("CAP_SYS_ADMIN") && why(0x7f).contains("before Linux 5.11"));
         for features in [0x1ff, 0x3ff] {
             assert!(why(features).contains("CAP_SYS_NICE"), "{features:#x}");

@@ -1,22 +1,22 @@
-//! Each block once before any comes again, without a map of those that came.
+//! Visits each block once before any repeats, without a map of visited blocks.
 
 use super::super::job::{BlockShare, Direction, Job};
 use super::super::random::{below, random, scramble};
 use super::sizes::{steps, weight};
 
-/// So many rounds make neighbours strangers, for small counts too.
+/// Rounds of mixing: enough to separate neighbours, also for small counts.
 const ROUNDS: usize = 4;
 
-/// A tile has about so many blocks, where the range has: shares are kept to a thousandth.
+/// Approximate blocks per tile, where the range has as many: shares are exact to a thousandth.
 const SLOTS: f64 = 1000.0;
-/// Of so many blocks one may be a filler.
+/// One block of this many may be a filler.
 const PER_FILLER: u64 = 100;
 
-/// An order of the numbers below `count` in which each comes once.
+/// A pseudo-random permutation of the numbers below `count`.
 ///
-/// Each round adds, multiplies by an odd number and folds the upper half of the bits into the lower one: each
-/// of these can be undone within the bits that the count needs, so no two numbers meet. Results that are not
-/// below the count are put through again, less than once on average.
+/// Each round adds, multiplies by an odd number, and folds the upper half of the bits into the lower one. Each step is
+/// invertible within the bits that the count needs, so no two numbers collide. Results not below the count are permuted
+/// again, less than once on average.
 #[derive(Debug, Clone)]
 pub struct Permutation {
     count: u64,
@@ -26,7 +26,7 @@ pub struct Permutation {
 }
 
 impl Permutation {
-    /// `count` is above 0.
+    /// `count` must be above 0.
     pub fn new(count: u64, seed: u64) -> Self {
         let bits = u64::BITS - count.saturating_sub(1).leading_zeros();
         let mut state = seed;
@@ -35,7 +35,7 @@ impl Permutation {
         Self { count, mask, shift: bits.div_ceil(2).max(1), keys }
     }
 
-    /// Where `index`, which is below the count, is sent.
+    /// The image of `index`, which must be below the count.
     #[inline]
     pub fn at(&self, index: u64) -> u64 {
         let mut number = index;
@@ -51,7 +51,7 @@ impl Permutation {
     }
 }
 
-/// One permutation after the other.
+/// Consecutive permutations.
 #[derive(Debug, Clone)]
 pub struct Passes {
     permutation: Permutation,
@@ -61,7 +61,7 @@ pub struct Passes {
 }
 
 impl Passes {
-    /// `count` is above 0.
+    /// `count` must be above 0.
     pub fn new(count: u64, seed: u64) -> Self {
         Self { permutation: Permutation::new(count, scramble(seed)), next: 0, seed, pass: 0 }
     }
@@ -76,7 +76,7 @@ impl Passes {
         self.permutation.at(index)
     }
 
-    /// Each came as often as any other.
+    /// Every block came equally often.
     pub fn is_through(&self) -> bool {
         self.next == self.permutation.count
     }
@@ -90,12 +90,11 @@ impl Passes {
     }
 }
 
-/// A range cut into blocks of several sizes.
+/// Divides a range into blocks of several sizes.
 ///
 /// A tile is a run of blocks in which each direction and size has its share; in a range of few blocks it is as long as
-/// the range. The range is tiled as often as it goes; what is left at its end has the beginning of a tile and then
-/// blocks of the smallest size, so few that the shares are still those that were asked for. What is left then, less than
-/// the largest block, is not covered.
+/// the range. The range is tiled as often as it fits. The rest at the end takes the start of a tile, then blocks of the
+/// smallest size, few enough to keep the shares. What is still left, less than the largest block, is not covered.
 #[derive(Debug, Clone)]
 pub struct Tiles {
     tile: Vec<Slot>,
@@ -114,7 +113,7 @@ pub struct Tiles {
 pub struct Slot {
     pub direction: Direction,
     pub bytes: u64,
-    /// From the beginning of the range.
+    /// Offset from the start of the range.
     pub at: u64,
 }
 
@@ -123,13 +122,13 @@ pub struct Slot {
 struct Filler {
     count: u64,
     bytes: u64,
-    /// Percent of them that have the first direction.
+    /// Percentage of them in the first direction.
     share: u64,
     directions: [Direction; 2],
 }
 
 impl Tiles {
-    /// Cuts `bytes`, in which the smallest block has room.
+    /// Divides `bytes`, which must have room for the smallest block.
     pub fn new(job: &Job, bytes: u64, seed: u64) -> Self {
         let mut state = scramble(seed);
         let tile = tile(job, bytes, &mut state);
@@ -161,12 +160,12 @@ impl Tiles {
         }
     }
 
-    /// What one pass moves.
+    /// Bytes of one pass.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Each byte came as often as any other.
+    /// Every byte came equally often.
     pub fn is_through(&self) -> bool {
         self.passes.is_through()
     }
@@ -179,7 +178,7 @@ impl Tiles {
             return Slot { at: slot.at + index / slots * self.tile_bytes, ..slot };
         }
         let (number, filler) = (index - self.whole - self.cut, &self.filler);
-        // Where the sum of the shares passes a whole number.
+        // Where the cumulative share passes a whole number.
         let first = number * filler.share / 100 != (number + 1) * filler.share / 100;
         let from_end = filler.count - number;
         Slot {
@@ -190,8 +189,8 @@ impl Tiles {
     }
 }
 
-/// A thousand blocks, or as many as the range has; each direction and size as often as the job says, at least once if
-/// at all.
+/// A thousand blocks, or as many as the range has. Each direction and size has its share, and at least one block if its
+/// share is above 0.
 fn tile(job: &Job, bytes: u64, state: &mut u64) -> Vec<Slot> {
     let reads = f64::from(job.rwmixread.min(100)) / 100.0;
     let is_mixed = job.directions().count() > 1;
@@ -200,7 +199,7 @@ fn tile(job: &Job, bytes: u64, state: &mut u64) -> Vec<Slot> {
         Direction::Read => reads,
         _ => 1.0 - reads,
     };
-    // How many of all blocks they are.
+    // Their shares of all blocks.
     let shares = || {
         job.directions().flat_map(|direction| {
             let shares = &job.bs[direction.index()].0;
@@ -215,14 +214,14 @@ fn tile(job: &Job, bytes: u64, state: &mut u64) -> Vec<Slot> {
     for (direction, share, part) in shares().filter(|(.., part)| *part > 0.0) {
         let count = (part * slots).round().max(1.0) as u64;
         let (low, steps) = (share.low.max(1), steps(share));
-        // A range at equal distances.
+        // The sizes of a range, evenly spaced.
         tile.extend((0..count).map(|i| {
             let step = (u128::from(2 * i + 1) * u128::from(steps) / u128::from(2 * count)) as u64;
             Slot { direction, bytes: low * (1 + step), at: 0 }
         }));
     }
     if tile.is_empty() {
-        // Shares that are none.
+        // No share is above 0.
         let direction = job.directions().next().unwrap_or(Direction::Read);
         let bytes = job.bs[direction.index()].smallest().max(1);
         tile.push(Slot { direction, bytes, at: 0 });
@@ -289,7 +288,7 @@ mod tests {
         }
     }
 
-    /// The number of blocks of each size in a pass, and what is not covered.
+    /// The number of blocks of each size in a pass, and the bytes not covered.
     fn parts(range: u64, shares: &[(u64, f64)]) -> (Vec<u64>, u64) {
         let mut job = Job { rw: Pattern::RandRead, ..Job::new(Target::Existing("x".into())) };
         let share =
@@ -314,7 +313,7 @@ mod tests {
         assert!(left < 4 * MIB, "{left}");
         let (counts, left) = parts(64 * MIB, &[(4096, 50.0), (65_536, 50.0)]);
         assert!(counts[0].abs_diff(counts[1]) <= counts[1] / 50 && left < 65_536, "{counts:?} {left}");
-        // What fits is covered whole.
+        // A range that fits exactly is covered completely.
         assert_eq!(parts(MIB, &[(4096, 50.0), (8192, 50.0)]), (vec![86, 85], 0));
     }
 
@@ -332,7 +331,7 @@ mod tests {
         assert_eq!(Permutation::new(1, 1).at(0), 0);
     }
 
-    /// What a disk would notice: where the first block lies, and how far the next one is from it.
+    /// Tests what matters to a disk: the first offset, and the distance to the next one.
     #[test]
     fn a_permutation_looks_random() {
         for count in [16u64, 100, 1 << 20] {
@@ -342,7 +341,7 @@ mod tests {
                 let permutation = Permutation::new(count, scramble(seed));
                 let (a, b) = (permutation.at(0), permutation.at(1));
                 first[part(a)] += 1;
-                // Never 0: all but the nearest part have the same share.
+                // Never 0: all parts but the nearest have the same share.
                 distance[part((b + count - a) % count)] += 1;
             }
             let near = |n: &u32| (700..1_350).contains(n);
@@ -353,7 +352,7 @@ mod tests {
 
     #[test]
     fn neighbours_in_one_pass_lie_apart() {
-        // The distances of one pass of a disk: sixteenths, with 62,500 expected in each.
+        // Distances in one pass of a disk: sixteenths, 62,500 expected in each.
         let count = 1_000_000u64;
         let permutation = Permutation::new(count, 42);
         let mut distances = [0u32; 16];
@@ -361,7 +360,7 @@ mod tests {
             let (a, b) = (permutation.at(i - 1), permutation.at(i));
             distances[((b + count - a) % count * 16 / count) as usize] += 1;
         }
-        // The deviation is 242: eight of them, since these are not independent.
+        // Standard deviation 242: eight of them, since these are not independent.
         assert!(distances.iter().all(|n| n.abs_diff(62_500) < 1_936), "{distances:?}");
     }
 }

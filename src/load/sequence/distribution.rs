@@ -1,27 +1,27 @@
-//! Random blocks of which some come more often.
+//! Draws random blocks with a skewed distribution: some come more often than others.
 
 use super::super::job::Distribution;
 use super::super::random::{below, scramble, unit};
 use super::coverage::Permutation;
 
-/// Draws that fail so often in a row cannot succeed: parameters beyond sense.
+/// After this many failed draws in a row, the parameters are unusable.
 const TRIES: u32 = 1_000;
 
-/// Numbers below a count, by a law.
+/// Draws numbers below a count.
 ///
-/// Those of all but [`Skew::Zoned`] are ranks, and each rank has a block of its own somewhere in the range, as in
-/// fio, which hashes them; but there two ranks may share a block and here not.
+/// All but [`Skew::Zoned`] draw a rank and map each rank to its own block somewhere in the range. fio hashes the ranks,
+/// so that two may share a block; here they may not.
 #[derive(Debug, Clone)]
 pub enum Skew {
     Zipf(Zipf, Permutation),
-    /// Of the ranks, the count is multiplied with a power of a uniform number.
+    /// The rank is the count multiplied by a power of a uniform number.
     Pareto {
         power: f64,
         blocks: Permutation,
     },
-    /// fio's, whose deviation is that of a sum, 1/12 of the range, and of a uniform number that is added to it.
+    /// fio's distribution: the sum of a variable with a deviation of 1/12 of the range and a uniform one.
     Normal {
-        /// How wide that number is.
+        /// Width of the uniform variable.
         width: u64,
         blocks: Permutation,
     },
@@ -30,14 +30,14 @@ pub enum Skew {
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Zone {
-    /// Percent of the accesses that go to it or to zones before it.
+    /// Cumulative percentage of accesses up to this zone.
     accesses: f64,
     first: u64,
     blocks: u64,
 }
 
 impl Skew {
-    /// None: all blocks alike. `count` is above 0; `seed` decides where the hot blocks lie.
+    /// None for uniform. `count` must be above 0; `seed` decides where the hot blocks are.
     pub fn new(distribution: &Distribution, count: u64, seed: u64) -> Option<Self> {
         let scattered = || Permutation::new(count, scramble(seed));
         Some(match distribution {
@@ -70,7 +70,7 @@ impl Skew {
     }
 }
 
-/// None where no zone has both accesses and blocks. A zone that is smaller than a block has the one it begins in.
+/// None where no zone has both accesses and blocks. A zone smaller than a block gets the block in which it begins.
 fn zoned(zones: &[(f64, f64)], count: u64) -> Option<Vec<Zone>> {
     let (mut accesses, mut range) = (0.0, 0.0);
     let mut all = Vec::with_capacity(zones.len());
@@ -86,7 +86,7 @@ fn zoned(zones: &[(f64, f64)], count: u64) -> Option<Vec<Zone>> {
     (!all.is_empty()).then_some(all)
 }
 
-/// The mean of twelve numbers from 0 to `count`, moved by less than half of `width`: fio's `gauss_next`, before it
+/// The mean of twelve numbers from 0 to `count`, shifted by less than half of `width`: fio's `gauss_next`, before it
 /// hashes.
 fn normal(count: u64, width: u64, state: &mut u64) -> u64 {
     const NUMBERS: u64 = 12;
@@ -99,16 +99,16 @@ fn normal(count: u64, width: u64, state: &mut u64) -> u64 {
     ((mean + moved) as u64).min(count - 1)
 }
 
-/// Ranks from 1 on, of which rank k comes in proportion to k^-theta, by rejection-inversion (Hörmann, Derflinger
+/// Draws ranks from 1 on, rank k with probability proportional to k^-theta, by rejection-inversion (Hörmann, Derflinger
 /// 1996): exact for every count and theta, and without a sum over all ranks.
 #[derive(Debug, Clone)]
 pub struct Zipf {
     count: u64,
     theta: f64,
-    /// The integral of the density, from before rank 1 to behind the last rank.
+    /// Range of the integral of the density, from before rank 1 to after the last rank.
     from: f64,
     to: f64,
-    /// A rank that is rounded up by no more than this needs no second look.
+    /// A rank rounded up by no more than this is accepted without a further test.
     near: f64,
 }
 
@@ -157,7 +157,7 @@ mod tests {
 
     const DRAWS: u32 = 200_000;
 
-    /// How often each block came, by block.
+    /// How often each block came.
     fn counts(distribution: Distribution, count: u64, seed: u64) -> Vec<u32> {
         let skew = Skew::new(&distribution, count, seed).unwrap();
         let (mut counts, mut state) = (vec![0; count as usize], seed);
@@ -165,7 +165,7 @@ mod tests {
         counts
     }
 
-    /// Pearson's sum over classes with at least 20 expected, beside its mean and deviation.
+    /// Pearson's chi-squared test over classes with at least 20 expected.
     fn fits(counts: &[u32], probability: impl Fn(usize) -> f64) {
         let (mut sum, mut classes) = (0.0, 0u32);
         let (mut observed, mut expected) = (0.0, 0.0);
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn zipf_of_a_huge_device_keeps_its_first_ranks() {
-        // zeta(1.2) = 5.5916: nearly all of its sum lies before rank 2^40 (the rest: 5 * 2^-8 = 0.0195).
+        // zeta(1.2) = 5.5916: nearly all of its sum comes from ranks below 2^40 (the rest: 5 * 2^-8 = 0.0195).
         let zipf = Zipf::new(1 << 40, 1.2);
         let mut state = 5;
         let ones = (0..DRAWS).filter(|_| zipf.draw(&mut state) == 1).count() as f64;
@@ -221,7 +221,7 @@ mod tests {
         let counts = counts(Distribution::Pareto(0.2), count, 3);
         let ranks: Vec<u32> = (0..count).map(|rank| counts[blocks.at(rank) as usize]).collect();
         let share = |part: usize| f64::from(ranks[..part].iter().sum::<u32>()) / f64::from(DRAWS);
-        // 80 % to 20 %; and the law between: the part x of the ranks gets x^(ln 0.8 / ln 0.2).
+        // 80 % to 20 %; in between, the part x of the ranks gets x^(ln 0.8 / ln 0.2).
         assert!((share(2_000) - 0.8).abs() < 0.005, "{}", share(2_000));
         let exponent = 0.8f64.ln() / 0.2f64.ln();
         fits(&ranks, |i| {
@@ -251,9 +251,9 @@ mod tests {
         counts
     }
 
-    /// How often fio 3.33 chose each of 1000 blocks, one after the other: the offsets in what `fio --name=x
-    /// --ioengine=null --rw=randread --bs=4k --size=4000k --io_size=800000k --norandommap
-    /// --random_distribution=normal:N --write_iolog=FILE` wrote.
+    /// How often fio 3.33 chose each of 1000 blocks, in order: the offsets written by `fio --name=x --ioengine=null
+    /// --rw=randread --bs=4k --size=4000k --io_size=800000k --norandommap --random_distribution=normal:N
+    /// --write_iolog=FILE`.
     const FIOS: [(f64, &str); 2] = [
         (20.0, include_str!("distribution/fio-3.33-normal-20")),
         (0.0, include_str!("distribution/fio-3.33-normal-0")),
@@ -269,7 +269,7 @@ mod tests {
             };
             let (mut ours, mut state) = ([0.0; COUNT as usize], 7);
             for _ in 0..DRAWS {
-                // As fio puts it somewhere.
+                // Hashed to a block as fio does.
                 let block = normal(COUNT, width, &mut state).wrapping_mul(0x61c8_8646_80b5_83eb) % COUNT;
                 ours[block as usize] += 1.0;
             }
@@ -286,7 +286,8 @@ mod tests {
 
     #[test]
     fn normal_has_the_deviation_of_its_two_parts() {
-        // Of the range: 1/12 of the sum, and of a uniform number that is as wide as asked, half at most.
+        // Deviation relative to the range: 1/12 from the sum, plus that of a uniform variable of the set width, at most
+        // half.
         for (percent, width) in [(0.0, 0.0_f64), (1.0, 0.01), (20.0, 0.2), (60.0, 0.5)] {
             let count = 10_000;
             let Some(Skew::Normal { width: blocks, .. }) =

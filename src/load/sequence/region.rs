@@ -1,47 +1,47 @@
-//! How much of a target a thread may use.
+//! Computes which part of a target each thread may use.
 
 use super::super::job::{Direction, Extent, Job};
 use super::sizes::grain;
 use crate::refusal::Refusal;
 
-/// The largest block: one request of io_uring, and one registered buffer, is at most 1 GiB.
+/// The largest block: an io_uring request and a registered buffer are at most 1 GiB.
 const MAX_BS: u64 = 1 << 30;
 
-/// What a job may use of one target.
+/// The part of a target that a thread may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Region {
-    /// The first byte.
+    /// Offset of the first byte.
     pub begin: u64,
-    /// Whole blocks; with several sizes, a multiple of what they are all multiples of. As in fio, in order it is
-    /// `size` rounded up, else rounded down.
+    /// Whole blocks; with several sizes, a multiple of their common divisor. As in fio, `size` is rounded up for
+    /// sequential jobs and down for random ones.
     pub bytes: u64,
-    /// What an order that does not cover the region moves: all of `size`, its last block whole.
+    /// Bytes of one pass of an order that does not cover the region: all of `size`, including its whole last block.
     pub moved: u64,
     /// The target's logical block in bytes.
     pub block: u32,
 }
 
-/// What a region is a part of.
+/// The target of a region.
 #[derive(Debug, Clone, Copy)]
 pub struct Whole<'a> {
-    /// For the sentences.
+    /// Name for messages.
     pub name: &'a str,
     pub bytes: u64,
     /// Its smallest unit.
     pub block: u64,
-    /// It has the size that it has: as in fio, what goes further ends with it. A file could have been made longer.
+    /// A device has a fixed size: as in fio, a region that exceeds it is cut. A file could have been extended.
     pub is_device: bool,
 }
 
 /// The region of thread `number`: offset, increment and size of the job on the target.
 ///
-/// A size is that of each target; and, as in fio, behind an
-/// offset a region ends with its target or its `filesize`, even where the size goes further. [`cut`] says so.
+/// A size applies to each target. As in fio, a region with an offset ends with its target or its `filesize`, even if
+/// the size goes further; [`cut`] reports that.
 pub fn region(job: &Job, whole: Whole<'_>, number: u32) -> Result<Region, Refusal> {
     let Whole { name, bytes, block, is_device } = whole;
     let usage = |why: String| Err(Refusal::Usage(why));
     let block = block.max(1);
-    // The page cache takes any length, but nothing is trimmed in parts of a block.
+    // The page cache accepts any length, but a trim must be of whole blocks.
     let is_strict = job.direct || job.rw.has(Direction::Trim);
     let shares = || job.directions().flat_map(|direction| &job.bs[direction.index()].0);
     if let Some(bs) =
@@ -90,7 +90,7 @@ pub fn region(job: &Job, whole: Whole<'_>, number: u32) -> Result<Region, Refusa
              other's blocks, so choose such a multiple, or leave out --verify"
         ));
     }
-    // A `filesize` is where the target ends for the job, wherever a thread begins.
+    // `filesize` is the end of the target for the job, wherever a thread begins.
     let end = job.filesize.map_or(bytes, |length| length.min(bytes));
     if begin >= end && begin > 0 {
         let of = if end < bytes { "filesize of " } else { "" };
@@ -99,7 +99,7 @@ pub fn region(job: &Job, whole: Whole<'_>, number: u32) -> Result<Region, Refusa
              --offset_increment, or fewer --numjobs"
         ));
     }
-    // As in fio, random blocks of a device that is smaller come until all of the size is moved.
+    // As in fio, random blocks of a smaller device repeat until all of the size is transferred.
     let asked = (begin == 0).then_some(size);
     let size = size.min(end - begin);
     if largest > size {
@@ -108,7 +108,7 @@ pub fn region(job: &Job, whole: Whole<'_>, number: u32) -> Result<Region, Refusa
             "block size {largest} is above the {size} bytes to {what} of {name}: choose a smaller --bs"
         ));
     }
-    // What is done in order goes on to the end of a block, where there is room for it.
+    // A sequential job goes on to the end of a block, if there is room for it.
     let up = size.div_ceil(grain) * grain;
     let goes_on = !job.rw.is_random() && up <= bytes - begin;
     Ok(Region {
@@ -119,13 +119,12 @@ pub fn region(job: &Job, whole: Whole<'_>, number: u32) -> Result<Region, Refusa
     })
 }
 
-/// What is left out where the bytes that were asked for go beyond the end of the target, for a note; None where they
-/// do not.
+/// What is left out because the requested range exceeds the target, for a note; None where it does not.
 pub fn cut(job: &Job, whole: Whole<'_>) -> Option<String> {
     let Some(Extent::Bytes(size)) = job.size else { return None };
     let reach = |number| {
         let begin = begin(job, whole.bytes, number);
-        // A thread that begins later goes less far: `filesize` means that.
+        // `filesize` means that a thread with a later start covers less.
         let end = job.filesize.map_or(begin.saturating_add(size), |length| length);
         (begin, end)
     };
@@ -143,7 +142,7 @@ pub fn cut(job: &Job, whole: Whole<'_>) -> Option<String> {
     ))
 }
 
-/// Bytes of each target that has so many; perhaps more than it has.
+/// Requested bytes on a target of this size; may exceed it.
 fn size(job: &Job, bytes: u64) -> u64 {
     match job.size {
         None | Some(Extent::Percent(100.0)) => bytes,
@@ -152,8 +151,7 @@ fn size(job: &Job, bytes: u64) -> u64 {
     }
 }
 
-/// Where a thread begins: as in fio 3.33, the parts that are said in percent are added, and what comes of it is
-/// rounded up to a whole block.
+/// Start of a thread: as in fio 3.33, percentages are added first, and the sum is rounded up to a whole block.
 fn begin(job: &Job, bytes: u64, number: u32) -> u64 {
     let unit = job.smallest_of_all();
     let is_share = |extent| matches!(extent, Extent::Percent(percent) if percent > 0.0);
@@ -211,7 +209,7 @@ mod tests {
 
     #[test]
     fn what_is_done_in_order_ends_with_a_block() {
-        // As fio 3.33 counted them: 3 of 4 KiB in a file of 1 MiB, 2 in one that ends there.
+        // As fio 3.33 counted: 3 blocks of 4 KiB in a file of 1 MiB, 2 where the file ends there.
         let sized = |rw, size| Job { rw, size: Some(Extent::Bytes(size)), ..job(4096) };
         assert_eq!(of(&sized(Pattern::Read, 10_000), 1 << 20, 512), Ok((0, 12_288)));
         assert_eq!(of(&sized(Pattern::ReadWrite, 10_000), 1 << 20, 512), Ok((0, 12_288)));
@@ -267,7 +265,7 @@ mod tests {
         assert_eq!(begins(64 << 10, 10.0, 0.0, 0), 458_752);
         assert_eq!(begins(12 << 10, 10.0, 10.0, 1), 847_872);
         assert_eq!(begins(4 << 10, 50.0, 0.0, 0), 2 << 20);
-        // The smallest block counts, also that of a direction which it has not.
+        // The smallest block counts, also that of a direction which the job does not use.
         let mut two = Job { offset: Extent::Percent(10.0), size: None, ..self::job(12 << 10) };
         two.bs[Direction::Write.index()] = BlockSizes::fixed(4096);
         assert_eq!(region(&two, file(4 << 20, 512), 0).unwrap().begin, 421_888);

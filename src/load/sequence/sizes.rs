@@ -1,9 +1,9 @@
-//! How large the next block is.
+//! Draws the size of the next block.
 
 use super::super::job::{BlockShare, BlockSizes};
 use super::super::random::{below, random};
 
-/// The sizes of one direction, with how often each comes.
+/// The sizes of one direction with their shares.
 #[derive(Debug, Clone)]
 pub struct Sizes {
     classes: Vec<Class>,
@@ -12,7 +12,7 @@ pub struct Sizes {
 
 #[derive(Debug, Clone)]
 struct Class {
-    /// Of 2^64 numbers, those up to this one belong to it or to a class before it.
+    /// Upper end of the class in a cumulative distribution over 2^64 numbers.
     last: u64,
     low: u64,
     steps: u64,
@@ -28,7 +28,7 @@ impl Sizes {
             .filter(|share| weight(share) > 0.0)
             .map(|share| {
                 sum += weight(share);
-                // A conversion to an integer keeps within its limits.
+                // A float-to-integer conversion saturates.
                 let last = (sum / all * 2f64.powi(64)) as u64;
                 Class { last, low: share.low.max(1), steps: steps(share) }
             })
@@ -59,17 +59,17 @@ impl Sizes {
     }
 }
 
-/// How often a share comes, in percent.
+/// Percentage of a share, never negative.
 pub fn weight(share: &BlockShare) -> f64 {
     if share.percent > 0.0 { share.percent } else { 0.0 }
 }
 
-/// How many multiples of its lower end a share has.
+/// Number of multiples of its lower end within a share.
 pub fn steps(share: &BlockShare) -> u64 {
     (share.high / share.low.max(1)).max(1)
 }
 
-/// The largest number that divides all sizes: what every offset is a multiple of, whatever the sizes are.
+/// The greatest common divisor of all sizes: every offset is a multiple of it, whatever sizes are drawn.
 pub fn grain<'a>(sizes: impl Iterator<Item = &'a BlockSizes>) -> u64 {
     let divisor = |a: u64, b: u64| {
         let (mut a, mut b) = (a, b);
@@ -101,7 +101,7 @@ mod tests {
         let drawn: Vec<u64> = (0..100_000).map(|_| sizes.draw(&mut state)).collect();
         for (bytes, expected) in [(4096, 10_000), (65_536, 50_000), (32_768, 40_000), (512, 0)] {
             let count = drawn.iter().filter(|size| **size == bytes).count();
-            // The deviation is at most 158: four of them.
+            // Standard deviation at most 158: four of them.
             assert!(count.abs_diff(expected) < 633, "{bytes}: {count}");
         }
         assert_eq!(sizes.smallest(), 4096);

@@ -12,7 +12,7 @@ fn job(rw: Pattern, bs: u64) -> Job {
     job
 }
 
-/// It ends, and covers.
+/// A job that ends and covers the region.
 fn once(rw: Pattern, bs: u64) -> Job {
     Job { time_based: false, norandommap: false, ..job(rw, bs) }
 }
@@ -38,7 +38,7 @@ fn offsets(job: &Job, bytes: u64, number: u32, n: usize) -> Vec<u64> {
     Sequence::new(job, &[whole(bytes)], number).take(n).map(|piece| piece.offset).collect()
 }
 
-/// In fio's way of listing them.
+/// In fio's listing format.
 fn listed(sequence: impl Iterator<Item = Piece>) -> Vec<(u16, &'static str, u64, u32)> {
     sequence.map(|piece| (piece.file, piece.direction.name(), piece.offset, piece.bytes)).collect()
 }
@@ -114,7 +114,7 @@ fn sizes_and_ends_are_those_of_fio() {
         assert_eq!(count(&Job { time_based: true, ..job }, 16 << 10), 100);
     }
     assert_eq!(count(&Job { norandommap: true, ..once(Pattern::RandWrite, 4096) }, 65_536), 16);
-    // fio 3.33 with --size=10000 on a file of 1 MiB, and on two of them with --size=20000.
+    // As fio 3.33 with --size=10000 on a file of 1 MiB, and on two of them with --size=20000.
     let sized = Job { size: Some(Extent::Bytes(10_000)), ..once(Pattern::Read, 4096) };
     let count = |job: &Job, targets: usize| {
         let regions = vec![region(job, target(1 << 20), 0).unwrap(); targets];
@@ -134,7 +134,7 @@ fn sizes_and_ends_are_those_of_fio() {
     assert_eq!(count(&Job { norandommap: false, ..free(Pattern::RandRead, zipf) }, 1), 3);
 }
 
-/// Bytes of `io_size` and how many I/Os fio 3.33 made of them (`--write_iolog`), with `--size` on a file of 1 MiB.
+/// Values of `io_size`, and how many I/Os fio 3.33 made for them (`--write_iolog`), with `--size` on a file of 1 MiB.
 #[test]
 fn an_amount_above_the_size_ends_where_fio_ends() {
     let sized = |rw, size| Job { rw, size: Some(Extent::Bytes(size)), ..once(rw, 4096) };
@@ -155,16 +155,16 @@ fn an_amount_above_the_size_ends_where_fio_ends() {
     ] {
         assert_eq!(counts(&job, &amounts, 1), expected, "{:?} {:?}", job.rw, job.size);
     }
-    // No order that covers, so no passes.
+    // An order that does not cover the region, so there are no passes.
     let free = Job { norandommap: true, ..sized(Pattern::RandRead, 10_000) };
     assert_eq!(counts(&free, &[20_000, 40_000, 50_000], 1), [5, 10, 13]);
     let zipf = Job { distribution: Distribution::Zipf(1.1), ..free };
     assert_eq!(counts(&zipf, &[20_000, 40_000, 50_000], 1), [5, 10, 13]);
-    // `--size=24576` of fio's is that of both files.
+    // fio's `--size=24576` applies to both files together.
     for rw in [Pattern::Read, Pattern::RandRead] {
         assert_eq!(counts(&sized(rw, 12_288), &[20_000, 40_000, 50_000], 2), [5, 10, 12], "{rw:?}");
     }
-    // A larger block of a direction that does not come: `--bs=4k,16k`.
+    // A larger block of an unused direction: `--bs=4k,16k`.
     for rw in [Pattern::Read, Pattern::RandRead] {
         let mut job = sized(rw, 12_288);
         job.bs[Direction::Write.index()] = BlockSizes::fixed(16_384);
@@ -177,7 +177,7 @@ fn an_amount_above_the_size_ends_where_fio_ends() {
         Sequence::new(&job, &[region], 0).map(|piece| piece.offset / 4096).collect()
     };
     assert_eq!(places, [0, 1, 2, 0, 1, 2, 0, 1, 2]);
-    // On a loop device; what is trimmed and written counts twice between two passes, and once within one.
+    // On a loop device; a block that is trimmed and written counts twice between two passes, and once within one.
     assert_eq!(counts(&sized(Pattern::Trim, 12_288), &[40_000], 1), [9]);
     assert_eq!(counts(&sized(Pattern::TrimWrite, 12_288), &[20_000, 40_000], 1), [6, 12]);
     let pairs = Job { number_ios: Some(5), ..sized(Pattern::TrimWrite, 24_576) };
@@ -302,7 +302,7 @@ fn random_blocks_of_several_sizes_reach_every_place_that_has_room_for_them() {
     for piece in Sequence::new(&job, &[whole(32_768)], 0).take(40_000) {
         *counts.entry((piece.bytes, piece.offset / 4096)).or_insert(0u32) += 1;
     }
-    // 8 places for the small blocks, 5 for the large ones.
+    // 8 offsets for the small blocks, 5 for the large ones.
     assert_eq!(counts.len(), 13);
     for ((bytes, _), count) in counts {
         let expected = if bytes == 4096 { 2_500 } else { 4_000 };
@@ -413,7 +413,7 @@ prop_compose! {
     }
 }
 
-/// Threads and regions on targets of these sizes, as [`region`] gives them.
+/// The regions of a thread on targets of these sizes, as computed by [`region`].
 fn regions(job: &Job, targets: &[u64], number: u32) -> Vec<Region> {
     targets.iter().map(|bytes| region(job, target(*bytes), number).unwrap()).collect()
 }
@@ -432,7 +432,7 @@ proptest! {
             prop_assert!(piece.offset >= region.begin);
             prop_assert!(piece.offset + u64::from(piece.bytes) <= region.begin + region.bytes);
             prop_assert!(job.rw.has(piece.direction));
-            // What is trimmed is written as it was trimmed.
+            // A write after a trim has the size of the trim.
             let kind = if job.rw == Pattern::TrimWrite { Direction::Trim } else { piece.direction };
             let sizes = &job.bs[kind.index()];
             let fits = |share: &BlockShare| {
@@ -460,7 +460,7 @@ proptest! {
         match job.io_size {
             Some(bytes) => {
                 prop_assert!(sum < bytes + job.largest_block());
-                // Between two passes it may end before.
+                // A pass may end earlier.
                 let is_mix = matches!(job.rw, Pattern::ReadWrite | Pattern::RandReadWrite);
                 let largest = job.bs.iter().map(BlockSizes::largest).max().unwrap_or(0);
                 let times = if job.rw == Pattern::TrimWrite { 2 } else { 1 };
@@ -472,7 +472,7 @@ proptest! {
             }
             None => {
                 let all: u64 = regions.iter().map(|region| region.bytes).sum();
-                // On each target less than one block of the direction that comes.
+                // On each target, less than one block of the used direction is left.
                 prop_assert!(sum <= all && all - sum < job.largest_block() * regions.len() as u64);
                 let smallest = job.smallest_block();
                 let is_whole = job.directions().all(|direction| {
@@ -485,12 +485,12 @@ proptest! {
 }
 
 proptest! {
-    /// Threads in any order, on the same targets, with blocks that overlap, stopped at any point.
+    /// Threads in any order, on the same targets, with overlapping blocks, stopped at any point.
     #[test]
     fn what_threads_wrote_verifies(
         job in jobs(),
         rw in prop::sample::select(Pattern::ALL.into_iter().filter(|rw| rw.has(Direction::Write)).collect::<Vec<_>>()),
-        // Room for the largest block behind the last increment.
+        // Room for the largest block after the last increment.
         targets in prop::collection::vec(300_000u64..400_000, 1..3),
         turns in prop::collection::vec(0usize..4, 0..400),
         is_finished: bool,

@@ -1,4 +1,4 @@
-//! The order of a job with several targets, directions or sizes, or with blocks that come more often.
+//! The general order of I/Os: several targets, directions or sizes, or skewed offsets.
 
 use super::super::job::{BlockSizes, Direction, Distribution, Job, Pattern};
 use super::super::random::{below, random, scramble, seeded};
@@ -7,55 +7,56 @@ use super::distribution::Skew;
 use super::sizes::Sizes;
 use super::{Piece, Region, covers, first_block, io_size, number_ios};
 
-/// Reads and writes are mixed exactly in each group of so many.
+/// The read/write mix is exact within each group of this many I/Os.
 const GROUP: u64 = 100;
 
-/// Targets in turns, and for each what comes next on it.
+/// Takes the targets in turn, with the next I/O of each.
 #[derive(Debug, Clone)]
 pub struct Turns {
     targets: Vec<Lane>,
     turn: usize,
     kinds: Kinds,
-    /// Bytes of `io_size`, or of `size` where the order does not cover; the piece that reaches it is whole, as in fio.
+    /// Bytes left of `io_size`, or of `size` where the order does not cover the region; as in fio, the last I/O is
+    /// whole.
     left: u64,
-    /// Of an `io_size` that goes over the targets more than once.
+    /// Set for an `io_size` that passes over the targets more than once.
     again: Option<Again>,
-    /// I/Os that may still begin. What is trimmed and written counts once, as in fio.
+    /// I/Os that may still begin. As in fio, a block that is trimmed and written counts once.
     pieces: u64,
 }
 
-/// What fio asks between two passes over the targets.
+/// fio's conditions for another pass over the targets.
 #[derive(Debug, Clone, Copy)]
 struct Again {
     io_size: u64,
-    /// Of all directions, whether or not they come.
+    /// Of all directions, including unused ones.
     largest: u64,
-    /// What is trimmed is written too, and here that counts twice.
+    /// A block that is trimmed and written counts twice here.
     times: u64,
 }
 
 impl Again {
-    /// Whether another pass begins after so much: where less than the largest block is left, none does.
+    /// Whether another pass begins after `moved` bytes: not if less than the largest block is left.
     fn begins(&self, moved: u64) -> bool {
         self.io_size.saturating_sub(moved.saturating_mul(self.times)) >= self.largest
     }
 }
 
-/// Which direction and size come next.
+/// Chooses the next direction and size.
 #[derive(Debug, Clone)]
 struct Kinds {
     state: u64,
     mix: Option<Mix>,
-    /// In place of what the mix would draw.
+    /// Overrides the direction that the mix would draw.
     wanted: Option<Direction>,
     /// The direction without a mix.
     direction: Direction,
     sizes: [Sizes; 3],
-    /// Of the directions that come at all, the one with the smallest block.
+    /// The direction with the smallest block, among the used ones.
     smallest: (Direction, u64),
-    /// What random offsets are multiples of, by direction.
+    /// Random offsets are multiples of these, by direction.
     units: [u64; 3],
-    /// What is trimmed is written next.
+    /// A trimmed block is written next.
     writes_trimmed: bool,
 }
 
@@ -68,23 +69,23 @@ struct Lane {
     /// Bytes until `size` is done.
     left: u64,
     order: Order,
-    /// What was trimmed and is now to be written.
+    /// A trimmed block that must be written next.
     trimmed: Option<Piece>,
 }
 
 #[derive(Debug, Clone)]
 enum Order {
-    /// Where each direction goes on, from the beginning of the region.
+    /// Position of each direction, from the start of the region.
     Sequential([u64; 3]),
     Uniform,
-    /// Blocks of the smallest size, of which so many are in the region.
+    /// The number of blocks of the smallest size in the region.
     Skewed(Skew, u64),
-    /// Blocks of the one size.
+    /// Blocks of a single size.
     Covered(Passes),
     Tiled(Box<Tiles>),
 }
 
-/// Draws from the rest of a group, without putting back: shares are exact, their order is not foreseen.
+/// Draws from the rest of a group without replacement: shares are exact, the order is random.
 #[derive(Debug, Clone)]
 struct Mix {
     percent: u64,
@@ -134,7 +135,7 @@ impl Kinds {
         }
     }
 
-    /// A direction and a size of which `left` bytes are enough; there is one.
+    /// A direction and a size that fits into `left` bytes; there always is one.
     fn next(&mut self, left: u64) -> (Direction, u64) {
         let direction = match &mut self.mix {
             Some(_) if self.wanted.is_some() => self.wanted.take().unwrap_or(self.direction),
@@ -162,7 +163,7 @@ impl Turns {
         let targets = regions
             .iter()
             .enumerate()
-            // Where nothing fits, nothing is done; such regions are refused before.
+            // A region in which no block fits is skipped; such regions are refused before.
             .filter(|(_, region)| region.bytes >= largest)
             .filter_map(|(file, region)| {
                 let seed = random(&mut state);
@@ -183,7 +184,7 @@ impl Turns {
             None if covers => u64::MAX,
             bytes => bytes.unwrap_or(moved),
         };
-        // Each direction of a mix comes to its end for itself: there is no pass over the targets.
+        // In a mix each direction ends on its own: there is no pass over the targets.
         let passes = covers && !job.time_based && kinds.mix.is_none();
         let again = io_size.filter(|_| passes).map(|io_size| Again {
             io_size,
@@ -207,7 +208,7 @@ impl Turns {
                 continue;
             }
             let piece = target.next(&mut self.kinds);
-            // Without an end, these are far from their own.
+            // u64::MAX means unlimited and must not be reduced.
             let bytes = u64::from(piece.bytes);
             target.left = if target.left == u64::MAX { u64::MAX } else { target.left.saturating_sub(bytes) };
             self.left = if self.left == u64::MAX { u64::MAX } else { self.left.saturating_sub(bytes) };
@@ -223,17 +224,17 @@ impl Turns {
         None
     }
 
-    /// The next I/O of a mix is of this direction.
+    /// Makes the next I/O of a mix one of this direction.
     pub fn want(&mut self, direction: Direction) {
         self.kinds.wanted = Some(direction);
     }
 
-    /// No more I/Os than these from now on.
+    /// Limits the number of I/Os from now on.
     pub fn limit(&mut self, pieces: u64) {
         self.pieces = self.pieces.min(pieces);
     }
 
-    /// Bytes of the targets in which no block lies.
+    /// Bytes of the targets that no block covers.
     pub fn uncovered(&self) -> u64 {
         let of = |target: &Lane| match &target.order {
             Order::Tiled(tiles) => target.bytes - tiles.bytes(),
@@ -242,19 +243,19 @@ impl Turns {
         self.targets.iter().map(of).sum()
     }
 
-    /// Nothing new from now on.
+    /// Begins nothing new.
     pub fn finish(&mut self) {
         self.left = 0;
     }
 
-    /// What was trimmed and not yet written again.
+    /// Blocks that were trimmed and not yet written again.
     pub fn trimmed(&self) -> impl Iterator<Item = Piece> {
         self.targets.iter().filter_map(|target| target.trimmed)
     }
 }
 
 impl Lane {
-    /// All of it came as often, and what comes next is its beginning.
+    /// Whether every block came equally often, so that the next one starts a new pass.
     fn is_through(&self, kinds: &Kinds) -> bool {
         match &self.order {
             Order::Sequential(places) => {

@@ -1,24 +1,24 @@
-//! What the page cache keeps of what a thread reads.
+//! Drops a thread's data from the page cache between passes.
 
 use std::os::fd::RawFd;
 
 use super::super::job::{Direction, Job};
 use super::Plan;
 
-/// The page cache of a thread's regions, which it is told to forget before each pass over them but the first, as by
-/// fio: a run of many passes would else measure memory. Before the first pass it was told when the run was prepared.
+/// The page cache of a thread's regions. As in fio, it is dropped before each pass over them except for the first;
+/// otherwise a run of many passes would measure memory. Before the first pass it was dropped during preparation.
 #[derive(Debug)]
 pub struct Cache {
     /// Descriptor, first byte and length.
     parts: Vec<(RawFd, i64, i64)>,
     /// Bytes of a pass.
     pass: u64,
-    /// Of this one.
+    /// Bytes left in this pass.
     left: u64,
 }
 
 impl Cache {
-    /// None where nothing is read through it, or it is to be kept.
+    /// None where nothing is read through the page cache, or its content is to be kept.
     pub fn new(plan: &Plan<'_>) -> Option<Self> {
         let Job { direct, invalidate, rw, .. } = plan.job;
         if *direct || plan.job.moves_nothing() || !*invalidate || !rw.has(Direction::Read) {
@@ -31,7 +31,7 @@ impl Cache {
         Some(Self { parts, pass, left: pass })
     }
 
-    /// So many bytes are next. True: with them a pass begins.
+    /// Advances by `bytes`. True: a pass begins with them.
     pub fn begins(&mut self, bytes: u32) -> bool {
         let begins = self.left < bytes.into();
         if begins {
@@ -41,7 +41,7 @@ impl Cache {
         begins
     }
 
-    /// What is mapped stays, as with fio's mmap. That it does not listen is no error: then it would not have before the run either.
+    /// Mapped pages stay, as with fio's mmap. A failure is ignored: the same call would have failed before the run.
     pub fn forget(&self) {
         for (fd, begin, bytes) in &self.parts {
             // SAFETY: the descriptor is open while the thread runs, and the rest are plain numbers.

@@ -1,4 +1,4 @@
-//! When the jobs of a round begin and end by each other: fio's `wait_for`, `exitall` and `exit_what`.
+//! Starts and ends the jobs of a round depending on each other: fio's `wait_for`, `exitall` and `exit_what`.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, Once, PoisonError};
@@ -7,42 +7,42 @@ use std::time::Duration;
 use super::super::job::{ExitWhat, Job};
 use super::gate::Meeting;
 
-/// How often a thread that waits for a job looks whether to stop.
+/// How often a waiting thread checks whether to stop.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// The jobs of a round, in their order.
+/// The jobs of a round, in order.
 #[derive(Debug)]
 pub struct Control {
     jobs: Vec<JobControl>,
-    /// Threads of each job that are not over.
+    /// Running threads of each job.
     left: Mutex<Vec<u32>>,
     ended: Condvar,
-    /// As in fio, one job that says it has the end of each job end others.
+    /// As in fio, one job with `exitall` enables it for all jobs.
     exitall: bool,
-    /// No later round is to begin: a job with `exit_what=all` has ended.
+    /// No later round may begin: a job with `exit_what=all` has ended.
     all: AtomicBool,
 }
 
 #[derive(Debug)]
 struct JobControl {
     exit: AtomicBool,
-    /// It waits for no job any more.
+    /// The job does not wait for another job any more.
     begun: AtomicBool,
     joined: Once,
     what: ExitWhat,
-    /// Reporting groups, to which `exit_what=group` belongs.
+    /// Reporting group, for `exit_what=group`.
     group: usize,
     /// The jobs that it waits for.
     waits_for: Vec<usize>,
 }
 
 impl Control {
-    /// Of a round of jobs; `exitall`: any job of the run says so.
+    /// For a round of jobs; `exitall`: any job of the run has it set.
     pub fn new(jobs: &[&Job], exitall: bool) -> Self {
         let mut group = 0;
         let one = |(at, job): (usize, &&Job)| {
             group += usize::from(at > 0 && job.new_group);
-            // A job in an earlier round is over.
+            // A job of an earlier round is already over.
             let names = |before: &usize| job.wait_for.as_ref() == Some(&jobs[*before].name);
             JobControl {
                 exit: AtomicBool::new(false),
@@ -62,28 +62,28 @@ impl Control {
         }
     }
 
-    /// Set when the job's threads are to end.
+    /// Set when the job's threads must end.
     pub fn exit(&self, job: usize) -> &AtomicBool {
         &self.jobs[job].exit
     }
 
-    /// The end of a job ends others.
+    /// Whether the end of a job ends others.
     pub fn has_exitall(&self) -> bool {
         self.exitall
     }
 
-    /// No later round is to begin.
+    /// Whether no later round may begin.
     pub fn is_all_over(&self) -> bool {
         self.all.load(Ordering::Relaxed)
     }
 
-    /// A job waits for another one of this round.
+    /// Whether a job waits for another one of this round.
     pub fn waits(&self, job: usize) -> bool {
         !self.jobs[job].waits_for.is_empty()
     }
 
-    /// Returns when the jobs that it waits for are over, or `is_over` says so. From then on its threads, so many,
-    /// write in the meeting.
+    /// Waits until the jobs that it waits for are over, or `is_over` returns true. Then registers the job's `threads`
+    /// threads as writers of the meeting.
     pub fn wait(&self, job: usize, threads: u32, meeting: &Meeting, is_over: impl Fn() -> bool) {
         let its = &self.jobs[job];
         if its.waits_for.is_empty() {
@@ -98,14 +98,14 @@ impl Control {
         its.begun.store(true, Ordering::Relaxed);
     }
 
-    /// A thread of the job is over, also where it failed.
+    /// A thread of the job has ended, perhaps with an error.
     pub fn end(&self, job: usize) {
         let its = &self.jobs[job];
         if self.exitall {
             for other in &self.jobs {
                 let ends = match its.what {
                     ExitWhat::Group => other.group == its.group,
-                    // What waits begins all the same.
+                    // A job that still waits begins all the same.
                     ExitWhat::Stonewall => other.begun.load(Ordering::Relaxed),
                     ExitWhat::All => true,
                 };
@@ -138,7 +138,7 @@ mod tests {
     use super::super::super::job::Target;
     use super::*;
 
-    /// Jobs of these names: which of them begin a group, which wait for which.
+    /// Jobs by name: which begin a group, and which job they wait for.
     fn jobs(of: &[(&str, bool, Option<&str>)], what: ExitWhat) -> Vec<Job> {
         let one = |(name, new_group, wait_for): &(&str, bool, Option<&str>)| Job {
             name: (*name).to_string(),

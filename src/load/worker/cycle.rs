@@ -1,4 +1,4 @@
-//! The loop of a thread: submits I/Os, takes results, counts.
+//! The main loop of a thread: submits I/Os, reaps completions, counts them.
 
 mod back;
 mod submit;
@@ -28,21 +28,21 @@ use super::unwritten::Unwritten;
 use super::verification::Verification;
 use super::{Done, Ends, Plan};
 
-/// A job whose operations fail this often in a row ends: nothing but errors will come.
+/// A job ends after this many consecutive errors: only errors will follow.
 pub const ERRORS_IN_A_ROW: u32 = 1_000;
-/// How often a job tells how far it is.
+/// Interval at which a job publishes its progress.
 const PUBLISH_NS: u64 = 50_000_000;
-/// A call that fails for want of memory is repeated this often.
+/// How often a call is retried that fails for lack of memory.
 const RETRIES: u32 = 1_000;
-/// Where a call submits and waits in one, one of so many is made in two, to see when the submission ends.
+/// Where one call submits and waits, one call in this many is split in two, to measure when the submission ends.
 const APART_EVERY: u32 = 64;
-/// So long before an I/O is due its thread does not sleep any more: a wake-up takes up to that long.
+/// A thread stops sleeping this long before an I/O is due: a wake-up takes up to that long.
 const SPIN_NS: u64 = 50_000;
-/// The longest sleep without a look at whether to stop.
+/// The longest sleep without checking whether to stop.
 const NAP_NS: u64 = 50_000_000;
 
-/// The loop and its state: per batch two clock reads and one system call, per operation no allocation, no lock
-/// and nothing shared.
+/// The loop and its state. Per batch it makes two clock reads and one system call. Per operation it makes no
+/// allocation, takes no lock and touches no shared memory.
 pub struct Cycle<'a> {
     job: &'a Job,
     number: u32,
@@ -57,7 +57,7 @@ pub struct Cycle<'a> {
     content: Content,
     unwritten: Unwritten,
     cache: Option<Cache>,
-    /// Nothing is written, all or none are timed, no pass is counted, and no depth is searched.
+    /// Fast path: nothing is written, all or no I/Os are timed, no pass is counted, and no depth is searched.
     plain: bool,
     verification: Verification,
     pace: Option<Pace>,
@@ -65,11 +65,11 @@ pub struct Cycle<'a> {
     depth_search: Option<DepthSearch>,
     priorities: Option<Priorities>,
     pub too_slow: Option<String>,
-    /// How often all of it is still to be done.
+    /// Loops left.
     loops: u32,
-    /// Of the loops before this one, how many I/Os the longest had.
+    /// I/Os of the longest loop before this one.
     looped: u64,
-    /// When its time was over, or who stopped it did.
+    /// When its time was over, or it was stopped.
     ended_at: Option<u64>,
     never_began: Option<u64>,
     pub stamps: Stamps,
@@ -78,21 +78,21 @@ pub struct Cycle<'a> {
     done: &'a Done,
     tally: Tally,
     usage: cpus::Usage,
-    /// When the load was over.
+    /// CPU usage at the end of the load.
     used: cpus::Usage,
     trips: Vec<InFlight>,
     free: Free,
-    /// Those of a batch whose submission is looked at.
+    /// Slots of a batch whose submission is timed.
     batch: Vec<u32>,
-    /// It is known, but not due yet.
+    /// The next I/O, which is not due yet.
     pending: Option<Piece>,
-    /// Trims on their way, of a job that writes what it trims.
+    /// Trims in flight, of a job that writes what it trims.
     trims: u32,
-    /// What is pending waits for one of them.
+    /// The pending I/O waits for one of them.
     held: bool,
     /// When the last batch began.
     handed: u64,
-    /// When the last look was.
+    /// When completions were last checked.
     looked: u64,
     until_timed: u32,
     writes: u64,
@@ -103,9 +103,9 @@ pub struct Cycle<'a> {
     pub first: u64,
     pub last: u64,
     failures: u32,
-    /// By direction: how many of all found the end of the target.
+    /// By direction: failures that found the end of the target.
     ended: [u64; 3],
-    /// No more begins.
+    /// Nothing more begins.
     over: bool,
 }
 
@@ -163,7 +163,7 @@ impl<'a> Cycle<'a> {
             held: false,
             handed: 0,
             looked: 0,
-            // Not the first of each thread at once.
+            // Threads time different I/Os, not all the first one.
             until_timed: plan.number,
             writes: 0,
             syncs_due: 0,
@@ -178,12 +178,12 @@ impl<'a> Cycle<'a> {
         }
     }
 
-    /// It ended because nothing but errors came.
+    /// Whether it ended because of consecutive errors.
     pub fn gave_up(&self) -> bool {
         self.failures >= ERRORS_IN_A_ROW
     }
 
-    /// All of it: the load, and then the look at what was written.
+    /// Runs the load, then the read-back.
     pub fn run<E: Engine>(&mut self, engine: &mut E) -> io::Result<()> {
         if self.job.rw.has(Direction::Write) {
             for slot in 0..self.trips.len() as u32 {
@@ -205,7 +205,7 @@ impl<'a> Cycle<'a> {
         }
         driven?;
         let looks = self.job.verify && self.job.do_verify && self.job.rw.has(Direction::Write);
-        // At whose end the others end cannot wait for them.
+        // A thread whose end ends the others cannot wait for them.
         let others = if self.exits { self.own } else { self.others };
         let ends = self.ends;
         if !looks || ends.reached() {
@@ -214,7 +214,7 @@ impl<'a> Cycle<'a> {
         others.wait(|| ends.reached()).map_or(Ok(()), |_reader| self.look_back(engine))
     }
 
-    /// As fio's `end_fsync`: each target, one after the other.
+    /// fio's `end_fsync`: syncs each target, one after the other.
     fn end_sync<E: Engine>(&mut self, engine: &mut E) -> io::Result<()> {
         let files = if self.job.end_fsync && self.job.rw.writes() { self.regions.len() } else { 0 };
         for file in 0..files as u16 {
@@ -239,7 +239,7 @@ impl<'a> Cycle<'a> {
         Ok(())
     }
 
-    /// The clock starts. Returns when the time is over.
+    /// Starts the clock. Returns when the time is over.
     fn begin(&mut self) -> u64 {
         let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         self.usage = cpus::usage();
@@ -264,7 +264,7 @@ impl<'a> Cycle<'a> {
         self.first.saturating_add(runtime)
     }
 
-    /// Until the time or the source is over, and nothing is in flight.
+    /// Runs until the time or the source is over, and nothing is in flight.
     fn turn<E: Engine>(&mut self, engine: &mut E, deadline: u64) -> io::Result<()> {
         let mut publish = self.last + PUBLISH_NS;
         let (mut retries, mut round) = (0u32, 0u32);
@@ -272,7 +272,7 @@ impl<'a> Cycle<'a> {
         while !self.over || engine.in_flight() > 0 {
             let wakes = self.fill(engine);
             let (wait, timeout) = match wakes {
-                // Somebody is waited for only where there is no room, or nothing more will begin.
+                // Waits for completions only where there is no room, or nothing more will begin.
                 None if !self.free.is_empty() && !self.over && !self.held => (0, None),
                 None => (self.job.iodepth_batch_complete.max(1), None),
                 Some(wakes) => self.until_due(engine, wakes.min(deadline)),
@@ -291,7 +291,7 @@ impl<'a> Cycle<'a> {
                     }
                     retries = 0;
                 }
-                // A signal: look at the stop flag. EBUSY: completions wait to be reaped.
+                // EINTR: a signal; check the stop flag. EBUSY: completions must be reaped first.
                 Err(e) if matches!(e.raw_os_error(), Some(libc::EINTR | libc::EBUSY)) => {}
                 Err(e) if e.raw_os_error() == Some(libc::EAGAIN) && retries < RETRIES => retries += 1,
                 Err(e) => return Err(e),
@@ -306,14 +306,14 @@ impl<'a> Cycle<'a> {
                 self.end(now);
             }
             self.search_depth(now);
-            // What is only read back is not moved.
+            // Reads of the read-back do not count as progress.
             if now >= publish && matches!(self.source, Source::Order(_)) {
                 self.done.store(&self.tally);
                 publish = now + PUBLISH_NS;
             }
             if now >= deadline || self.ends.reached() {
                 self.end(now.min(deadline));
-                // A run that was to last so long did, also where its last result came long before.
+                // A run with a fixed duration lasted that long, even if its last completion came much earlier.
                 self.last = self.last.max(now.min(deadline));
             }
         }
@@ -323,7 +323,7 @@ impl<'a> Cycle<'a> {
         Ok(())
     }
 
-    /// Where the job has a `latency_target`: the next depth.
+    /// Feeds the depth search of a job with `latency_target`.
     #[inline]
     fn search_depth(&mut self, now: u64) {
         let is_over = self.over || self.ended_at.is_some() || !matches!(self.source, Source::Order(_));
@@ -341,12 +341,12 @@ impl<'a> Cycle<'a> {
         }
     }
 
-    /// Nothing new begins but what an earlier I/O left half done.
+    /// Begins nothing new except for the rest of an unfinished I/O.
     #[cold]
     fn end(&mut self, at: u64) {
         self.ended_at.get_or_insert(at);
-        // What is not due yet will not begin; but where all that was drawn is read back, it has to be written, and so
-        // has what was trimmed.
+        // An I/O that is not due yet will not begin. But with a read-back of everything drawn it must be written, and
+        // so must a trimmed block.
         if !self.job.verify && !self.writes_trimmed() {
             self.pending = None;
         }
@@ -357,17 +357,17 @@ impl<'a> Cycle<'a> {
         self.loops = 0;
     }
 
-    /// Counts what is there; the moment is that of the look.
+    /// Reaps and counts completions; all get the time of this check.
     #[inline(never)]
     fn reap<E: Engine>(&mut self, engine: &mut E) -> u64 {
         let now = self.stamps.now_ns();
         self.looked = now;
-        // Before these results are counted: they came after the ramp as far as anybody can tell.
+        // Before these completions are counted: they came after the ramp as far as can be told.
         if let Some(end) = self.ramp_end.filter(|end| now >= *end) {
             self.begin_to_count(end);
         }
         let Self { tally, trips, free: Free { slots, count }, verification, unwritten, ended, .. } = self;
-        // What every result changes is kept in registers.
+        // Values that every completion changes are kept in registers.
         let (slots, trips) = (&mut slots[..], &trips[..]);
         let (mut free, mut failures, mut ends) = (*count, self.failures, false);
         let looks = matches!(self.source, Source::ReadBack(_));
@@ -425,8 +425,8 @@ impl<'a> Cycle<'a> {
         now
     }
 
-    /// The ramp was over at `end`: nothing of it counts but what failed. The interval begins at that instant, however
-    /// long no result has come, as it is that to which the deadline belongs.
+    /// The ramp was over at `end`: nothing of it counts except for failures. The interval begins at that time, even if
+    /// no completion has come since, because the deadline counts from it.
     #[cold]
     fn begin_to_count(&mut self, end: u64) {
         self.ramp_end = None;
@@ -459,8 +459,8 @@ impl<'a> Cycle<'a> {
         until.saturating_sub(self.stamps.now_ns())
     }
 
-    /// How to wait for the next I/O to be due: for so many results, for so long. Shortly before, it only looks
-    /// whether there are results, so that no wake-up comes late.
+    /// How to wait until the next I/O is due: for how many completions, and how long. Shortly before, it polls, so that
+    /// no wake-up comes late.
     fn until_due<E: Engine>(&mut self, engine: &E, due: u64) -> (u32, Option<u64>) {
         if engine.in_flight() == 0 {
             self.sleep_until(due.saturating_sub(SPIN_NS));
@@ -472,7 +472,7 @@ impl<'a> Cycle<'a> {
         }
     }
 
-    /// Sleeps, but not through an end.
+    /// Sleeps, but returns early if the run ends.
     fn sleep_until(&mut self, until: u64) {
         while !self.ends.reached() {
             let left = self.time_to(until);
@@ -503,7 +503,7 @@ impl<'a> Cycle<'a> {
     }
 }
 
-/// The buffer of a slot that is not on its way.
+/// The buffer of a slot that is not in flight.
 fn slot_bytes<E: Engine>(engine: &mut E, slot: u32, bytes: u32) -> &mut [u8] {
     // SAFETY: the slot's buffer has room for the largest block of the job, and the engine, which is borrowed
     // exclusively, touches it only between queue and reap.

@@ -1,53 +1,53 @@
-//! The queue depth at which latencies stay within a bound: fio's `latency_target`.
+//! Searches the largest queue depth at which latencies stay within a target: fio's `latency_target`.
 //!
-//! As in fio, the depth begins at 1 and doubles while the share of I/Os within the bound is large enough. Then it is
-//! bisected between the deepest that was and the shallowest that was not. Once it no longer changes, what was measured is
+//! As in fio, the depth begins at 1 and doubles while enough I/Os are within the target. Then it is bisected between
+//! the deepest depth that passed and the shallowest that did not. Once it no longer changes, the measurements are
 //! dropped, and one more window at that depth is the result.
 
 use super::super::job::{Job, LatencyTarget};
 
-/// The depth that is tried, and the bounds of the answer.
+/// The depth being tried, and the bounds of the answer.
 #[derive(Debug)]
 pub struct DepthSearch {
     target: LatencyTarget,
     depth: u32,
-    /// The deepest that was within the bound.
+    /// The deepest depth within the target.
     low: u32,
-    /// The shallowest that was not.
+    /// The shallowest depth that missed it.
     high: Option<u32>,
     most: u32,
-    /// Windows in a row that were within the bound one below `high`.
+    /// Consecutive windows within the target at one below `high`.
     stable: u32,
     window: Window,
-    /// I/Os in flight belong to another depth: nothing begins before they have ended.
+    /// I/Os in flight were submitted at another depth: nothing begins before they have completed.
     drains: bool,
     is_last: bool,
     is_found: bool,
 }
 
-/// What is judged at once.
+/// The measurements of one window.
 #[derive(Debug, Default)]
 struct Window {
     began: u64,
-    /// Operations, and late ones among them, when it began.
+    /// Operations, and late ones among them, at its start.
     operations: u64,
     late: u64,
 }
 
-/// What follows from a window.
+/// The consequence of a window.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {
     Continue,
-    /// Forget what was measured: the result is that of the next window.
+    /// Drop the measurements: the next window gives the result.
     Forget,
     /// The job is done.
     Done,
-    /// Even one at a time is too slow: the sentence.
+    /// Even depth 1 is too slow, with the message.
     TooSlow(String),
 }
 
 impl DepthSearch {
-    /// None where the job has no target.
+    /// None where the job has no latency target.
     pub fn new(job: &Job) -> Option<Self> {
         let target = job.latency_target?;
         let most = if job.engine.is_synchronous() { 1 } else { job.iodepth };
@@ -73,7 +73,7 @@ impl DepthSearch {
         self.depth
     }
 
-    /// The depth is the answer, and was not only tried last. One that is adjusted all the time has none.
+    /// Whether the depth is the answer, not only the last one tried. A continuously adjusted depth is never final.
     pub fn is_found(&self) -> bool {
         self.is_found
     }
@@ -83,13 +83,13 @@ impl DepthSearch {
         u64::try_from(self.target.latency.as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// How many may begin.
+    /// How many I/Os may begin.
     pub fn room(&mut self, in_flight: u32) -> u32 {
         self.drains &= in_flight > 0;
         if self.drains { 0 } else { self.depth.saturating_sub(in_flight) }
     }
 
-    /// To be called behind each look for results, with the operations so far and the late ones among them.
+    /// Call after each check for completions, with the operations so far and the late ones among them.
     pub fn look(&mut self, operations: u64, late: u64, now: u64) -> Step {
         if self.drains {
             // They were submitted at another depth.
@@ -97,7 +97,7 @@ impl DepthSearch {
             return Step::Continue;
         }
         let Window { began, operations: operations_then, late: late_then } = self.window;
-        // The counts began anew, at the end of the ramp.
+        // The counts were reset at the end of the ramp.
         let Some((all, missed)) = operations.checked_sub(operations_then).zip(late.checked_sub(late_then))
         else {
             self.window = Window { began: now, operations, late };
@@ -119,7 +119,7 @@ impl DepthSearch {
         if let Some(high) = &mut self.high
             && depth + 1 == *high
         {
-            // One that was too deep once is tried again, or the answer would be below the truth.
+            // Tries a depth again that was too deep once; otherwise the answer could be too low.
             self.stable += 1;
             if self.stable >= 3 {
                 (*high, self.stable) = (*high + 1, 0);
@@ -148,7 +148,7 @@ impl DepthSearch {
         self.high = Some(self.depth);
         self.low = self.low.min(self.depth - 1);
         self.depth = self.depth.midpoint(self.low);
-        // Those that are out were submitted at the larger depth.
+        // I/Os in flight were submitted at the larger depth.
         (self.stable, self.drains, self.is_last) = (0, true, false);
         Step::Continue
     }
@@ -176,7 +176,7 @@ mod tests {
         search
     }
 
-    /// Windows of 1,000 operations, all late above `limit` in flight. The depths tried.
+    /// Feeds windows of 1,000 operations, all late above `limit` in flight. Returns the depths tried.
     fn depths(search: &mut DepthSearch, limit: u32) -> (Vec<u32>, Step) {
         let (mut tried, mut operations, mut late, mut now) = (Vec::new(), 0, 0, 0);
         loop {
@@ -218,7 +218,7 @@ mod tests {
         assert_eq!((search.depth(), search.room(1), search.room(0)), (1, 0, 1), "98.9 % are not; it drains");
     }
 
-    /// Late ones of a larger depth come back while nothing new begins: they say nothing of the smaller one.
+    /// Late I/Os of a larger depth complete while nothing new begins: they must not count for the smaller one.
     #[test]
     fn what_is_in_flight_is_not_judged_at_the_next_depth() {
         let mut search = search(64, 100.0, false);
@@ -258,7 +258,7 @@ mod tests {
         assert_eq!(search.look(0, 0, 9 * WINDOW), Step::Continue);
         assert_eq!(search.look(5, 0, WINDOW - 1), Step::Continue);
         assert_eq!(search.depth(), 1);
-        // The ramp was over meanwhile.
+        // The ramp ended meanwhile.
         search.look(50, 0, WINDOW);
         assert_eq!((search.look(3, 0, 5 * WINDOW), search.depth()), (Step::Continue, 2));
     }

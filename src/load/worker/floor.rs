@@ -1,25 +1,25 @@
-//! The rate that a job has to keep: fio's `rate_min` and `rate_iops_min`.
+//! Checks the minimum rate of a job: fio's `rate_min` and `rate_iops_min`.
 
 use super::super::job::{Direction, Job};
 use super::super::tally::Tally;
 
-/// As in fio, nothing is looked at in the first two seconds.
+/// As in fio, the first two seconds are not checked.
 const SETTLE_NS: u64 = 2_000_000_000;
 
-/// Looked at when results come, as in fio: a cycle is as long as it is until the first result behind its end.
+/// Checked when completions arrive, as in fio: a cycle lasts until the first completion after its end.
 #[derive(Debug)]
 pub struct Floor {
-    /// Bytes or operations per second, by direction; 0: any.
+    /// Bytes or operations per second, by direction; 0: no minimum.
     least: [u64; 3],
     by_bytes: bool,
     cycle_ns: u64,
     first: u64,
-    /// When a cycle began, and what had been done by then; None: nothing yet.
+    /// When a cycle began, and the count then; None: none yet.
     begun: [Option<(u64, u64)>; 3],
 }
 
 impl Floor {
-    /// None where the job asks for none.
+    /// None where the job has no minimum rate.
     pub fn new(job: &Job) -> Option<Self> {
         let by_bytes = job.rate_min.iter().any(|least| *least > 0);
         let least = if by_bytes { job.rate_min } else { job.rate_iops_min };
@@ -33,7 +33,7 @@ impl Floor {
         self.begun = [None; 3];
     }
 
-    /// The sentence for the first rate that was too low.
+    /// The message for the first rate below its minimum.
     #[cold]
     pub fn missed(&mut self, tally: &Tally, now: u64) -> Option<String> {
         if now.saturating_sub(self.first) < SETTLE_NS {
@@ -52,7 +52,7 @@ impl Floor {
             return None;
         }
         let rate = match self.begun[at] {
-            // Fewer where a ramp was over meanwhile.
+            // The count is smaller if a ramp ended meanwhile.
             Some((then, before)) if done >= before => {
                 let spent = now.saturating_sub(then);
                 if spent < self.cycle_ns {
@@ -91,7 +91,7 @@ mod tests {
         assert_eq!(look(1, 2 * SECOND), None, "the first cycle begins");
         assert_eq!(look(2, 2 * SECOND + SECOND / 2), None, "it is not over");
         assert_eq!(look(1001, 3 * SECOND), None, "1000 in a second are enough");
-        // As in fio: the result that comes late makes its cycle longer.
+        // As in fio, a late completion extends its cycle.
         assert_eq!(look(5000, 7 * SECOND - 1_000_000), None);
         assert_eq!(
             look(5998, 8 * SECOND).as_deref(),

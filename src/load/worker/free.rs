@@ -1,8 +1,8 @@
-//! Which slots carry nothing.
+//! Keeps the free slots of a thread.
 
-/// The slots that carry nothing: the last one to come back is the first one to leave, as its memory is still near.
+/// A stack of free slots: the last one returned is the first one taken, because its memory is still in the cache.
 pub struct Free {
-    /// As many as there are slots; the first `count` of them are free ones.
+    /// One entry per slot; the first `count` are free.
     pub slots: Vec<u32>,
     pub count: usize,
 }
@@ -16,7 +16,7 @@ impl Free {
         self.count == 0
     }
 
-    /// The one that [`Self::take`] takes.
+    /// The slot that [`Self::take`] takes next.
     pub fn next(&self) -> Option<u32> {
         self.slots[..self.count].last().copied()
     }

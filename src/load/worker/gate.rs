@@ -1,9 +1,9 @@
-//! What holds the threads of a run together.
+//! Synchronises the threads of a run.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// How often who waits for others looks whether to stop.
+/// How often a waiting thread checks whether to stop.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Holds the workers until all are set up, so that they begin together or not at all.
@@ -14,7 +14,7 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// Lets all workers go: to begin, or to return.
+    /// Releases all workers: to begin, or to return.
     pub fn open(&self, begin: bool) {
         *self.begin.lock().unwrap_or_else(PoisonError::into_inner) = Some(begin);
         self.opened.notify_all();
@@ -32,16 +32,16 @@ impl Gate {
     }
 }
 
-/// What holds the workers at both ends of a run.
+/// The gates at both ends of a run.
 #[derive(Debug, Default)]
 pub struct Gates {
     pub begin: Gate,
-    /// A thread's end is also that of io_uring's workers behind it, whose CPU time is read before.
+    /// Workers exit only after io_uring's worker threads were measured: these end with them.
     pub end: Gate,
 }
 
-/// Where the threads of jobs that write the same target wait for each other before any reads back what it wrote:
-/// another may still write or trim there.
+/// Threads of jobs that write the same target wait here for each other before they read back: another thread may still
+/// write or trim there.
 #[derive(Debug)]
 pub struct Meeting {
     threads: Mutex<Threads>,
@@ -50,20 +50,20 @@ pub struct Meeting {
 
 #[derive(Debug, Default)]
 struct Threads {
-    /// So many still write.
+    /// Threads that still write.
     writers: u32,
-    /// So many read back what they wrote.
+    /// Threads that read back.
     readers: u32,
 }
 
 impl Meeting {
-    /// Of so many threads, each of which attends once.
+    /// For this many threads, each of which attends once.
     pub fn new(threads: u32) -> Self {
         Self { threads: Mutex::new(Threads { writers: threads, readers: 0 }), came: Condvar::new() }
     }
 
-    /// So many more threads are to write: those of a job that waited for another one. Returns when none reads back any
-    /// more what they could write over.
+    /// Adds `threads` writers: those of a job that waited for another one. Returns when no thread is still reading back
+    /// what they could overwrite.
     pub fn join(&self, threads: u32) {
         let mut now = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         while now.readers > 0 {
@@ -72,13 +72,12 @@ impl Meeting {
         now.writers += threads;
     }
 
-    /// A thread is to write: it does until this is dropped, also where it fails.
+    /// Registers the calling thread as a writer until the guard is dropped, also on failure.
     pub fn attend(&self) -> Writer<'_> {
         Writer(self)
     }
 
-    /// Waits until no thread writes any more, to read back until what it returns is dropped. None: it is not to wait any
-    /// longer.
+    /// Waits until no thread writes any more. The caller may read back until it drops the guard. None: stop waiting.
     pub fn wait(&self, is_over: impl Fn() -> bool) -> Option<Reader<'_>> {
         let mut now = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         while now.writers > 0 {
@@ -119,7 +118,7 @@ impl Drop for Reader<'_> {
     }
 }
 
-/// Of so many jobs, each one's circle: those that `meet` have the same, also where they do by way of a third.
+/// Groups jobs: those that `meet` are in the same group, also transitively. Returns the group of each job.
 pub fn circles(jobs: usize, meet: impl Fn(usize, usize) -> bool) -> Vec<usize> {
     let mut circle: Vec<usize> = (0..jobs).collect();
     for second in 0..jobs {

@@ -1,11 +1,11 @@
-//! The I/O priorities of single operations: fio's `cmdprio_percentage` and `cmdprio_bssplit`.
+//! Draws the I/O priorities of single operations: fio's `cmdprio_percentage` and `cmdprio_bssplit`.
 
 use super::super::job::{Direction, Job, PriorityShare};
 use super::super::random::{below, random};
 
 #[derive(Debug)]
 pub struct Priorities {
-    /// Of reads and of writes.
+    /// For reads and for writes.
     shares: [Vec<PriorityShare>; 2],
     state: u64,
 }
@@ -16,13 +16,13 @@ impl Priorities {
         if job.command_priorities.iter().all(Vec::is_empty) {
             return None;
         }
-        // Not the sequence of the offsets.
+        // A different sequence from that of the offsets.
         let mut state = job.seed ^ (u64::from(number) << 8 | 1 << 62);
         random(&mut state);
         Some(Self { shares: job.command_priorities.clone(), state })
     }
 
-    /// That of the next operation; None: its thread's.
+    /// The priority of the next operation; None: its thread's.
     pub fn draw(&mut self, direction: Direction, bytes: u32) -> Option<u16> {
         let shares = self.shares.get(direction.index())?;
         let mut fitting =

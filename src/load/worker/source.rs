@@ -1,23 +1,23 @@
-//! Where the I/Os of a thread come from.
+//! The source of a thread's I/Os: the job's sequence, or the read-back.
 
 use super::super::job::Direction;
 use super::super::sequence::{Piece, ReadBack, Sequence};
 use super::unwritten::Unwritten;
 
-/// Where I/Os come from.
+/// The source of I/Os.
 pub enum Source {
     Order(Sequence),
-    /// What was written is looked at.
+    /// The read-back of what was written.
     ReadBack(Completions),
 }
 
-/// The reads of what was written.
+/// The reads of the read-back.
 pub struct Completions {
     back: ReadBack,
     unwritten: Unwritten,
-    /// Writes that were left out, as they had failed.
+    /// Writes that are not read back because they failed.
     pub skipped: u64,
-    /// It ended before all was read.
+    /// It ended before everything was read.
     pub cut: bool,
 }
 
@@ -59,7 +59,7 @@ impl Completions {
         }
     }
 
-    /// Nothing more.
+    /// Stops.
     pub fn finish(&mut self) {
         self.cut |= self.next().is_some();
         self.back.finish();

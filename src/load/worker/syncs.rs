@@ -1,10 +1,10 @@
-//! What an fsync makes safe, of a thread that writes several files.
+//! Chooses which file of a thread is synced next.
 
-/// The files that were written and not synced since. As in fio the writes of a thread are counted over all its files,
-/// and a sync is of one: here of the one that has waited longest, so that each that is written has its turn.
+/// The files that were written since their last sync. As in fio, the writes of a thread are counted over all its files,
+/// and a sync covers one file: here the one that has waited longest, so that every written file gets its turn.
 #[derive(Debug)]
 pub struct Syncs {
-    /// By file, the number of its first write since its last sync; 0: there is none.
+    /// By file, the number of its first write since its last sync; 0: none.
     since: Vec<u64>,
 }
 
@@ -13,14 +13,14 @@ impl Syncs {
         Self { since: vec![0; files] }
     }
 
-    /// The thread's write of this number, from 1 on, was one of `file`.
+    /// Records that the thread's write number `number` (from 1) went to `file`.
     pub fn wrote(&mut self, file: u16, number: u64) {
         if let Some(since) = self.since.get_mut(usize::from(file)).filter(|since| **since == 0) {
             *since = number;
         }
     }
 
-    /// The file of the next sync.
+    /// The file to sync next.
     pub fn next(&mut self) -> u16 {
         let waits = self.since.iter_mut().enumerate().filter(|(_, since)| **since > 0);
         let Some((file, since)) = waits.min_by_key(|(_, since)| **since) else { return 0 };
@@ -33,7 +33,7 @@ impl Syncs {
 mod tests {
     use super::*;
 
-    /// The files of the syncs where every so many writes, of two files in turns, are followed by one.
+    /// The files of the syncs, with one sync after `every` writes to two files in turn.
     fn order(every: u64) -> Vec<u16> {
         let mut syncs = Syncs::new(2);
         let mut order = Vec::new();

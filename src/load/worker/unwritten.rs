@@ -1,4 +1,4 @@
-//! What a thread was to write and did not: nothing that could be read back.
+//! Remembers the failed writes of a thread, which cannot be read back.
 
 use std::collections::BTreeMap;
 
@@ -6,19 +6,19 @@ use super::super::job::Direction;
 use super::super::sequence::Piece;
 use super::super::tally::{InFlight, OpKind};
 
-/// The writes that failed, or were short, and that no later one made good.
+/// Writes that failed or were short, and were not repaired by a later one.
 #[derive(Debug, Default)]
 pub struct Unwritten {
-    /// By slot, the file of its write; empty where nobody reads back.
+    /// By slot, the file of its write; empty without a read-back.
     files: Vec<u16>,
     /// By file and offset, their bytes.
     pieces: BTreeMap<(u16, u64), u32>,
-    /// Of the largest of them.
+    /// The largest of them in bytes.
     largest: u32,
 }
 
 impl Unwritten {
-    /// Of so many slots; 0: nobody asks.
+    /// For this many slots; 0: disabled.
     pub fn new(slots: usize) -> Self {
         Self { files: vec![0; slots], ..Self::default() }
     }
@@ -27,7 +27,7 @@ impl Unwritten {
         self.pieces.is_empty()
     }
 
-    /// A write leaves.
+    /// A write is submitted.
     #[inline]
     pub fn departs(&mut self, slot: u32, file: u16) {
         if let Some(place) = self.files.get_mut(slot as usize) {
@@ -35,7 +35,7 @@ impl Unwritten {
         }
     }
 
-    /// It did not reach the target, or not all of it.
+    /// The write failed or was short.
     #[cold]
     pub fn failed(&mut self, slot: u32, trip: &InFlight) {
         if let Some(place) = self.place(slot, trip) {
@@ -46,7 +46,7 @@ impl Unwritten {
         }
     }
 
-    /// It did.
+    /// The write succeeded.
     #[cold]
     pub fn arrived(&mut self, slot: u32, trip: &InFlight) {
         if let Some(place) = self.place(slot, trip)

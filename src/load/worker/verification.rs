@@ -1,4 +1,4 @@
-//! What a thread finds in what it wrote.
+//! Results of a thread's read-back.
 
 use super::super::JobResult;
 use super::super::content::Mismatch;
@@ -6,18 +6,18 @@ use super::source::Completions;
 
 #[derive(Debug, Default)]
 pub struct Verification {
-    /// The slots that were read back and not looked at yet.
+    /// Slots that were read back and not checked yet.
     pub unchecked: Vec<u32>,
-    /// Blocks that were read back whole and as they were written.
+    /// Blocks that were read back completely and match.
     pub right: u64,
-    /// The first one that was not.
+    /// The first block that did not match.
     pub mismatch: Option<Mismatch>,
-    /// Writes that failed and so were not read back, and whether others were not; None: nothing was read back.
+    /// Failed writes that were not read back, and whether others were left out too; None: nothing was read back.
     left: Option<(u64, bool)>,
 }
 
 impl Verification {
-    /// Nothing more is read back.
+    /// The read-back has ended.
     pub fn ended(&mut self, look: &Completions) {
         self.left = Some((look.skipped, look.cut));
     }

@@ -1,8 +1,8 @@
-//! What the kernel and its users agree on about rings: linux/io_uring.h.
+//! The io_uring ABI: structures and constants of linux/io_uring.h.
 
 use std::mem::offset_of;
 
-/// Of `io_uring_params.flags`.
+/// `io_uring_params.flags`
 pub const SETUP_IOPOLL: u32 = 1 << 0;
 pub const SETUP_SQPOLL: u32 = 1 << 1;
 pub const SETUP_COOP_TASKRUN: u32 = 1 << 8;
@@ -12,29 +12,29 @@ pub const SETUP_SINGLE_ISSUER: u32 = 1 << 12;
 pub const SETUP_DEFER_TASKRUN: u32 = 1 << 13;
 pub const SETUP_NO_SQARRAY: u32 = 1 << 16;
 
-/// Of `io_uring_params.features`.
+/// `io_uring_params.features`
 pub const FEAT_SINGLE_MMAP: u32 = 1 << 0;
-/// A thread of the kernel's takes any file, and not the registered ones only (5.11).
+/// SQPOLL accepts any file, not only registered ones (5.11).
 pub const FEAT_SQPOLL_NONFIXED: u32 = 1 << 7;
 pub const FEAT_EXT_ARG: u32 = 1 << 8;
-/// As old as the first kernel that asks for no right to have such a thread (5.13).
+/// Same age as the first kernel that requires no privilege for SQPOLL (5.13).
 pub const FEAT_RSRC_TAGS: u32 = 1 << 10;
 
-/// What of a ring a mapping shows.
+/// mmap offsets of the parts of a ring.
 pub const OFF_SQ_RING: i64 = 0;
 pub const OFF_CQ_RING: i64 = 0x800_0000;
 pub const OFF_SQES: i64 = 0x1000_0000;
 
-/// Of `io_uring_enter`.
+/// Flags of `io_uring_enter`.
 pub const ENTER_GETEVENTS: u32 = 1 << 0;
 pub const ENTER_SQ_WAKEUP: u32 = 1 << 1;
 pub const ENTER_EXT_ARG: u32 = 1 << 3;
 pub const ENTER_REGISTERED_RING: u32 = 1 << 4;
 
-/// In the ring: the kernel's thread sleeps.
+/// In the ring: the SQPOLL thread sleeps.
 pub const SQ_NEED_WAKEUP: u32 = 1 << 0;
 
-/// Of `io_uring_register`.
+/// Operations of `io_uring_register`.
 pub const REGISTER_BUFFERS: u32 = 0;
 pub const REGISTER_FILES: u32 = 2;
 pub const UNREGISTER_FILES: u32 = 3;
@@ -42,7 +42,7 @@ pub const REGISTER_PROBE: u32 = 8;
 pub const REGISTER_RING_FDS: u32 = 20;
 pub const UNREGISTER_RING_FDS: u32 = 21;
 
-/// Operations ...
+/// Opcodes ...
 pub const OP_NOP: u8 = 0;
 pub const OP_FSYNC: u8 = 3;
 pub const OP_READ_FIXED: u8 = 4;
@@ -50,16 +50,16 @@ pub const OP_WRITE_FIXED: u8 = 5;
 pub const OP_READ: u8 = 22;
 pub const OP_WRITE: u8 = 23;
 pub const OP_URING_CMD: u8 = 46;
-/// ... and their flags. Those of requests that ask for nothing are known from Linux 6.13 on.
+/// ... and their flags. The NOP flags exist since Linux 6.13.
 pub const NOP_FILE: u32 = 1 << 1;
 pub const NOP_FIXED_FILE: u32 = 1 << 2;
 pub const NOP_FIXED_BUFFER: u32 = 1 << 3;
 pub const FSYNC_DATASYNC: u32 = 1 << 0;
 pub const URING_CMD_FIXED: u32 = 1 << 0;
-/// The file is one of those that are registered.
+/// The file is a registered one.
 pub const SQE_FIXED_FILE: u8 = 1 << 0;
 
-/// Of a probed operation.
+/// Flag of a probed operation.
 pub const OP_SUPPORTED: u16 = 1 << 0;
 
 /// `struct io_sqring_offsets`.
@@ -121,17 +121,17 @@ pub struct Verb {
     pub fd: i32,
 }
 
-/// What the entries of all operations have: the first 48 bytes.
+/// The first 48 bytes, common to the entries of all operations.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct Head {
     pub verb: Verb,
-    /// Of a command its number.
+    /// For a command, its opcode number.
     pub offset: u64,
     pub rest: Rest,
 }
 
-/// What mostly stays as it is where the same memory is used again.
+/// The part that mostly stays the same when a slot is reused.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Rest {
@@ -139,13 +139,13 @@ pub struct Rest {
     pub bytes: u32,
     pub op_flags: u32,
     pub user_data: u64,
-    /// Among the registered buffers.
+    /// Index of a registered buffer.
     pub buffer: u16,
     pub personality: u16,
     pub file_index: u32,
 }
 
-/// `struct io_uring_sqe`, with so many bytes behind its head.
+/// `struct io_uring_sqe`, with extra bytes after its head.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct Entry<const MORE: usize> {
@@ -153,7 +153,7 @@ pub struct Entry<const MORE: usize> {
     pub more: [u8; MORE],
 }
 
-/// What a usual entry has behind its head, and one for commands.
+/// Extra bytes of a normal entry, and of one for commands.
 pub const USUAL: usize = 16;
 pub const COMMAND: usize = 80;
 
@@ -162,7 +162,7 @@ const _: () = assert!(offset_of!(Head, rest) == 16 && offset_of!(Rest, user_data
 const _: () = assert!(offset_of!(Rest, buffer) == 24);
 const _: () = assert!(offset_of!(Entry<COMMAND>, more) == 48);
 
-/// `struct io_uring_cqe` with so many words more.
+/// `struct io_uring_cqe` with extra words.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct Completion<const MORE: usize> {
@@ -172,7 +172,7 @@ pub struct Completion<const MORE: usize> {
     pub more: [u64; MORE],
 }
 
-/// What a usual result has more, and one of a command.
+/// Extra words of a normal result, and of one for commands.
 pub const NOTHING: usize = 0;
 pub const ANSWER: usize = 2;
 
@@ -185,7 +185,7 @@ pub struct WaitArguments {
     pub signals: u64,
     pub signals_bytes: u32,
     pub min_wait_us: u32,
-    /// Where a [`Time`] lies.
+    /// Address of a [`Time`].
     pub time: u64,
 }
 
@@ -219,7 +219,7 @@ pub struct ProbedOperation {
     pub reserved_too: u32,
 }
 
-/// Operations that a probe asks for.
+/// Number of operations in a probe.
 pub const PROBED: usize = 256;
 
 /// `struct io_uring_probe`.

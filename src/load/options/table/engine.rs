@@ -1,4 +1,4 @@
-//! How operations reach the kernel, and what is written.
+//! Options of the I/O engine and of the written content.
 
 use super::super::{priority, values};
 use super::{Section, Takes, Word};
@@ -246,7 +246,7 @@ pub(super) const WORDS: &[Word] = &[
         |draft, text| {
             draft.job.verify = values::one_of(text, &["0", "crc32c"], |word| match word {
                 "0" => Some(false),
-                // fio's other name, from when it was another code.
+                // fio's other name, from the time when it was a separate implementation.
                 "crc32c" | "crc32c-intel" => Some(true),
                 _ => None,
             })?;

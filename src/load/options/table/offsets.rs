@@ -1,4 +1,4 @@
-//! How long and how much, where, and how fast.
+//! Options of duration, amount, offsets and rates.
 
 use std::time::Duration;
 
@@ -336,7 +336,7 @@ pub(super) const WORDS: &[Word] = &[
 ];
 
 fn set_seed(draft: &mut Draft, text: &str) -> Result<(), String> {
-    // All 64 bits, which a number of bytes has not.
+    // A seed has all 64 bits, unlike a number of bytes.
     let decimal = text.trim().parse::<u64>();
     draft.seed = Some(decimal.or_else(|_| values::number(text))?);
     Ok(())

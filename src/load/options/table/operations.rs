@@ -1,4 +1,4 @@
-//! Which operations, and how many at once.
+//! Options of the pattern, sizes and queue depth.
 
 use super::super::values;
 use super::{Section, Takes, Word};

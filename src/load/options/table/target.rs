@@ -1,9 +1,9 @@
-//! What is driven, and what may be written.
+//! Options of the target, and permissions to write.
 
 use super::super::values;
 use super::{Section, Takes, Word};
 
-/// Each is open while the load runs.
+/// Each file is open while the load runs.
 const MOST_FILES: u32 = 1000;
 
 pub(super) const WORDS: &[Word] = &[

@@ -1,10 +1,10 @@
-//! Threads and jobs, and what is shown of them.
+//! Options of threads and jobs, and of the output.
 
 use super::super::values;
 use super::{Section, Takes, Word};
 use crate::load::job::{ExitWhat, OnError, Timestamps};
 
-/// The kernel can be built for 1024.
+/// The kernel supports at most 1024 nodes.
 const MOST_NODE: u32 = 1023;
 
 pub(super) const WORDS: &[Word] = &[
@@ -281,7 +281,7 @@ pub(super) const WORDS: &[Word] = &[
         Section::Result,
         "Length of such an interval in ms [default: 500]",
         |draft, text| {
-            // fio's 0, each operation by itself, would be no average.
+            // fio's 0, which logs each operation separately, would not be an average.
             let ms = values::count(text, 1, u32::MAX)?;
             draft.job.logs.interval = std::time::Duration::from_millis(ms.into());
             Ok(())

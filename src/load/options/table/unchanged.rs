@@ -1,10 +1,10 @@
-//! Words of fio that say what is done anyway, at the values at which they do: so that a job file that spells them out runs
-//! as it is. Any other value is refused.
+//! fio options accepted only at values that match the default behaviour, so that a job file that spells them out still
+//! runs. Any other value is refused.
 
 use super::{Section, Takes, Word};
 
 const fn word(name: &'static str, values: &'static [&'static str]) -> Word {
-    // The value is held against `Takes::Words` before.
+    // The value is checked against `Takes::Words` before.
     Word::new(name, Takes::Words(values), Section::Unchanged, "Changes nothing at this value", |_, _| Ok(()))
 }
 

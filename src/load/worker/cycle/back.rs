@@ -1,4 +1,4 @@
-//! The read-back: the same loop once more, over what the load wrote.
+//! The read-back: runs the loop once more to verify what the load wrote.
 
 use std::io;
 
@@ -9,7 +9,7 @@ use super::super::source::Source;
 use super::{Cycle, slot_bytes};
 
 impl Cycle<'_> {
-    /// Reads what was written, and compares. Of the load's figures it changes what failed, and no other.
+    /// Reads what was written, and compares it. It changes only the failures of the load's figures.
     pub(super) fn look_back<E: Engine>(&mut self, engine: &mut E) -> io::Result<()> {
         let Source::Order(sequence) = &self.source else { return Ok(()) };
         let back = sequence.read_back(self.job, self.regions, self.number, self.looped);
@@ -23,14 +23,14 @@ impl Cycle<'_> {
         self.tally.absorb_failures(found);
         self.last = last;
         if let Source::ReadBack(look) = &mut self.source {
-            // Errors end it too.
+            // Consecutive errors end it too.
             look.finish();
             self.verification.ended(look);
         }
         looked
     }
 
-    /// Looks at what was read back.
+    /// Compares the blocks that were read back.
     #[cold]
     pub(super) fn check<E: Engine>(&mut self, engine: &mut E) {
         let Self { verification, content, trips, tally, .. } = self;

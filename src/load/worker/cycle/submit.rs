@@ -1,4 +1,4 @@
-//! Submits: what begins next, and how it gets to the engine.
+//! Submits I/Os: chooses what begins next, and queues it to the engine.
 
 use std::io;
 
@@ -11,11 +11,11 @@ use super::super::source::Source;
 use super::{Cycle, slot_bytes};
 
 impl Cycle<'_> {
-    /// Queues what there is room for and what is due; says when the next one is, if there is room for it.
+    /// Queues whatever is due and fits; returns when the next I/O is due, if there is room for it.
     #[inline]
     pub(super) fn fill<E: Engine>(&mut self, engine: &mut E) -> Option<u64> {
-        // What the kernel has not taken is handed over once more, and alone: it keeps its stamp, by which its latency
-        // counts and which the latency programs are told, and what is new has another.
+        // Operations that the kernel has not taken are submitted again first, and alone. They keep their stamp, on
+        // which their latency and the latency programs rely; new ones get another.
         let left = engine.left() as usize;
         self.batch.drain(..self.batch.len().saturating_sub(left));
         self.held = false;
@@ -23,7 +23,7 @@ impl Cycle<'_> {
             return None;
         }
         let most = match self.job.iodepth_batch {
-            // What waits while it is queued goes alone: the next one would count its time as well.
+            // A blocking trim is submitted alone: the next one would include its time.
             _ if self.job.rw.only_trims() && engine.trims_at_once() => 1,
             0 => u32::MAX,
             most => most,
@@ -33,7 +33,7 @@ impl Cycle<'_> {
             None => most,
         };
         let simple = self.is_simple();
-        // The last look was a moment ago, and no latency is taken.
+        // Completions were checked just before, and no latency is measured.
         let near = simple && self.job.timestamps == Timestamps::Off;
         let now = if near { self.looked } else { self.stamps.now_ns() };
         self.handed = now;
@@ -47,7 +47,7 @@ impl Cycle<'_> {
         if self.has_to_think(engine) {
             return None;
         }
-        // At the depth that is tried results are waited for, though there are free slots.
+        // At the depth being tried, it waits for completions although there are free slots.
         self.held = self.depth_search.is_some();
         let mut queued = 0;
         while queued < most {
@@ -58,7 +58,7 @@ impl Cycle<'_> {
                     InFlight { begin: now, load: Load::new(0, OpKind::Sync, true), ..InFlight::NONE };
                 engine.queue_sync(slot, self.syncs.next(), self.job.fsync == 0);
             } else {
-                // Each direction of a mix has a rate of its own: what is due comes next.
+                // Each direction of a mix has its own rate: the one that is due first comes next.
                 if let Some(pace) = self.pace.as_ref().filter(|pace| pace.chooses()) {
                     let next = self.job.directions().map(|direction| (pace.due(direction), direction));
                     if let Some((due, direction)) = next.min_by_key(|(due, _)| *due) {
@@ -98,14 +98,14 @@ impl Cycle<'_> {
         None
     }
 
-    /// The first of the next loop, behind the last one of a loop.
+    /// The first I/O of the next loop, after the last one of a loop.
     #[cold]
     fn again(&mut self) -> Option<Piece> {
         self.begin_loop();
         self.source.next()
     }
 
-    /// Of a job that is done several times.
+    /// Begins the next loop of a job that is repeated.
     #[cold]
     fn begin_loop(&mut self) {
         let (Source::Order(sequence), Some(left)) = (&mut self.source, self.loops.checked_sub(1)) else {
@@ -119,7 +119,7 @@ impl Cycle<'_> {
         }
     }
 
-    /// Of a job with times of thought: whether what is on its way is waited for first. Where nothing is, it thinks.
+    /// Whether a job with think time must first wait for the I/Os in flight. If none are, it pauses.
     #[inline]
     fn has_to_think<E: Engine>(&mut self, engine: &E) -> bool {
         let in_flight = engine.in_flight();
@@ -136,9 +136,9 @@ impl Cycle<'_> {
         self.job.rw == Pattern::TrimWrite
     }
 
-    /// Of what is trimmed and then written: a write waits for the trims that are on their way, as the drive may do what
-    /// it has at once in any order. A trim is not queued behind a write, which it would hold up where it is done at
-    /// once. So do fio's engines that trim by a call of its own; its io_uring_cmd does not wait.
+    /// For trim-then-write jobs: a write waits for the trims in flight, because the drive may reorder concurrent
+    /// commands. A trim is not queued after a write, which it would delay where it is done synchronously. fio's engines
+    /// with trim system calls do the same; its io_uring_cmd does not wait.
     #[inline]
     fn has_to_wait(&mut self, piece: &Piece, queued: u32) -> bool {
         match piece.direction {
@@ -151,13 +151,13 @@ impl Cycle<'_> {
         }
     }
 
-    /// I/Os are due at once, all or none are timed, and each only has to be handed over.
+    /// Whether I/Os are due at once, all or none are timed, and they need no further preparation.
     #[inline]
     fn is_simple(&self) -> bool {
         self.pace.is_none() && self.pending.is_none() && self.plain && matches!(self.source, Source::Order(_))
     }
 
-    /// [`Self::fill`] for the usual load: what it does for each I/O is the generator's own cost.
+    /// [`Self::fill`] for the common load: the work per I/O here is the generator's own overhead.
     #[inline(never)]
     fn fill_simply<E: Engine>(&mut self, engine: &mut E, most: u32, now: u64) {
         let Self { free: Free { slots, count }, trips, batch, source: Source::Order(sequence), .. } = self
@@ -208,7 +208,7 @@ impl Cycle<'_> {
         let at_once = E::IS_SYNCHRONOUS || piece.direction == Direction::Trim && engine.trims_at_once();
         self.trips[slot as usize] = InFlight {
             begin,
-            // As in fio, all of a synchronous I/O is completion, and of a trim that is a call of its own.
+            // As in fio, the whole latency of a synchronous I/O, and of a trim by system call, is completion latency.
             sent: if at_once { begin } else { 0 },
             load: Load::new(
                 if self.job.nop { 0 } else { piece.bytes },
@@ -244,7 +244,7 @@ impl Cycle<'_> {
         }
     }
 
-    /// Submits and waits in two calls, so that the end of the submission is seen.
+    /// Submits and waits in two calls, to measure the end of the submission.
     pub(super) fn enter_apart<E: Engine>(
         &mut self,
         engine: &mut E,
@@ -260,14 +260,14 @@ impl Cycle<'_> {
                 && trip.sent == 0
             {
                 trip.sent = sent;
-                // What had been due earlier was handed over with the others.
+                // An I/O that was due earlier was submitted with the others.
                 self.tally.sent(direction, sent.saturating_sub(self.handed));
             }
         }
-        // What is left goes by a call whose end is seen too.
+        // Operations that are left over are submitted by another call whose end is measured too.
         if wait > 0 && engine.left() == 0 {
             match engine.enter(wait, timeout) {
-                // The wait ended early; what was handed over before it was.
+                // The wait ended early; the submission before it succeeded.
                 Err(e)
                     if taken > 0
                         && matches!(e.raw_os_error(), Some(libc::EINTR | libc::EBUSY | libc::EAGAIN)) => {}
@@ -280,12 +280,12 @@ impl Cycle<'_> {
     }
 }
 
-/// I/Os of one batch, on their way into the engine.
+/// The I/Os of one batch, on their way into the engine.
 struct Submission<'a, E> {
     engine: &'a mut E,
     trips: &'a mut [InFlight],
     slots: &'a [u32],
-    /// So many of the slots are free.
+    /// Number of free slots.
     left: usize,
     begin: u64,
     sent: u64,
@@ -299,7 +299,7 @@ impl<E: Engine> Taker for Submission<'_, E> {
         self.left -= 1;
         let slot = self.slots[self.left];
         let trip = &mut self.trips[slot as usize];
-        // Where it lies does not matter to an I/O that nobody verifies.
+        // Without verify, the offset is not needed.
         trip.begin = self.begin;
         trip.sent = self.sent;
         let bytes = if self.nop { 0 } else { piece.bytes };

@@ -1,4 +1,5 @@
-//! The loop on an engine that does what a kernel may: takes some of what it is handed, and ends it in any order.
+//! Tests the loop with an engine that does what a kernel may do: it takes only some operations of a batch and completes
+//! them in any order.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +12,7 @@ use crate::wire::generator::WireGenerator;
 
 const BLOCK: usize = 4096;
 
-/// An operation, and the stamp of the thread's place when it was queued.
+/// An operation, and the stamp in the thread's slot when it was queued.
 #[derive(Debug, Clone, Copy)]
 struct Queued {
     slot: u32,
@@ -19,21 +20,21 @@ struct Queued {
     handed: u64,
 }
 
-/// Ends trims at once, and a write when it is waited for or many are out.
+/// Completes trims at once, and a write when it is waited for or many are in flight.
 struct Odd<'a> {
     buffers: Vec<u8>,
     queued: Vec<Queued>,
     outside: Vec<Queued>,
     waits: bool,
-    /// Calls that only wait: a signal ends every third.
+    /// Calls that only wait: a signal interrupts every third.
     only_waits: u32,
-    /// A call takes so many at most.
+    /// Maximum number of operations taken per call.
     takes: usize,
     peak: usize,
     place: &'a WireGenerator,
-    /// Taken with a stamp that was not theirs.
+    /// Operations taken with a wrong stamp.
     wrong: u32,
-    /// By offset, what was done last of a block, and whether that is over.
+    /// By offset: the last operation on a block, and whether it is complete.
     blocks: BTreeMap<u64, (Direction, bool)>,
     done: Vec<Piece>,
 }
@@ -90,7 +91,7 @@ impl Engine for Odd<'_> {
         self.wrong += self.queued[..taken].iter().filter(|one| one.handed != handed).count() as u32;
         self.outside.extend(self.queued.drain(..taken));
         self.peak = self.peak.max(self.outside.len());
-        // As the kernel: it does not wait where it did not take all.
+        // Like the kernel, it does not wait unless it took everything.
         self.waits = wait > 0 && self.queued.is_empty();
         Ok(taken as u32)
     }
@@ -133,7 +134,7 @@ fn job(rw: Pattern) -> Job {
     }
 }
 
-/// Runs it on `blocks` blocks. Returns the engine as it was left and the thread's result.
+/// Runs the job on `blocks` blocks. Returns the engine and the thread's result.
 fn run<'a>(job: &Job, blocks: usize, takes: usize, places: &'a [WireGenerator]) -> (Odd<'a>, JobResult) {
     let bytes = (blocks * BLOCK) as u64;
     let regions = [Region { begin: 0, bytes, moved: bytes, block: 512 }];
@@ -175,7 +176,7 @@ fn what_the_kernel_did_not_take_keeps_its_stamps() {
         let (engine, result) = run(&job, 1_000, takes, &places);
         assert_eq!((engine.wrong, engine.done.len()), (0, 500), "{rw:?}, {takes} at once");
         let transfer = &result.transfers[job.directions().next().unwrap().index()];
-        // Each has had the end of its submission looked at, and once.
+        // The end of each submission was measured exactly once.
         assert_eq!((transfer.operations, transfer.slat.count(), transfer.clat.count()), (500, 500, 500));
         assert_eq!(result.submitted.sum(), 500, "and none was forgotten");
         assert!(transfer.slat.sum() + transfer.clat.sum() == transfer.lat.sum(), "they are parts of a whole");
