@@ -1,4 +1,4 @@
-//! Kernel bytes and host facts to summaries: one mergeable summary per concern. Pure.
+//! Turns what the probes read, with facts of the host, into one mergeable summary per topic. Pure.
 
 pub mod blocked;
 pub mod check;

@@ -1,4 +1,4 @@
-//! Time off the CPU and in reclaim, by stack.
+//! Summarizes off-CPU time and time in reclaim by stack.
 
 pub mod idle;
 mod ratio_estimator;
@@ -13,47 +13,48 @@ use crate::wire::pagecache::Kind;
 use crate::wire::stacks::{KERNEL_FAILED, Sample, USER_FAILED, is_of_ring};
 use ratio_estimator::RatioEstimator;
 
-/// A window's time by stack, with names.
+/// The time of one interval by stack, with symbol names.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct BlockedSummary {
     pub followed: Followed,
     pub duration_ns: u64,
     pub cpus: u32,
-    /// `comm;frame;...;leaf` to ns; kernel frames end in `_[k]`. Where waits were left out it is an estimate, scaled
-    /// to what was counted of each process; what has no stack at all stands at [`NO_STACK`].
+    /// `comm;frame;...;leaf` to ns; kernel frames end in `_[k]`. Where waits were sampled it is an estimate, scaled up
+    /// to the exact count of each process. Time without any stack is under [`NO_STACK`].
     pub folded: BTreeMap<String, u64>,
-    /// By the stacks alone, before they are scaled.
+    /// The samples with stacks, before scaling.
     pub sampled: Waits,
-    /// Half of the interval in which a share of the time lies with 95 % certainty, in percent of all, of whichever
-    /// stacks; None where nothing was left to chance.
+    /// Half-width of the 95 % confidence interval of a stack's share, in percent of all time, for the worst set of
+    /// stacks; None where nothing was sampled.
     pub half_width: Option<f64>,
-    /// Of `folded`: time that is scaled to what was counted of several processes together.
+    /// The part of `folded` that is scaled to the count of several processes together.
     pub pooled_ns: u64,
-    /// Of `folded`: time without any stack.
+    /// The part of `folded` without any stack.
     pub no_stack_ns: u64,
-    /// What was counted, exactly.
+    /// Exact counts.
     pub totals: Totals,
     pub lost: Lost,
-    /// Waits below it, ns, were sampled at some time; 0: all have their stack.
+    /// Waits below this many ns were sampled at some time; 0: all have their stack.
     pub threshold_ns: u64,
-    /// Waits below it, ns, were not to have a stack.
+    /// Waits below this many ns were excluded from stacks.
     pub least_ns: u64,
-    /// Of `folded`: time of stacks whose user side was not taken, or could not be, although there is one.
+    /// The parts of `folded` whose user stack was not taken, and whose user stack could not be read although there is
+    /// one.
     pub no_user_ns: u64,
     pub user_failed_ns: u64,
-    /// Likewise: time without a kernel side, which each of them should have.
+    /// The part of `folded` without a kernel stack, which every wait should have.
     pub kernel_failed_ns: u64,
-    /// Distinct stacks, as addresses.
+    /// Number of distinct stacks, as addresses.
     pub distinct: usize,
 }
 
 impl BlockedSummary {
-    /// Whether the widths are estimates.
+    /// Whether the values are estimates.
     pub fn is_sampled(&self) -> bool {
         self.threshold_ns > 0
     }
 
-    /// Time of whom this sample is of, without a stack.
+    /// Adds time of the sample's thread without a stack.
     fn add_bare(&mut self, sample: &Sample, names: &Names, leader: Option<&[u8]>, ns: u64) {
         let mut key = String::new();
         for label in who(sample, names, leader) {
@@ -65,12 +66,12 @@ impl BlockedSummary {
     }
 }
 
-/// The addresses that need names.
+/// The addresses to symbolize.
 pub fn addresses(raw: &RawBlocked) -> Addresses {
     addresses_of(raw.samples.keys(), &raw.maps)
 }
 
-/// Folds the stacks of a window.
+/// Folds the stacks of an interval.
 pub fn summarize(raw: &RawBlocked, names: &Names) -> BlockedSummary {
     let mut summary = BlockedSummary {
         followed: raw.followed,
@@ -113,7 +114,8 @@ pub fn summarize(raw: &RawBlocked, names: &Names) -> BlockedSummary {
     summary
 }
 
-/// What processes are called that have a ring: as they were when the window ended, or as the thread that waited longest.
+/// Names of processes that own an io_uring: as at the end of the interval, or else that of the thread that waited
+/// longest.
 fn leaders(raw: &RawBlocked) -> BTreeMap<u32, &[u8]> {
     let mut all: BTreeMap<u32, (u64, &[u8])> = BTreeMap::new();
     for ((pid, comm), sum) in raw.processes.iter().filter(|((_, comm), _)| !is_of_ring(comm)) {
@@ -126,7 +128,7 @@ fn leaders(raw: &RawBlocked) -> BTreeMap<u32, &[u8]> {
     waited.chain(raw.leaders.iter().map(|(pid, comm)| (*pid, comm.as_slice()))).collect()
 }
 
-/// Of the time of stacks: that whose frames of user mode end in the middle of a program.
+/// Time of stacks whose user frames end in the middle of a program.
 pub fn cut_ns(raw: &RawBlocked, names: &Names) -> u64 {
     let is_cut = |sample: &Sample| !sample.user().is_empty() && ending(sample, names).0.is_cut();
     let strata = RatioEstimator::of(raw);
@@ -134,11 +136,11 @@ pub fn cut_ns(raw: &RawBlocked, names: &Names) -> u64 {
     cut.map(|(sample, waits)| strata.scaled(sample.pid, waits)).sum()
 }
 
-/// Where the frames of a wait without a stack would stand.
+/// Leaf that stands for a missing stack.
 pub const NO_STACK: &str = "[stack not taken]";
 
-/// The same stack without what stands there since it is watched: the function that was watched is the leaf, or of
-/// reclaim the one that reclaims.
+/// Removes the frames that the probe itself added: then the leaf is the probed function, or for reclaim the function
+/// that reclaims.
 pub fn watched(sample: &Sample, names: &Names) -> Sample {
     let lookups: Vec<u64> = sample.kernel_lookups().collect();
     let is_kswapd = reclaim_of(sample) == Some(Kind::Kswapd);
@@ -148,14 +150,15 @@ pub fn watched(sample: &Sample, names: &Names) -> Sample {
     without_top(sample, &lookups, own)
 }
 
-/// The same of a wait, of which the scheduler's own function is the leaf. None: the stack was taken elsewhere than where
-/// the task slept.
+/// Same as [`watched`] for a wait: the leaf is the scheduler function. None: the stack was not taken where the task
+/// slept.
 pub fn woken(sample: &Sample, names: &Names) -> Option<Sample> {
     let lookups: Vec<u64> = sample.kernel_lookups().collect();
     let is = |address: &u64, test: fn(&str) -> bool| test(kernel_name(*address, names));
     let Some(begin) = behind_event(&lookups, names) else { return Some(sample.clone()) };
     let behind = &lookups[begin..];
-    // It has just got its CPU, and was interrupted on its way out of the scheduler, perhaps by others before.
+    // The task has just got its CPU, and was interrupted on its way out of the scheduler, perhaps by other interrupts
+    // before.
     if !behind.iter().take(2).any(|address| is(address, |name| name.ends_with(INTERRUPT))) {
         return Some(watched(sample, names));
     }
@@ -167,39 +170,40 @@ fn kernel_name(address: u64, names: &Names) -> &str {
     names.kernel(address).first().map_or(UNKNOWN, String::as_str)
 }
 
-/// The first frame below an event that ran our program. What is above that program has no name any more once it is gone,
-/// so the last frame of the event's counts.
+/// Index of the first frame below a tracepoint that ran our program. Frames above the program have no name once it is
+/// unloaded, so the last tracepoint frame counts.
 fn behind_event(lookups: &[u64], names: &Names) -> Option<usize> {
     let is_events = |address: &u64| is_event(kernel_name(*address, names));
     lookups.iter().take(MOST_WATCHING).rposition(is_events).map(|at| at + 1)
 }
 
 fn without_top(sample: &Sample, lookups: &[u64], top: usize) -> Sample {
-    // Without names nothing can be told apart.
+    // Without names the frames cannot be told apart.
     if top == 0 || top == lookups.len() {
         return sample.clone();
     }
     let mut kernel = sample.kernel()[top..].to_vec();
-    // It is the leaf now, and a leaf is looked up as it is.
+    // This frame is the leaf now, and a leaf is looked up at its exact address.
     kernel[0] = lookups[top];
     sample.with_kernel(&kernel)
 }
 
-/// The interrupt in which stacks of waits are taken: `__sysvec_irq_work`, whichever way it came in.
+/// The interrupt in which stacks of waits are taken: `__sysvec_irq_work`, however it was entered.
 const INTERRUPT: &str = "sysvec_irq_work";
 
-/// Frames between an event and what asks for the stack, at most: the program, a trampoline and the event's own.
+/// Maximum number of frames between a tracepoint and the call that takes the stack: the program, a trampoline and the
+/// tracepoint's own.
 const MOST_WATCHING: usize = 8;
 
-/// A function that runs the programs of an event.
+/// Whether a function runs the programs of a tracepoint.
 fn is_event(name: &str) -> bool {
     ["bpf_trace_run", "__bpf_trace_", "__traceiter_"].iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// Where kswapd has come to when a run of its is known to have ended.
+/// Functions that kswapd has reached when the end of its run is detected.
 const WAY_OUT: [&str; 2] = ["kswapd_try_to_sleep", "prepare_kswapd_sleep"];
 
-/// Who reclaims; None for a wait.
+/// The kind of reclaim; None for a wait.
 pub fn reclaim_of(sample: &Sample) -> Option<Kind> {
     let number = (sample.flags >> RECLAIM_SHIFT) as usize;
     number.checked_sub(1).and_then(|number| Kind::ALL.get(number).copied())
@@ -233,7 +237,7 @@ mod tests {
         ]);
         let sample = Sample::new(1, 0, 0, b"x", &[10, 20, 30, 40, 50], &[]);
         let cut = watched(&sample, &names);
-        // The new leaf was a return address, and still is looked up inside its call.
+        // The new leaf was a return address, and is still looked up inside its call.
         assert_eq!(cut.kernel_lookups().collect::<Vec<_>>(), [39, 49]);
         assert_eq!(fold_as(&cut, &names, None), "x;schedule_[k];__schedule_[k]");
     }
@@ -259,14 +263,14 @@ mod tests {
         };
         let whole = Some("x;schedule_[k];__schedule_[k]".to_string());
         assert_eq!(cut(&[10, 20, 30, 40, 50, 60, 70, 80]), whole);
-        // Another interrupt was first, and this one came in its softirq.
+        // Another interrupt came first, and this one came in its softirq.
         assert_eq!(cut(&[10, 20, 30, 40, 50, 90, 1, 2, 3, 4, 5, 100, 60, 70, 80]), whole);
         // With FRED.
         assert_eq!(cut(&[10, 20, 30, 40, 110, 1, 120, 60, 70, 80]), whole);
-        // It was late, and the task has gone on.
+        // The interrupt was late, and the task has gone on.
         assert_eq!(cut(&[10, 20, 30, 40, 50, 90, 80]), None);
         assert_eq!(cut(&[10, 20, 30, 40, 50]), None);
-        // No event.
+        // No tracepoint frame.
         assert_eq!(cut(&[59, 70]), Some("x;__schedule_[k];finish_task_switch.isra.0_[k]".to_string()));
     }
 
@@ -349,12 +353,12 @@ mod tests {
         assert_eq!(summary.sampled.ns, 300);
     }
 
-    /// A hundred waits that stand for 1 ms each, half of them of either stack: of a hundred throws of a coin the share has
-    /// a deviation of 5 points.
+    /// A hundred waits that are each scaled up to 1 ms, half of them with either stack: like a hundred coin flips, the
+    /// share has a standard deviation of 5 points.
     #[test]
     fn a_share_is_known_as_well_as_its_waits_are_many() {
         let mut raw = RawBlocked::default();
-        // One in a million has no chance to speak of.
+        // One in a million was sampled, so practically all of it is by chance.
         let squares = 50 * 1_000_000 * 1_000_000 / (1 << 20);
         let fifty = Waits { waits: 256, ns: 50_000_000, sure_ns: 0, squares, samples: 50 };
         for ip in [10, 20] {
@@ -363,11 +367,11 @@ mod tests {
         raw.processes.insert((1, b"a".to_vec()), Sum { count: 9, ns: 60_000_000 });
         let half = |raw: &RawBlocked| summarize(raw, &Names::default()).half_width.unwrap();
         assert!((half(&raw) - 1.96 * 5.0).abs() < 0.01, "{}", half(&raw));
-        // As much again that is sure.
+        // The same amount again, without sampling.
         raw.samples.insert(Sample::new(2, 0, 0, b"b", &[10], &[]), waits(60_000_000, 60_000_000));
         raw.processes.insert((2, b"b".to_vec()), Sum { count: 9, ns: 60_000_000 });
         assert!((half(&raw) - 1.96 * 2.5).abs() < 0.01, "{}", half(&raw));
-        // A hundred of one stack: another that has 3 % may not have come up.
+        // A hundred samples of one stack: another stack with a share of 3 % may have been missed.
         raw.samples.clear();
         let all = Waits { ns: 100_000_000, squares: 2 * squares, ..fifty };
         raw.samples.insert(Sample::new(1, 0, 0, b"a", &[10], &[]), all);
@@ -378,8 +382,8 @@ mod tests {
         assert_eq!(summarize(&raw, &Names::default()).half_width, None);
     }
 
-    /// A thousand processes with one wait each, half of them of either stack: what is said of a share is as for a thousand
-    /// throws of a coin, although each by itself is certain.
+    /// A thousand processes with one wait each, half of them with either stack: the share is as uncertain as in a
+    /// thousand coin flips, although each process by itself has only one stack.
     #[test]
     fn processes_of_few_waits_scatter_together() {
         let mut raw = RawBlocked::default();
@@ -392,8 +396,8 @@ mod tests {
         assert!((half - 100.0 * 1.96 * (0.25f64 / 1000.0).sqrt()).abs() < 0.01, "{half}");
     }
 
-    /// A wait of each process: 2,000 of 1 ms and 100 of 20 ms, forty of either with a stack that stands for 50 ms. Scaled to
-    /// its own process each would be what that waited, and the short ones would be gone.
+    /// One wait per process: 2,000 of 1 ms and 100 of 20 ms. Forty of each have a stack that is scaled up to 50 ms. If
+    /// each were scaled to its own process it would shrink to its own wait, and the short waits would be lost.
     #[test]
     fn processes_of_one_wait_each_are_scaled_together() {
         const MS: u64 = 1_000_000;
@@ -412,13 +416,13 @@ mod tests {
         assert_eq!(summary.folded["a;long_[k]"], 2_000 * MS);
         assert_eq!(summary.pooled_ns, 4_000 * MS, "no process has its own");
         assert_eq!((summary.folded.len(), summary.no_stack_ns), (2, 0));
-        // Eighty throws of a coin.
+        // Eighty coin flips.
         let half = summary.half_width.unwrap();
         assert!((half - 196.0 * (0.25f64 / 80.0).sqrt()).abs() < 0.1, "{half}");
     }
 
-    /// A process that found no room is counted by the name that it ended with, and its stacks have the one before: all
-    /// together they are what was counted.
+    /// A process that found no room in the table is counted under its last name, while its stacks have an earlier one:
+    /// the sum must still be the exact count.
     #[test]
     fn time_that_was_counted_under_another_name_is_not_drawn_twice() {
         let mut raw = RawBlocked::default();
@@ -431,7 +435,7 @@ mod tests {
         assert_eq!(summary.no_stack_ns, 0);
     }
 
-    /// Nine seconds without room in the table are no reason to draw a millisecond as so long.
+    /// Nine seconds of processes without room in the table must not inflate a stack of one millisecond.
     #[test]
     fn what_found_no_room_is_not_given_to_others() {
         let mut raw = RawBlocked::default();

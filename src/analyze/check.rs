@@ -1,4 +1,4 @@
-//! What can be measured on this machine, as `biopsy check` prints it.
+//! What can be measured on this machine, as printed by `biopsy check`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

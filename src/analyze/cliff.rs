@@ -1,28 +1,28 @@
-//! The write cliff: a drive that takes the first gigabytes fast, into a cache of its own (SLC, TurboWrite), and all
-//! that follows at the speed of its media.
+//! Detects the write cliff: a drive writes the first gigabytes fast, into its own cache (SLC, TurboWrite), and the rest
+//! at the speed of its media.
 //!
-//! Looked at is throughput over the intervals of a run that only writes. Of all ways to cut it in two, the one is
-//! taken whose two levels (the means before and behind) leave the least squared error. It is a cliff where
+//! It examines throughput over the intervals of a run that only writes. Of all ways to cut the run in two, it takes the
+//! one whose two levels (the means before and after) leave the smallest squared error. The cut is a cliff if
 //!
-//! - the level behind is lower by [`LEAST_DROP`] or more,
-//! - it lasts: the last tenth of the run, and not less than three intervals, is that low too,
-//! - two levels leave less error than a straight line does: what falls all the time has no edge,
-//! - the levels differ by [`LEAST_ERRORS`] standard errors of their difference or more (the error of the fit and the
-//!   lengths of both parts): what goes up and down may well end with a low part,
-//! - there are [`LEAST_BEFORE`] intervals before and [`LEAST_BEHIND`] behind it.
+//! - the level after it is lower by at least [`LEAST_DROP`],
+//! - it lasts: the last tenth of the run, and at least three intervals, is that low too,
+//! - two levels leave a smaller error than a straight line, since a steady decline has no edge,
+//! - the levels differ by at least [`LEAST_ERRORS`] standard errors of their difference (from the error of the fit and
+//!   the lengths of both parts), since a fluctuating rate may end with a low part,
+//! - there are at least [`LEAST_BEFORE`] intervals before it and [`LEAST_BEHIND`] after it.
 //!
-//! Where it is, is known to one interval.
+//! The position is exact to one interval.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::load::Interval;
 
-/// Of the level before.
+/// As a share of the level before.
 pub const LEAST_DROP: f64 = 0.20;
-/// Standard errors between the levels.
+/// In standard errors of the difference.
 pub const LEAST_ERRORS: f64 = 4.0;
-/// Intervals.
+/// In intervals.
 pub const LEAST_BEFORE: usize = 3;
 pub const LEAST_BEHIND: usize = 10;
 
@@ -45,7 +45,7 @@ pub fn cliff(run: &[Interval]) -> Option<Cliff> {
     let run: Vec<Interval> = run.iter().copied().filter(|one| one.duration_ns > 0).collect();
     let rates: Vec<f64> = run.iter().map(|one| rate(std::slice::from_ref(one))).collect();
     let count = rates.len();
-    // Sums up to each interval, of the values and of their squares.
+    // Prefix sums of the values and of their squares.
     let mut sums = vec![(0.0, 0.0)];
     for rate in &rates {
         let (sum, squares) = sums.last().copied().unwrap_or_default();
@@ -93,7 +93,7 @@ fn rate(run: &[Interval]) -> f64 {
     bytes as f64 * 1e9 / ns.max(1) as f64
 }
 
-/// What the line of least squares leaves.
+/// Squared error of the least-squares line.
 fn error_of_line(values: &[f64]) -> f64 {
     let count = values.len() as f64;
     let (middle, mean) = ((count - 1.0) / 2.0, values.iter().sum::<f64>() / count);
@@ -111,7 +111,7 @@ fn error_of_line(values: &[f64]) -> f64 {
 mod tests {
     use super::*;
 
-    /// Megabytes per second, in intervals of 100 ms.
+    /// Rates in MB/s, in intervals of 100 ms.
     fn run(rates: impl IntoIterator<Item = f64>) -> Vec<Interval> {
         let one = |rate: f64| Interval { duration_ns: 100_000_000, bytes: (rate * 1e5) as u64 };
         rates.into_iter().map(one).collect()
@@ -121,7 +121,7 @@ mod tests {
         parts.iter().flat_map(|(rate, count)| std::iter::repeat_n(*rate, *count)).collect()
     }
 
-    /// From -1 to 1, without a pattern.
+    /// Pseudo-random values from -1 to 1.
     fn noise(at: usize) -> f64 {
         let mixed = (at as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mixed = (mixed ^ mixed >> 31).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn the_end_of_an_slc_cache_is_found_where_it_is() {
-        // 5000 to 2000 MB/s after 6 GB, as small drives are, and after 108 GB.
+        // From 5000 to 2000 MB/s after 6 GB, as on small drives, and after 108 GB.
         for (gigabytes, fast) in [(6, 12), (108, 216)] {
             for behind in [10, 50, 400] {
                 let found = cliff(&run(levels(&[(5000.0, fast), (2000.0, behind)]))).unwrap();

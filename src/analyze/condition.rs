@@ -1,23 +1,23 @@
-//! A bound that a latency or a rate crosses: what the flight recorder waits for.
+//! A threshold on a latency or a rate, which triggers the flight recorder.
 
 use crate::analyze::latency::{DeviceLatency, LatencySummary, OpLatency, Unit};
 use crate::analyze::op::Op;
 use crate::analyze::stage::Stage;
 use crate::hist::Histogram;
 
-/// An interval with fewer of a class says nothing of its latency: with one, p99 is that one.
+/// A class with fewer I/Os in an interval has no meaningful latency: with one I/O, p99 is that I/O.
 pub const LEAST: u64 = 10;
 
-/// How far a value has to be back for the bound to be crossed anew, as a share of the bound: one that hovers about it
-/// crosses it once.
+/// Hysteresis: how far a value must return before the threshold can be crossed again, as a share of the threshold. A
+/// value that hovers around it crosses it once.
 const BACK: f64 = 0.1;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Metric {
-    /// Of each device, per second.
+    /// Per device and second.
     Iops,
-    /// Of each class of each device, in ns. Without a stage: the whole time of its operations, or, where most of its
-    /// I/Os belong to none, that of the I/Os in the device.
+    /// Per class of each device, in ns. Without a stage: the total time of its operations or, where most of its I/Os
+    /// belong to no operation, the device time of the I/Os.
     Latency { stage: Option<Stage>, of: Of },
 }
 
@@ -41,7 +41,7 @@ pub struct Condition {
     pub bound: f64,
 }
 
-/// Where the bound is crossed the most.
+/// Where the threshold is exceeded most.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Crossed {
     pub device: String,
@@ -60,7 +60,8 @@ impl Condition {
         further(&most.value, &self.bound).is_gt().then_some(most)
     }
 
-    /// Whether all values are back behind the bound, so that it can be crossed again; without a value it is not known.
+    /// Whether all values have returned past the hysteresis, so that the threshold can be crossed again; false without
+    /// a value.
     pub fn is_over(&self, summary: &LatencySummary) -> bool {
         let bound = match self.side {
             Side::Above => self.bound * (1.0 - BACK),
@@ -109,7 +110,7 @@ mod tests {
 
     use super::*;
 
-    /// A second of so many reads of so many ns in the device `a`, and of one slow one in `b`.
+    /// One second with `n` reads of `ns` in the device `a`, and one slow read in `b`.
     fn second(n: u64, ns: u64) -> LatencySummary {
         let device = |name: &str, n: u64, ns: u64| {
             let hist: Histogram = (0..n).map(|_| ns).collect();
@@ -137,7 +138,7 @@ mod tests {
         let crossed = condition.crossed(&second(100, 3_000_000)).unwrap();
         assert_eq!((&*crossed.device, crossed.op), ("a", Some(Op::Read)));
         assert!((2_800_000.0..=3_000_000.0).contains(&crossed.value), "{crossed:?}");
-        // Just below the bound it may hover.
+        // Just below the threshold is not enough.
         assert!(!condition.is_over(&second(100, 1_950_000)) && condition.is_over(&second(100, 1_000_000)));
         let of_queue = Condition { metric: metric(Some(Stage::Queue)), ..condition };
         assert_eq!(of_queue.crossed(&second(100, 3_000_000)), None);

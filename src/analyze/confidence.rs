@@ -1,17 +1,17 @@
-//! How far chance may put a share off.
+//! Sampling error of shares.
 
-/// Of the shares of a sum that chance made: the variance of the one that is known worst, of whichever parts, in the square
-/// of the sum's unit. Each part: its sum, and the variance of that.
+/// The largest variance of any share of a sampled sum, over all subsets of its parts, times the square of the sum. Each
+/// part has its value and the variance of that value.
 ///
-/// The variance of a share p, times the square of the sum, is that of a ratio: (1 - p)² times the variance of its own parts
-/// and p² times that of the others (Cochran 1977, 6.4).
+/// The variance of a share p, times the square of the sum, is that of a ratio: (1 - p)² times the variance of its own
+/// parts plus p² times that of the others (Cochran 1977, 6.4).
 pub fn widest(mut parts: Vec<(f64, f64)>) -> f64 {
     let sum: f64 = parts.iter().map(|part| part.0).sum();
     let variance: f64 = parts.iter().map(|part| part.1).sum();
     if sum <= 0.0 {
         return 0.0;
     }
-    // Of all sets with one share the widest has what scatters most for its size.
+    // Among subsets with an equal share, the one with the most variance per value is the widest.
     parts.sort_by(|a, b| (b.1 * a.0).total_cmp(&(a.1 * b.0)));
     let (mut own, mut own_variance, mut widest) = (0.0, 0.0, 0.0f64);
     for (part, square) in parts {
@@ -33,7 +33,7 @@ mod tests {
         assert_eq!(widest(Vec::new()), 0.0);
         assert_eq!(widest(vec![(10.0, 4.0)]), 0.0, "all of it is no share");
         assert_eq!(widest(vec![(1.0, 1.0), (1.0, 1.0)]), 0.5);
-        // The small part is all that scatters, and the rest is what it is not.
+        // Only the small part varies, so the widest share is its own.
         let (small, sum) = (1.0f64, 10.0);
         let due = (1.0 - small / sum).powi(2) * 9.0;
         assert!((widest(vec![(9.0, 0.0), (small, 9.0)]) - due).abs() < 1e-12);

@@ -1,4 +1,4 @@
-//! What the kernel's own counters say of the same I/Os.
+//! Compares the traced I/Os with the kernel's own counters.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +35,7 @@ pub struct KernelCount {
     pub seen: u64,
 }
 
-// Of intervals one after the other both bounds hold, and are farther apart than those of one window.
+// Merged intervals keep both bounds, but are wider than a single interval of the same length.
 merge!(Bracket { add: min max; });
 merge!(KernelCount { add: kernel seen; });
 
@@ -45,7 +45,7 @@ impl From<Bracket> for KernelCount {
     }
 }
 
-/// Writes a bracket as two keys of the object around it, or as none.
+/// Serializes a bracket as two keys of the object around it, or as none.
 macro_rules! bounds {
     ($name:ident $min:literal $max:literal) => {
         pub mod $name {
@@ -81,7 +81,7 @@ bounds!(kernel_ios "kernel_ios_min" "kernel_ios_max");
 bounds!(kernel_interrupts "kernel_interrupts_min" "kernel_interrupts_max");
 
 names! {
-    /// Which of the kernel's counters an I/O of a device belongs to depends on its driver.
+    /// Which I/Os the kernel's counters of a device include depends on its driver.
     #[derive(Default)]
     pub enum Counting {
         /// The block layer counts requests.
@@ -89,11 +89,11 @@ names! {
         Requests = "requests",
         /// Device mapper counts every bio.
         Dm = "dm",
-        /// The RAID drivers count bios with data; discards only in some of them.
+        /// The RAID drivers count bios with data; only some of them count discards.
         Md = "md",
         /// zram counts reads and writes.
         Zram = "zram",
-        /// How the driver counts is not known.
+        /// It is not known what the driver counts.
         Unknown = "unknown",
     }
 }
@@ -119,7 +119,7 @@ impl Counting {
         }
     }
 
-    /// Which classes each field of `/sys/block/D/stat` counts, and which none does.
+    /// The classes that each field of `/sys/block/D/stat` counts, and those that none counts.
     pub(super) fn classes(self) -> BTreeMap<String, Vec<Op>> {
         let mut classes: BTreeMap<String, Vec<Op>> = BTreeMap::new();
         for op in Op::ALL {
@@ -129,9 +129,9 @@ impl Counting {
         classes
     }
 
-    /// Whether the counters move although `queue/iostats` says 0: zram's always do. dm's do until
-    /// 526d10061bc2 (6.5), which is known here of kernels that count bios when they begin (before 6.3); there the
-    /// flag of both is 0 from the start.
+    /// Whether the counters advance although `queue/iostats` is 0: zram's always do. dm's do until 526d10061bc2 (6.5),
+    /// which is inferred from kernels that count bios at their start (before 6.3); there the flag of both is 0 from the
+    /// beginning.
     pub(super) fn ignores_the_flag(self, sample: &DeviceSample) -> bool {
         self == Self::Zram || self == Self::Dm && sample.counted_at_start
     }
@@ -148,8 +148,8 @@ pub(super) fn in_flight(counters: &Counters) -> u64 {
     }
 }
 
-/// The kernel's counters around both readings: between the inner two the I/O was certainly traced,
-/// outside the outer two it certainly was not.
+/// Brackets the kernel's counters around both readings: I/Os between the inner two were certainly traced, I/Os outside
+/// the outer two certainly were not.
 pub(super) fn kernel_brackets(
     counting: Counting,
     first: &DeviceSample,
@@ -161,7 +161,7 @@ pub(super) fn kernel_brackets(
     if counting == Counting::Unknown || off && !counting.ignores_the_flag(last) {
         return None;
     }
-    // What is counted when it begins is seen here when it ends.
+    // The kernel counts these I/Os at their start, the trace at their end.
     let (begun, unended) =
         if last.counted_at_start { (in_flight(&a), in_flight(&c)) } else { Default::default() };
     let get = |counters: &Counters, class| match class {

@@ -1,5 +1,4 @@
-//! What the CPUs' time went to, by the kernel's own account and by the processor's counters, and what of it falls on
-//! one I/O.
+//! Summarizes CPU time by the kernel's accounting and the hardware counters, and computes the cost per I/O.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,13 +13,13 @@ use crate::host::cpu_time::{COLUMNS, CpuTime, NoWakeups, TICK_NS};
 use crate::merge::{merge, row};
 use crate::wire::stacks::Sampler;
 
-/// What a CPU's time is split into. Waiting for I/O is idle time, and guests' is user time: both are named beside.
+/// The columns of CPU time. iowait is part of idle, and guest time is part of user: both are reported separately.
 pub const TIMES: [&str; 7] = ["user", "nice", "system", "irq", "softirq", "steal", "idle"];
 
 const IDLE: usize = 3;
 const IOWAIT: usize = 4;
 
-/// Each column is cut down to whole ticks at both ends: it can be wrong by one tick either way.
+/// Each column is truncated to whole ticks at both ends: it can be off by one tick in either direction.
 const ERROR_NS: u64 = COLUMNS.len() as u64 * TICK_NS;
 
 /// The time of some CPUs: one, those of a core, of a socket, or all.
@@ -48,7 +47,7 @@ pub struct CpuRow {
     pub instructions: Option<u64>,
 }
 
-/// [`CpuRow::times`] with a key each.
+/// Serializes [`CpuRow::times`] with a key each.
 mod times {
     use schemars::JsonSchema;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -84,7 +83,7 @@ impl CpuRow {
         times.chain([("unaccounted", share(self.unaccounted_ns as f64))]).collect()
     }
 
-    /// One of these shares, by the name of [`TIMES`].
+    /// One of these shares, by its name in [`TIMES`].
     pub fn share(&self, time: &str) -> f64 {
         let at = TIMES.iter().position(|name| *name == time);
         at.map_or(0.0, |at| self.times[at] as f64 / self.wall_ns.max(1) as f64)
@@ -170,7 +169,7 @@ merge!(CpuSummary {
 });
 
 impl CpuSummary {
-    /// A CPU that was not there all the time has no row, as where the window is one, and is in no core's.
+    /// Removes a CPU that was not online all the time, also from its core and socket, as in a single interval.
     pub(crate) fn settle(&mut self) {
         let mut gone: BTreeSet<u32> = self.left_out.iter().map(|gone| gone.cpu).collect();
         for row in self.cpus.iter().filter(|row| row.wall_ns < self.duration_ns) {
@@ -191,7 +190,8 @@ impl CpuSummary {
     }
 }
 
-/// Rows of the same core, or socket, with other CPUs in other intervals: those of the CPUs that were there all the time.
+/// Regroups rows of the same core or socket whose CPUs differed between intervals, with the CPUs that were online all
+/// the time.
 fn regrouped(rows: &[CpuRow], there: &BTreeMap<u32, &CpuRow>) -> Vec<CpuRow> {
     let mut groups: Vec<BTreeSet<u32>> = Vec::new();
     let mut of_cpu: BTreeMap<u32, usize> = BTreeMap::new();
@@ -262,7 +262,7 @@ impl CpuSummary {
         self.cores.iter().any(|core| core.cpus.len() > 1)
     }
 
-    /// What is not known of the CPUs, for the envelope.
+    /// What is not known about the CPUs, for the envelope.
     pub fn missing(&self) -> Vec<Missing> {
         let missing = |part: &str, reason: Reason, why: String, remedy: Option<&str>| Missing {
             part: Some(part.to_string()),
@@ -297,11 +297,11 @@ impl CpuSummary {
     }
 }
 
-/// The difference between the two ends of a window, by CPU, core and socket.
+/// The difference between the two readings, by CPU, core and socket.
 pub fn summarize(window: &CpuWindow) -> CpuSummary {
     let (start, end) = (&window.start, &window.end);
     let duration_ns = end.at_ns.saturating_sub(start.at_ns);
-    // Each stamp lies in the middle of its reading.
+    // Each timestamp is the midpoint of its reading.
     let stamps_ns = start.took_ns.saturating_add(end.took_ns) / 2;
     let (cycles, instructions) =
         (by_cpu(&window.counters, Event::Cycles), by_cpu(&window.counters, Event::Instructions));
@@ -364,7 +364,7 @@ pub fn summarize(window: &CpuWindow) -> CpuSummary {
 /// One CPU's time; None where a counter went back that never may.
 fn row(start: &CpuTime, end: &CpuTime, wall_ns: u64) -> Option<CpuRow> {
     let grown = |i: usize| end.columns[i].checked_sub(start.columns[i]);
-    // Waiting for I/O may be counted as idle time later on. Both together only grow.
+    // iowait may be recounted as idle time later. Only their sum never decreases.
     let resting = |time: &CpuTime| time.columns[IDLE].checked_add(time.columns[IOWAIT]);
     let idle = resting(end)?.checked_sub(resting(start)?)?;
     let times = [grown(0)?, grown(1)?, grown(2)?, grown(5)?, grown(6)?, grown(7)?, idle];
@@ -379,7 +379,7 @@ fn row(start: &CpuTime, end: &CpuTime, wall_ns: u64) -> Option<CpuRow> {
     })
 }
 
-/// Wake-ups of the CPUs that were there at both ends. The counters have 32 bits.
+/// Wake-ups of the CPUs that were online at both ends. The counters have 32 bits.
 fn wakeups(window: &CpuWindow) -> Result<u64, NoWakeups> {
     let (start, end) = (window.start.wakeups.as_ref(), window.end.wakeups.as_ref());
     let (start, end) = (start.map_err(|why| *why)?, end.map_err(|why| *why)?);
@@ -387,7 +387,7 @@ fn wakeups(window: &CpuWindow) -> Result<u64, NoWakeups> {
     Ok(both.map(u64::from).sum())
 }
 
-/// A count as it were had the counter had its place all the time; None where it never had.
+/// A multiplexed count, scaled up to the whole time; None where the counter never ran.
 fn extrapolated(value: u64, enabled_ns: u64, running_ns: u64) -> Option<u64> {
     if running_ns == 0 {
         return None;
@@ -456,8 +456,8 @@ fn counted(window: &CpuWindow, cores: &[CpuRow]) -> Counted {
     }
 }
 
-/// Threads of a core that ran at the same time shared its cycles: it had as many as the busiest of them at least, and
-/// as all together at most.
+/// Cycles of cores, lower and upper bound. Threads of a core that ran at the same time shared its cycles: it had at
+/// least as many as its busiest thread, and at most their sum.
 fn core_cycles(cycles: &BTreeMap<u32, u64>, cores: &[CpuRow], cpus: &[u32]) -> Option<(u64, u64)> {
     let all = cores.iter().flat_map(|core| &core.cpus).collect::<BTreeSet<_>>();
     if cpus.is_empty() || cpus.iter().any(|cpu| !all.contains(cpu)) {
@@ -497,7 +497,7 @@ pub struct PerIo {
     pub backend_stalls: Option<f64>,
 }
 
-/// Divides what was counted by the I/Os.
+/// Divides the counts by the number of I/Os.
 pub fn per_io(cpu: &CpuSummary, ios: u64) -> PerIo {
     let io = |n: Option<u64>| n.filter(|_| ios > 0).map(|n| n as f64 / ios as f64);
     let counted = &cpu.counted;
@@ -517,12 +517,12 @@ pub fn per_io(cpu: &CpuSummary, ios: u64) -> PerIo {
     }
 }
 
-/// The classes among which the cycles in kernel mode are shared out.
+/// The classes that share the kernel-mode cycles.
 const KERNEL: [CpuClass; 5] =
     [CpuClass::System, CpuClass::IoWq, CpuClass::Irq, CpuClass::Softirq, CpuClass::Kthread];
 
-/// Cycles of one class per I/O: those of user mode as they were counted, those of the kernel by the samples' shares.
-/// An idle CPU has no cycles, but one that polls while idle has: the samples that the cycles themselves made show it.
+/// Cycles of one class per I/O: user mode as counted, kernel mode in proportion to the samples. An idle CPU has no
+/// cycles, except for one that polls while idle: the samples triggered by cycles show it.
 pub fn cycles_per_io(cpu: &CpuSummary, profile: &ProfileSummary, class: CpuClass, ios: u64) -> Option<f64> {
     let counted = &cpu.counted;
     if ios == 0 {

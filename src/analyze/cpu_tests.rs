@@ -1,4 +1,4 @@
-//! CPU time and cycles from literals.
+//! Tests of CPU time and cycles with literal readings.
 
 use super::*;
 use crate::host::cpu_counters::Count;
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// A window of one second between two texts of `/proc/stat`.
+/// An interval of one second between two texts of `/proc/stat`.
 fn window(start: &str, end: &str) -> CpuWindow {
     let at = |at_ns, text| CpuReading { at_ns, ..parse_stat(text) };
     CpuWindow {
@@ -23,7 +23,7 @@ fn count(cpu: u32, event: Event, side: Side, value: u64) -> Count {
     Count { cpu, event, side, value, enabled_ns: SECOND, running_ns: SECOND }
 }
 
-/// One CPU of 3.9 GHz in use all the time, a fifth of its cycles in user mode.
+/// One busy CPU of 3.9 GHz, a fifth of its cycles in user mode.
 fn at_3_9_ghz() -> CpuWindow {
     let mut window = window("cpu0 0 0 0 0 0 0 0 0 0 0\nctxt 0\n", "cpu0 20 0 60 0 0 5 15 0 0 0\nctxt 7518\n");
     window.topology.cores = vec![vec![0]];
@@ -68,7 +68,7 @@ fn the_classes_cycles_add_up_to_all_of_them() {
         [(User, 100), (System, 200), (IoWq, 50), (Irq, 50), (Softirq, 75), (Kthread, 25), (Idle, 500)];
     let (cpu, profile) = (summarize(&at_3_9_ghz()), profile("cpu-clock", &classes));
     let per = |class| cycles_per_io(&cpu, &profile, class, 450_000);
-    // Counted, and not by samples: those say a fifth as well, of all.
+    // By the counter, not by samples; both give a fifth.
     assert_eq!(per(User).map(f64::floor), Some(1_733.0));
     assert_eq!(per(System).map(f64::floor), Some(3_466.0), "half of the kernel's 6,933");
     assert_eq!(per(IoWq), per(Irq));
@@ -108,7 +108,7 @@ fn without_counters_time_is_known_and_cycles_are_named_as_missing() {
     assert!(why("wakeups").is_some_and(|why| why.contains("schedstat")), "{missing:?}");
 }
 
-/// A counter that had its place a quarter of the time is extrapolated, and says so.
+/// A multiplexed counter that ran a quarter of the time is scaled up and reported as such.
 #[test]
 fn counters_that_took_turns() {
     let mut window = at_3_9_ghz();
@@ -161,7 +161,7 @@ fn what_the_kernel_did_not_count_is_shown() {
     let shares = all.shares();
     assert_eq!(shares[7], ("unaccounted", 0.18));
     assert!((shares.iter().map(|(_, share)| share).sum::<f64>() - 1.0).abs() < 1e-12);
-    // More than there was: below zero, and not cut off.
+    // More than the wall time: negative, not clamped.
     let more = summarize(&window("cpu0 0 0 0 0 0 0 0 0\n", "cpu0 101 0 0 0 0 0 0 0\n"));
     assert_eq!(more.all.unwrap().unaccounted_ns, -10_000_000);
 }
@@ -174,7 +174,7 @@ fn a_cpu_that_came_went_or_ran_backwards_is_left_out_by_name() {
     assert_eq!(summary.left_out.iter().map(|left| left.cpu).collect::<Vec<_>>(), [0, 1, 2]);
     assert_eq!(summary.left_out[0].why, "the kernel's counters of it went back");
     let left = &summary.cpus[0];
-    // Waiting for I/O went back, and together with idle time it did not.
+    // iowait went back, but its sum with idle did not.
     assert_eq!((left.cpus[0], left.times[6], left.iowait_ns), (3, 10 * TICK_NS, None));
     assert_eq!(summary.context_switches, None);
     assert_eq!(summary.missing().iter().filter(|m| m.part.as_deref() == Some("cpu_time")).count(), 3);
@@ -194,7 +194,7 @@ fn wake_ups_wrap_at_32_bits() {
 }
 
 proptest! {
-    /// Whatever two readings say, nothing panics and each row adds up.
+    /// Whatever two readings contain, nothing panics and each row adds up.
     #[test]
     fn any_readings_add_up(
         a in proptest::collection::vec(any::<u64>(), 16),

@@ -1,4 +1,4 @@
-//! What the machine has, as `biopsy devices` prints it. What cannot be known is null.
+//! The machine and its devices, as printed by `biopsy devices`. Unknown values are null.
 
 pub mod device;
 pub mod link;
@@ -94,7 +94,7 @@ pub struct NodeRecord {
     pub absent: Vec<Absence>,
 }
 
-/// Of the devices that are shown.
+/// The machine with the selected devices.
 pub fn summarize(host: &Host, selection: &Selection<'_>, warnings: Vec<Warning>) -> DevicesSummary {
     DevicesSummary {
         host: machine(host),
@@ -107,7 +107,7 @@ pub fn summarize(host: &Host, selection: &Selection<'_>, warnings: Vec<Warning>)
     }
 }
 
-/// The devices, as every result that names some lists them.
+/// The device records that every result includes.
 pub fn list(host: &Host, devices: &[&BlockDevice]) -> Vec<DeviceRecord> {
     devices.iter().map(|device| DeviceRecord::of(host, device)).collect()
 }
@@ -149,7 +149,7 @@ fn node(host: &Host, node: &NumaNode) -> NodeRecord {
     NodeRecord { node: node.clone(), memory_bytes, absent: absent.into_iter().collect() }
 }
 
-/// Zero stands for unknown where the kernel never says zero.
+/// None for zero, where the kernel never reports zero.
 fn known<T: Default + PartialEq>(value: T) -> Option<T> {
     (value != T::default()).then_some(value)
 }

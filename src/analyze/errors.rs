@@ -1,4 +1,4 @@
-//! Which requests failed, were tried again or were given back, by device, class and cause.
+//! Counts failed, retried and requeued requests, by device, class and cause.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,14 +13,14 @@ use crate::wire::errors::{FAILED, RETRIED, Reading};
 use crate::wire::records::{WireError, WireErrorRow};
 
 names! {
-    /// What befell a request.
+    /// What happened to a request.
     #[derive(PartialOrd, Ord, Hash)]
     pub enum Event {
         /// It ended with an error.
         Error = "error",
-        /// It is tried again, after the device answered or timed out.
+        /// It is retried, after the device answered or timed out.
         Retry = "retry",
-        /// The driver gave it back without having started it: it had no room.
+        /// The driver returned it without having started it, for lack of room.
         Requeue = "requeue",
     }
 }
@@ -45,8 +45,8 @@ names! {
 }
 
 impl Cause {
-    /// `BLK_STS_*` of those numbers that mean the same on all kernels (1 to 13), and the errnos that stood for them
-    /// before; None for the others.
+    /// The cause of a `BLK_STS_*` number that is the same on all kernels (1 to 13), or of the errno used before; None
+    /// for others.
     pub fn of(status: u32) -> Option<Self> {
         Some(match status.cast_signed() {
             1 | -95 => Self::NotSupported,
@@ -103,7 +103,7 @@ impl Row for ErrorRow {
     }
 }
 
-// What was lost is in the envelope where it was read back.
+// Loss cannot be recomputed from JSON: the envelope has it.
 merge!(ErrorSummary { add: duration_ns ios lost; rows: rows; });
 
 impl Summary for ErrorSummary {
@@ -120,7 +120,7 @@ impl Summary for ErrorSummary {
     }
 }
 
-/// Errors first, then the most events; the same order whatever they were merged from.
+/// Errors first, then by number of events; the same order however they were merged.
 fn sort(rows: &mut [ErrorRow]) {
     rows.sort_by_cached_key(|row| (row.event, std::cmp::Reverse(row.events), row.key()));
 }
@@ -135,7 +135,7 @@ impl ErrorSummary {
         self.ios as f64 * 1e9 / self.duration_ns.max(1) as f64
     }
 
-    /// Why it is not to be trusted: `max_loss` in percent of the events.
+    /// Why the result is not to be trusted: `max_loss` in percent of the events.
     pub fn distrust(&self, max_loss: f64) -> Option<String> {
         let lost = self.lost.events;
         let all = self.rows.iter().map(|row| row.events).chain([lost]).saturating_sum();
@@ -147,7 +147,7 @@ impl ErrorSummary {
     }
 }
 
-/// Of these devices, all where none is named, between two readings.
+/// Errors of the named devices (all if none is named) between two readings.
 pub fn summarize(host: &Host, named: &[String], from: &Reading, to: &Reading) -> ErrorSummary {
     let none = WireErrorRow::default();
     let grown = to.rows.iter().map(|(key, row)| (key, row.since(from.rows.get(key).unwrap_or(&none))));
@@ -161,7 +161,7 @@ pub fn summarize(host: &Host, named: &[String], from: &Reading, to: &Reading) ->
         duration_ns: to.at_ns.saturating_sub(from.at_ns),
         ios: to.ios.saturating_sub(from.ios),
         rows,
-        // A run that the kernel skipped was, nearly always, of a request without an error.
+        // A skipped run was almost always that of a request without an error.
         lost: Lost {
             events: unkept,
             probes: [("errors".to_string(), kinds.into())].into(),

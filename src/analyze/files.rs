@@ -1,4 +1,4 @@
-//! What I/Os read and write: files, and what is none.
+//! Attributes I/Os to files, and to what is not a file.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -25,7 +25,7 @@ pub struct File {
 }
 
 names! {
-    /// Whether it is a file.
+    /// What kind of object it is.
     #[derive(Hash)]
     pub enum FileKind {
         Regular = "regular",
@@ -37,7 +37,7 @@ names! {
 }
 
 impl File {
-    /// With the path that was found. None: what the I/O belongs to is not known.
+    /// With its path, if found. None: it is not known what the I/O belongs to.
     pub fn new(file: &WireFile, path: Option<&str>) -> Option<Self> {
         let kind = match file.kind {
             FILE_REGULAR => FileKind::Regular,
@@ -53,7 +53,7 @@ impl File {
         Some(Self { kind, device: format!("{major}:{minor}"), inode, path })
     }
 
-    /// The path, else what it is and where: `[swap] 254:0`. Not escaped.
+    /// The path, otherwise kind and place: `[swap] 254:0`. Not escaped.
     pub fn label(&self) -> String {
         match (&self.path, self.inode) {
             (Some(path), _) => path.clone(),
@@ -96,7 +96,7 @@ impl Merge for FileIos {
 }
 
 impl Row for FileIos {
-    /// Without the path, which may have been found later on.
+    /// Excludes the path, which may be found only later.
     type Key = (bool, Option<(FileKind, String, Option<u64>)>);
 
     fn key(&self) -> Self::Key {
@@ -104,7 +104,7 @@ impl Row for FileIos {
     }
 }
 
-/// The measured bios by file, the most bytes first.
+/// The measured bios by file, most bytes first.
 pub fn by_file(samples: &[FileSample]) -> Vec<FileIos> {
     let measured = samples.iter().filter(|row| row.selected || row.file.kind == FILE_OTHERS);
     let row = |row: &FileSample| FileIos {
@@ -120,7 +120,7 @@ pub fn by_file(samples: &[FileSample]) -> Vec<FileIos> {
     rows
 }
 
-/// Their shares, and their order.
+/// Computes the shares and sorts.
 pub fn settle(rows: &mut [FileIos]) {
     let sum = |of: fn(&FileIos) -> u64| rows.iter().map(of).fold(0, u64::saturating_add);
     let (bytes, bios) = (sum(|row| row.bytes), sum(|row| row.bios));

@@ -1,4 +1,4 @@
-//! Readings as literals, for the tests of the summaries.
+//! Literal readings for the tests of the summaries.
 
 use std::fmt::Debug;
 
@@ -16,14 +16,14 @@ fn counters(reads: u64) -> Option<Counters> {
     Some(Counters { reads, discards: Some(0), flushes: None, iostats: Some(true), ..Counters::default() })
 }
 
-/// Its JSON, from which the same is read back.
+/// Serializes to JSON, and checks that it reads back equal.
 pub fn json<T: Serialize + DeserializeOwned + PartialEq + Debug>(of: &T) -> Value {
     let value = serde_json::to_value(of).unwrap();
     assert_eq!(&serde_json::from_value::<T>(value.clone()).unwrap(), of);
     value
 }
 
-/// Reads of these lengths on `sda`, and the kernel's count of reads around them.
+/// Reads with these latencies on `sda`, and the kernel's count of reads around them.
 pub fn sample(reads: &[u64], before: u64, after: u64) -> DeviceSample {
     let mut rows = vec![Row::default(); 2 * OPS_SHARDED];
     rows[0].stages[1] = reads.iter().copied().collect();
@@ -44,8 +44,8 @@ pub fn reading(at_ns: u64, device: DeviceSample) -> Reading {
     Reading { at_ns, devices: vec![device], ..Reading::default() }
 }
 
-/// Merges a summary with itself, as the interval that follows and is just like it: then all counts and times are twice as
-/// large. What is not, by key, and the keys of `same`, which have to be as they were.
+/// Merges a summary with itself, as an equal following interval: all counts and times must double, and the keys in
+/// `same` must not change. Returns the keys that fail.
 pub fn not_doubled<S: Summary + Clone + Serialize>(one: &S, same: &[&str]) -> Vec<String> {
     let mut twice = one.clone();
     twice.merge_with(one);
@@ -56,7 +56,7 @@ pub fn not_doubled<S: Summary + Clone + Serialize>(one: &S, same: &[&str]) -> Ve
     wrong
 }
 
-/// Keys of a histogram that stay, and its buckets, of which the third number is a count.
+/// Keys of a histogram that do not change, and its buckets, whose third number is a count.
 const OF_HISTOGRAM: [&str; 7] = ["min_ns", "max_ns", "p50_ns", "p90_ns", "p99_ns", "p50", "buckets"];
 
 fn compare(key: &str, one: &Value, twice: &Value, same: &[&str], wrong: &mut Vec<String>) {

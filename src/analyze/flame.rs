@@ -1,4 +1,4 @@
-//! The stacks of a window by what they weigh: CPU time, time blocked, time waited for locks, time in reclaim.
+//! Weighted stacks of an interval: on-CPU time, off-CPU time, lock wait, reclaim, or I/O time.
 
 mod note;
 
@@ -14,7 +14,7 @@ use super::submits::Part;
 use crate::wire;
 use crate::wire::stacks::Sampler;
 
-/// What the widths of a flame graph are.
+/// What the widths of a flame graph measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum What {
@@ -39,7 +39,7 @@ impl What {
         }
     }
 
-    /// Whether all that is waited for ends in such a frame.
+    /// Whether it is a common frame that all waits end in.
     fn is_common(self, frame: &Frame) -> bool {
         const SCHEDULER: [&str; 5] =
             ["__schedule", "schedule", "io_schedule", "schedule_timeout", "preempt_schedule"];
@@ -60,9 +60,9 @@ impl What {
         }
     }
 
-    /// The frame that the value of a stack is counted to, by its number in the profile: of a wait the function that waits,
-    /// and not the scheduler's or the lock's, which all waits end in; of an I/O the one that submits it. `what` may not be
-    /// known: what is counted in nanoseconds and ends in the scheduler has waited.
+    /// The frame that a stack's value is attributed to, as its index in the profile. For a wait it is the function that
+    /// waits, not the scheduler's or lock's function that all waits end in; for an I/O the function that submits it.
+    /// With `what` None, nanoseconds that end in the scheduler are taken for a wait.
     pub fn own_frame(what: Option<Self>, profile: &Profile, frames: &[u32]) -> Option<u32> {
         let what = what.or((profile.unit == Unit::Nanoseconds).then_some(Self::OffCpu));
         let all = profile.frames();
@@ -70,7 +70,7 @@ impl What {
         frames.iter().rfind(is_own).or(frames.last()).copied()
     }
 
-    /// The word of the contract.
+    /// The name in JSON.
     pub fn word(self) -> &'static str {
         match self {
             Self::OnCpu => "on-cpu",
@@ -86,95 +86,95 @@ impl What {
 /// Where the values come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
-    /// Samples, so many per second and CPU.
+    /// Samples, at this frequency per CPU.
     Sampler {
         sampler: Sampler,
         hz: u64,
         cpus: u32,
     },
-    /// Every switch of the scheduler.
+    /// Every scheduler switch.
     Switches,
-    /// Begin and end of reclaim.
+    /// Start and end of reclaim.
     Reclaim,
     Locks {
         waits: u64,
         by: wire::locks::Source,
     },
-    /// So many I/Os have a stack.
+    /// I/Os with a stack.
     Ios {
         sampled: u64,
         of: u64,
     },
-    /// As a file has it.
+    /// As stated by a file.
     Recorded(String),
 }
 
-/// A window's stacks, and what a reader must know of them.
+/// The stacks of an interval, with the notes that qualify them.
 #[derive(Debug, Clone)]
 pub struct FlameSummary {
-    /// None: of a file that does not say it.
+    /// None: read from a file that does not state it.
     pub what: Option<What>,
-    /// Whose I/Os these are; empty where it is not about devices.
+    /// Devices of the I/Os; empty where it is not about devices.
     pub devices: Vec<String>,
     pub profile: Profile,
-    /// How many waits are behind the time, by the same stacks; None where only the time is known.
+    /// Number of waits by the same stacks; None where only the time is known.
     pub counts: Option<Profile>,
     pub duration_ns: u64,
     pub source: Source,
-    /// Measurements behind the values (samples, waits), and those that are in none.
+    /// Measurements behind the values (samples, waits), and lost ones.
     pub measured: u64,
     pub lost: u64,
-    /// What a sample stands for, ns; None: values are no samples.
+    /// ns per sample; None: the values are not samples.
     pub period_ns: Option<u64>,
-    /// Of samples of the CPUs: their classes and threads, without the stacks.
+    /// For CPU samples: their classes and threads, without the stacks.
     pub samples: Option<ProfileSummary>,
-    /// What qualifies the values.
+    /// Notes that qualify the values.
     pub notes: Vec<Note>,
-    /// Frames of user mode that have no name, by what stands in its stead: who has the file can name them.
+    /// User frames without a name, by their label, with the place needed to name them from the file.
     pub unnamed: BTreeMap<String, Place>,
     /// None: measured now.
     pub recorded: Option<Recorded>,
 }
 
-/// The file that stacks were read from, in place of live probes.
+/// The file that the stacks were read from.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Recorded {
-    /// Its name as it is, without the folders.
+    /// Its name without the folders, not escaped.
     pub file: String,
-    /// What it calls its values (`cpu`), and those of [`FlameSummary::counts`].
+    /// The file's name for its values (`cpu`), and for those of [`FlameSummary::counts`].
     pub values: String,
     pub counts: String,
-    /// How many frames have a name only now, and how many have none still, in a sentence. It is about this machine, and no
-    /// part of what was recorded.
+    /// How many frames were named only now and how many still have no name, in a sentence. It concerns this machine,
+    /// not the recording.
     pub naming: Option<String>,
 }
 
-/// I/Os that the same function of the same task submits.
+/// I/Os submitted by the same function of the same task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Submitter {
-    /// The task, or what a kernel thread works for; not escaped, as the function.
+    /// The task, or the device that a kernel thread works for; not escaped, like the function.
     pub who: String,
     /// None: no stack was taken.
     pub function: Option<String>,
     pub parts: BTreeMap<Part, u64>,
-    /// Of all parts.
+    /// Sum of all parts.
     pub total: u64,
 }
 
-/// A frame, wherever it stands.
+/// A frame, over all stacks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Heavy {
-    /// As it is, not escaped.
+    /// Not escaped.
     pub name: String,
     pub area: Area,
-    /// What ended in it.
+    /// Value of stacks whose own frame it is.
     pub own: u64,
-    /// What it was in, once per stack.
+    /// Value of stacks that contain it, once per stack.
     pub total: u64,
 }
 
 impl FlameSummary {
-    /// Of stacks alone.
+    /// From stacks alone.
     pub fn new(what: Option<What>, profile: Profile) -> Self {
         Self {
             what,
@@ -193,7 +193,7 @@ impl FlameSummary {
         }
     }
 
-    /// As a title. The file's name in it is not escaped.
+    /// As a title. It contains the file's name, not escaped.
     pub fn title(&self) -> String {
         let what = self.what.map_or("stacks", What::title);
         match (&self.recorded, self.what) {
@@ -207,7 +207,7 @@ impl FlameSummary {
         self.what.is_some_and(|what| what.is_common(frame))
     }
 
-    /// The frames with the largest own values ([`What::own_frame`]); labels, which are no functions, are left out.
+    /// The frames with the largest own values ([`What::own_frame`]), without labels, which are not functions.
     pub fn heaviest(&self, most: usize) -> Vec<Heavy> {
         let frames = self.profile.frames();
         let mut sums = vec![(0u64, 0u64, usize::MAX); frames.len()];
@@ -234,7 +234,7 @@ impl FlameSummary {
         all
     }
 
-    /// Time of I/Os by submitter, the longest first.
+    /// Time of I/Os by submitter, longest first.
     pub fn submitters(&self) -> Vec<Submitter> {
         let frames = self.profile.frames();
         let mut all: BTreeMap<(u32, Option<u32>), Submitter> = BTreeMap::new();

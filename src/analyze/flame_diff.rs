@@ -1,14 +1,14 @@
-//! Two profiles side by side: which frames hold more or less than before, and how sure that is.
+//! Compares two profiles: which frames grew or shrank, and with what confidence.
 //!
-//! Two runs never do the same amount of work in the same time. So values are divided by something first: by the
-//! I/Os done, by the time watched, or, for shares, by all there is.
+//! Two runs never do the same amount of work in the same time. So values are first divided by the number of I/Os, by
+//! the time, or, for shares, by their total.
 //!
-//! How sure: a sample falls into a frame or does not, so that a frame's samples scatter like Poisson counts (shares:
-//! like binomial ones). Each side has its score interval (Wilson's for shares), which holds for few samples and for
-//! none as well, and the two are joined to one of the difference by the method of variance estimates recovery
-//! (Zou and Donner 2008; for shares that is Newcombe's of 1998). As hundreds of frames are compared and those that
-//! moved most are picked, the level is Bonferroni's: with 95 % confidence all intervals hold at once. Samples are
-//! taken as independent of each other; where they come in bursts the truth scatters more.
+//! Confidence: a sample falls into a frame or not, so a frame's samples vary like Poisson counts (shares: like binomial
+//! ones). Each side has its score interval (Wilson's for shares), which is also valid for few samples or none. The two
+//! are combined into an interval of the difference by the method of variance estimates recovery (Zou and Donner 2008;
+//! for shares that is Newcombe's of 1998). Hundreds of frames are compared and the largest changes picked, so the level
+//! has a Bonferroni correction: with 95 % confidence all intervals hold at once. Samples are assumed to be independent;
+//! if they come in bursts, the true variation is larger.
 
 use std::collections::HashMap;
 
@@ -19,26 +19,26 @@ use crate::analyze::flame::What;
 use crate::analyze::profile::tree::{Row, Tree};
 use crate::analyze::profile::{Area, Frame, Profile, Unit};
 
-/// By what the values of the two are divided.
+/// What the values of both sides are divided by.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Basis {
-    /// By all of the profile.
+    /// The total of the profile.
     Share,
-    /// By the I/Os that were done meanwhile.
+    /// The number of I/Os.
     Ios { before: u64, after: u64 },
-    /// By the time watched, in nanoseconds.
+    /// The time, in nanoseconds.
     Time { before: u64, after: u64 },
 }
 
-/// One of the two.
+/// One of the two profiles.
 #[derive(Debug, Clone, Copy)]
 pub struct Side<'a> {
     pub profile: &'a Profile,
-    /// How many measurements are behind the values: waits, sampled I/Os. Not needed for samples, which are
-    /// themselves; None: not known, and so is how sure a change is.
+    /// Number of measurements behind the values: waits, sampled I/Os. Not needed for samples, which count themselves.
+    /// None: not known, so there are no confidence intervals.
     pub events: Option<u64>,
-    /// What it is of, where that is known.
+    /// What it measures, if known.
     pub what: Option<What>,
 }
 
@@ -56,7 +56,7 @@ impl Side<'_> {
 pub struct Moved {
     pub before: f64,
     pub after: f64,
-    /// Between these two the true `after - before` is.
+    /// Confidence interval of `after - before`.
     pub interval: Option<(f64, f64)>,
 }
 
@@ -65,46 +65,48 @@ impl Moved {
         self.after - self.before
     }
 
-    /// Whether it is known that there is more, or that there is less.
+    /// Whether the increase or decrease is significant.
     pub fn is_certain(&self) -> bool {
         self.interval.is_some_and(|(low, high)| low > 0.0 || high < 0.0)
     }
 }
 
-/// What became of a frame, wherever it stands.
+/// The change of a frame over all stacks.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Change {
     pub name: String,
     pub area: Area,
-    /// What ended in it, or waited in it ([`What::own_frame`]).
+    /// Value of stacks whose own frame it is ([`What::own_frame`]).
     pub own: Moved,
-    /// What it was in, once per stack.
+    /// Value of stacks that contain it, once per stack.
     pub total: Moved,
 }
 
-/// The two, compared.
+/// The comparison.
 #[derive(Debug, Clone)]
 pub struct Comparison {
     pub unit: Unit,
     pub basis: Basis,
-    /// All together.
+    /// The totals.
     pub all: Moved,
-    /// Every frame, the one whose own value moved most first.
+    /// All frames, largest change of the own value first.
     pub changes: Vec<Change>,
-    /// The stacks of both; the values are widths, of which `before` has the part of each that was there before.
+    /// The stacks of both; values are widths, and `before` has the part of each width that belongs to the first
+    /// profile.
     stacks: Profile,
     before: Vec<u64>,
-    /// Widths per unit of the rates.
+    /// Width per unit of the rates.
     scale: f64,
 }
 
-/// The whole width of both together.
+/// The total width of both together.
 const WIDTH: f64 = (1u64 << 50) as f64;
 
 /// Compares two profiles of the same unit.
 ///
 /// # Errors
-/// When they are not of one unit, or one of them is empty or has nothing that it could be divided by.
+///
+/// If the units differ, or one profile is empty or has nothing to be divided by.
 pub fn compare(before: Side<'_>, after: Side<'_>, basis: Basis) -> Result<Comparison> {
     let unit = before.profile.unit;
     ensure!(
@@ -153,7 +155,7 @@ pub fn compare(before: Side<'_>, after: Side<'_>, basis: Basis) -> Result<Compar
     });
 
     let all = scatter.moved(before.profile.total(), after.profile.total());
-    // All of the samples is all of them: nothing scatters.
+    // The total share is 1 by definition, without error.
     let all = if basis == Basis::Share { Moved { interval: None, ..all } } else { all };
     let scale = WIDTH / (all.before + all.after);
     let (stacks, before) = join(before.profile, after.profile, (scale / divisors.0, scale / divisors.1));
@@ -161,21 +163,21 @@ pub fn compare(before: Side<'_>, after: Side<'_>, basis: Basis) -> Result<Compar
 }
 
 impl Comparison {
-    /// Frames that were in no stack before and certainly are now, most first.
+    /// Frames that were in no stack before and significantly are now, largest first.
     pub fn appeared(&self) -> Vec<&Change> {
         let mut found: Vec<&Change> = self.only(|total| (total.before, total.after)).collect();
         found.sort_by(|a, b| b.total.after.total_cmp(&a.total.after));
         found
     }
 
-    /// Frames that certainly were in stacks before and are in none now, most first.
+    /// Frames that significantly were in stacks before and are in none now, largest first.
     pub fn vanished(&self) -> Vec<&Change> {
         let mut found: Vec<&Change> = self.only(|total| (total.after, total.before)).collect();
         found.sort_by(|a, b| b.total.before.total_cmp(&a.total.before));
         found
     }
 
-    /// Those that one side alone has. Without intervals nothing is certain, and all of them count.
+    /// Frames that occur on one side only. Without intervals significance is unknown, and all of them count.
     fn only(&self, sides: fn(&Moved) -> (f64, f64)) -> impl Iterator<Item = &Change> {
         self.changes.iter().filter(move |change| {
             let (none, some) = sides(&change.total);
@@ -184,14 +186,14 @@ impl Comparison {
         })
     }
 
-    /// Frames that one side alone has, but so little of that it may be chance.
+    /// Frames that occur on one side only, but not significantly.
     pub fn unsure(&self) -> usize {
         let one_side = |total: &Moved| (total.before == 0.0) != (total.after == 0.0);
         let unsure = |total: &Moved| total.interval.is_some() && !total.is_certain();
         self.changes.iter().filter(|change| one_side(&change.total) && unsure(&change.total)).count()
     }
 
-    /// The stacks of both as a tree: a node is as wide as the two rates together.
+    /// The stacks of both as a tree: a node is as wide as the sum of both rates.
     pub fn tree(&self, min_share: f64) -> Tree {
         let order = self.stacks.order();
         let row = |place: &u32| {
@@ -201,12 +203,12 @@ impl Comparison {
         Tree::new(order.iter().map(row), min_share)
     }
 
-    /// What the frames of the tree are called.
+    /// Frames of the tree's ids.
     pub fn stacks(&self) -> &Profile {
         &self.stacks
     }
 
-    /// The rate that a width of the tree stands for.
+    /// The rate that a width of the tree represents.
     pub fn rate(&self, width: u64) -> f64 {
         width as f64 / self.scale
     }
@@ -222,7 +224,7 @@ struct Sums {
 fn sums(side: Side<'_>) -> impl Iterator<Item = (&Frame, Sums)> {
     let profile = side.profile;
     let mut sums = vec![Sums::default(); profile.frames().len()];
-    // A recursive function is in a stack once.
+    // A recursive function counts once per stack.
     let mut seen_in = vec![usize::MAX; sums.len()];
     for (number, stack) in profile.stacks().iter().enumerate() {
         for id in &stack.frames {
@@ -239,7 +241,7 @@ fn sums(side: Side<'_>) -> impl Iterator<Item = (&Frame, Sums)> {
     profile.frames().iter().zip(sums).filter(|(_, sums)| sums.total > 0)
 }
 
-/// The stacks of both with their widths, and the part of each width that was there before.
+/// The stacks of both with their widths, and the part of each width that belongs to the first profile.
 fn join(before: &Profile, after: &Profile, scales: (f64, f64)) -> (Profile, Vec<u64>) {
     let mut joined = Profile::new(before.unit);
     let mut widths: HashMap<Vec<u32>, [u64; 2]> = HashMap::new();
@@ -248,7 +250,7 @@ fn join(before: &Profile, after: &Profile, scales: (f64, f64)) -> (Profile, Vec<
         let ids: Vec<u32> = profile.frames().iter().map(|f| joined.frame(f.name.clone(), f.area)).collect();
         for stack in profile.stacks() {
             let frames: Vec<u32> = stack.frames.iter().map(|id| ids[*id as usize]).collect();
-            // What is there is never gone by rounding.
+            // Rounding must not remove an existing stack.
             let width = ((stack.value as f64 * scale).round() as u64).max(1);
             widths.entry(frames).or_insert_with_key(|frames| {
                 order.push(frames.clone());
@@ -265,7 +267,7 @@ fn join(before: &Profile, after: &Profile, scales: (f64, f64)) -> (Profile, Vec<
     (joined, parts)
 }
 
-/// What is needed to say how sure a change is.
+/// Parameters of the confidence intervals.
 struct Scatter {
     divisors: (f64, f64),
     totals: (f64, f64),
@@ -279,7 +281,7 @@ impl Scatter {
         let rates = (before as f64 / self.divisors.0, after as f64 / self.divisors.1);
         let interval = self.events.map(|events| {
             let one = |value: u64, total: f64, events: f64, divisor: f64| {
-                // A value of this many is one event.
+                // The value per event.
                 let event = total / events;
                 let count = value as f64 / event;
                 let (low, high) =
@@ -313,8 +315,8 @@ fn wilson(count: f64, all: f64, z: f64) -> (f64, f64) {
     (((middle - half) / (1.0 + spread)).max(0.0), ((middle + half) / (1.0 + spread)).min(1.0))
 }
 
-/// Where the normal distribution has so much of itself to the left, for 0.5 and more (Abramowitz and Stegun, 26.2.23;
-/// it is off by less than 0.00045).
+/// Quantile of the normal distribution for probabilities from 0.5 (Abramowitz and Stegun, 26.2.23; error below
+/// 0.00045).
 fn quantile(probability: f64) -> f64 {
     let tail = (1.0 - probability).max(f64::MIN_POSITIVE);
     let t = (-2.0 * tail.ln()).sqrt();

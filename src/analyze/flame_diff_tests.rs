@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// From lines `fio;main;read_[k] 3`; the first frame is a label.
+/// Parses lines `fio;main;read_[k] 3`; the first frame is a label.
 fn of(unit: Unit, lines: &[(&str, u64)]) -> Profile {
     let mut profile = Profile::new(unit);
     for (stack, value) in lines {
@@ -28,9 +28,9 @@ fn names(changes: &[&Change]) -> Vec<String> {
     changes.iter().map(|change| change.name.clone()).collect()
 }
 
-/// T: 4 KiB random reads of one drive, three workers that are busy all the time: 1,150k IOPS with `none`, 525k with
-/// `mq-deadline`. Ten seconds at 99 Hz on 3 CPUs are 2970 samples on either side. Where in the kernel they fall is
-/// not in the source, but what appeared there: the dispatch of the scheduler.
+/// From source T: 4 KiB random reads of one drive with three saturated workers: 1,150k IOPS with `none`, 525k with
+/// `mq-deadline`. Ten seconds at 99 Hz on 3 CPUs are 2970 samples on each side. The source does not say where in the
+/// kernel they fall, but says what appeared: the scheduler's dispatch.
 pub(crate) fn schedulers() -> ((Profile, u64), (Profile, u64)) {
     let submit = "fio;io_uring_enter;entry_SYSCALL_64_[k];io_submit_sqes_[k];blkdev_read_iter_[k];submit_bio_noacct_[k]";
     let reap = "fio;io_uring_enter;asm_common_interrupt_[k];nvme_irq_[k];blk_mq_end_request_batch_[k]";
@@ -64,7 +64,8 @@ pub(crate) fn schedulers() -> ((Profile, u64), (Profile, u64)) {
     ((none, 11_500_000), (deadline, 5_250_000))
 }
 
-/// T: the same reads, buffered and direct. Buffered the workers of io_uring reclaim and wait for the LRU lock.
+/// From source T: the same reads, buffered and direct. When buffered, the io_uring workers reclaim and wait for the LRU
+/// lock.
 pub(crate) fn buffered() -> ((Profile, u64), (Profile, u64)) {
     let read =
         "iou-wrk-fio;io_wq_worker_[k];blkdev_read_iter_[k];filemap_read_[k];page_cache_sync_readahead_[k]";
@@ -106,16 +107,16 @@ fn a_scheduler_appears_with_its_cost_per_io() {
         assert!(appeared.iter().any(|n| n == name), "{name} is not in {appeared:?}");
     }
     assert_eq!(appeared[..2], ["blk_mq_do_dispatch_sched", "blk_mq_run_hw_queue"]);
-    // Two samples of 2970 may be chance.
+    // Two samples of 2970 are not significant.
     assert!(!appeared.iter().any(|name| name == "ktime_get"));
     assert_eq!((per_io.vanished().len(), per_io.unsure()), (0, 1));
-    // What moved most is the lock, and it certainly did.
+    // The largest change is the lock, and it is significant.
     let most = &per_io.changes[0];
     assert_eq!((most.name.as_str(), most.area), ("native_queued_spin_lock_slowpath", Area::Lock));
     assert!(most.own.is_certain() && most.own.before == 0.0);
     let (low, high) = most.own.interval.unwrap();
     assert!(low < most.own.change() && most.own.change() < high);
-    // The load itself costs per I/O what it did: its share fell only because the rest grew.
+    // The load's own cost per I/O did not change: its share fell only because the rest grew.
     let same = change(&per_io, "get_io_u");
     assert!(!same.own.is_certain() && same.own.after / same.own.before < 1.1, "{same:?}");
     let shares = compare(side(&none), side(&deadline), Basis::Share).unwrap();
@@ -139,7 +140,7 @@ fn lru_and_spinlock_frames_vanish_with_the_page_cache() {
         assert_eq!(comparison.changes[0].name, "_raw_spin_lock_irq", "{basis:?}");
         assert!(names(&comparison.appeared()).contains(&"blkdev_direct_IO".to_string()));
     }
-    // By time every CPU was as busy; what it did per I/O is another question.
+    // By time, every CPU was equally busy, whatever it did per I/O.
     let time = Basis::Time { before: 10_000_000_000, after: 10_000_000_000 };
     let time = compare(side(&buffered), side(&direct), time).unwrap();
     assert!((time.all.after / time.all.before - 2970.0 / 3130.0).abs() < 1e-9);
@@ -189,10 +190,10 @@ fn times_are_as_sure_as_their_number_allows() {
         compare(side(&before), side(&after), basis).unwrap()
     };
     assert_eq!(change(&known(None), "b").own.interval, None);
-    // Ten waits say nothing, ten thousand do.
+    // Ten waits are not significant, ten thousand are.
     assert!(!change(&known(Some(10)), "b").own.is_certain());
     assert!(change(&known(Some(10_000)), "b").own.is_certain());
-    // Without numbers, what is on one side alone is listed as it is.
+    // Without event counts, frames of one side are listed without a test.
     let other = of(Unit::Nanoseconds, &[("a;d", 10_000_000)]);
     let found = compare(side(&before), side(&other), basis).unwrap();
     assert_eq!((names(&found.appeared()), found.unsure()), (vec!["d".to_string()], 0));
@@ -213,7 +214,8 @@ fn what_cannot_be_compared_is_refused() {
     refused(&samples, &samples, Basis::Time { before: 5, after: 0 }, "compare the shares");
 }
 
-/// Against tables: Garwood's exact limits are a little wider than the score's, Wilson's for 10 of 100 are known.
+/// Against tables: Garwood's exact limits are slightly wider than the score limits; Wilson's limits for 10 of 100 are
+/// known.
 #[test]
 fn the_intervals_are_those_of_the_books() {
     for (probability, z) in [(0.975, 1.95996), (0.995, 2.57583), (0.9999, 3.71902), (0.999_999, 4.75342)] {
@@ -227,7 +229,7 @@ fn the_intervals_are_those_of_the_books() {
     assert_eq!(score(0.0, 2.0), (0.0, 4.0));
 }
 
-/// Two profiles of one truth, by a generator with a seed: all the intervals hold nearly always.
+/// Two profiles of the same distribution, from a seeded generator: all intervals hold nearly always.
 #[test]
 fn what_did_not_move_is_hardly_ever_called_certain() {
     let mut state = 7u64;
@@ -285,7 +287,7 @@ proptest! {
     }
 }
 
-/// All waits end in the scheduler: what moved is who waits.
+/// All waits end in the scheduler: the change is in the function that waits.
 #[test]
 fn waits_move_in_the_function_that_waits() {
     let profile = |nap, poll| {

@@ -1,4 +1,4 @@
-//! I/Os and operations by what the user tells them apart by.
+//! Groups I/Os and operations by the selected dimensions.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,7 @@ names! {
 }
 
 impl Dimension {
-    /// The bit that the programs know it by; every I/O has all stages, so they know none of that.
+    /// The bit of the dimension in the programs' configuration; 0 for the stage, because every I/O has all stages.
     fn wire(self) -> u32 {
         match self {
             Self::Device => BY_DEVICE,
@@ -53,7 +53,7 @@ impl Dimension {
     }
 }
 
-/// What the programs are told.
+/// The bit mask for the programs.
 pub fn mask(by: &[Dimension]) -> u32 {
     by.iter().fold(0, |mask, dimension| mask | dimension.wire())
 }
@@ -112,14 +112,15 @@ pub struct Group {
 }
 
 impl Group {
-    /// What its I/Os waited for the device and in it.
+    /// Time of its I/Os before and in the device.
     pub fn time_ns(&self) -> u64 {
         let of = |stage| self.latency.request_stages.get(&stage).map_or(0, |times| times.sum());
         let bio = self.latency.bio.as_ref().map_or(0, Histogram::sum);
         [of(Stage::Queue), of(Stage::Device), bio].iter().saturating_sum()
     }
 
-    /// A row for each stage of the group, which keeps the times of that stage and the total of all; the group itself if it has none.
+    /// A row per stage of the group, each with the times of that stage and the total of all; the group itself if it has
+    /// no stages.
     fn by_stage(self) -> Vec<Self> {
         let has = |stage: &Stage| {
             let of_operations = self.latency.operations.as_ref().map(|all| &all.stages);
@@ -199,9 +200,9 @@ pub struct Groups {
 merge!(Groups { first: by most; rows: groups; both_rows: cpus nodes; });
 
 impl Groups {
-    /// The order of merged groups.
+    /// Sorts merged groups.
     pub fn settle(&mut self) {
-        // By stage those of a group stand together, in the order of the first time that it was seen.
+        // With stages, the rows of a group stay together, in order of first appearance.
         if !self.by.contains(&Dimension::Stage) {
             self.groups.sort_by_key(|group| std::cmp::Reverse(group.time_ns()));
         }
@@ -210,7 +211,7 @@ impl Groups {
     }
 }
 
-/// The groups of the window between two readings. `cgroups` has the paths by id.
+/// The groups between two readings. `cgroups` has the paths by id.
 pub fn summarize(
     host: &Host,
     by: &[Dimension],
@@ -247,7 +248,7 @@ pub fn summarize(
     Groups { by: by.to_vec(), most: Some(delta.most), groups, cpus, nodes }
 }
 
-/// None: nothing of the group ended in the window. `bio_based`: its I/Os are bios, which have no stages.
+/// None: no I/O of the group ended in the interval. `bio_based`: its I/Os are bios, which have no stages.
 fn latency(sample: &GroupSample, followed: bool, bio_based: bool) -> Option<OpLatency> {
     let (ios, mut request_stages) = io_row(&sample.row);
     let mut operations = operations::summarize(sample.operations.iter().enumerate());
@@ -308,7 +309,7 @@ fn values(
     values
 }
 
-/// The cells of a square that are not 0.
+/// The non-zero cells of a square matrix.
 fn pairs(matrix: &[u64]) -> Vec<CpuPair> {
     let side = matrix.len().isqrt().max(1);
     let pair = |(at, ios): (usize, &u64)| CpuPair {
@@ -319,7 +320,7 @@ fn pairs(matrix: &[u64]) -> Vec<CpuPair> {
     matrix.iter().enumerate().filter(|(_, ios)| **ios > 0).map(pair).collect()
 }
 
-/// A machine without nodes is one node.
+/// A machine without nodes counts as one node.
 fn by_node(host: &Host, cpus: &[CpuPair]) -> Vec<NodePair> {
     let node = |cpu: u32| host.nodes.iter().find(|node| node.cpus.contains(&cpu)).map_or(0, |node| node.node);
     let mut nodes: BTreeMap<(u32, u32), u64> = BTreeMap::new();
@@ -382,7 +383,7 @@ mod tests {
         assert_eq!((all.groups[0].latency.ios, all.groups[0].latency.bytes), (1, 4096));
     }
 
-    /// Those of a device without requests have the keys that the device has.
+    /// Bio-based devices have the same keys in groups as elsewhere.
     #[test]
     fn bios_have_no_stages() {
         let key = |device| WireGroupKey { device, ..WireGroupKey::default() };
@@ -399,7 +400,7 @@ mod tests {
         assert!(all.groups[0].latency.bio.is_some() && all.groups[0].time_ns() == 5);
     }
 
-    /// Not process 0 of CPU 0: nobody.
+    /// An unknown submitter must not become process 0 on CPU 0.
     #[test]
     fn an_unknown_submitter_has_no_values() {
         let by = [Dimension::Process, Dimension::Cpu, Dimension::Cgroup, Dimension::Size];

@@ -1,4 +1,4 @@
-//! How many interrupts there were, on which queue and CPU, and how many I/Os each one carried.
+//! Counts interrupts by queue and CPU, and how many I/Os each one completed.
 
 pub mod posted;
 #[cfg(test)]
@@ -66,7 +66,7 @@ merge_fields!(InterruptSummary {
 
 impl Merge for InterruptSummary {
     fn merge_with(&mut self, later: &Self) {
-        // Estimates from samples that are not known any more: each is weighted by its time.
+        // The samples behind the estimates are gone, so each estimate is weighted by its time.
         let known = |softirq: &Softirq, percent: Option<f64>| percent.or((softirq.runs == 0).then_some(0.0));
         let (ns, later_ns) = (self.duration_ns, later.duration_ns);
         let together = |mine: Option<f64>, theirs: Option<f64>| {
@@ -74,7 +74,7 @@ impl Merge for InterruptSummary {
         };
         let cpu_percent = together(self.softirq.cpu_percent, later.softirq.cpu_percent);
         let by_name = |all: &Self| -> BTreeMap<String, Option<f64>> {
-            // Of equal names it is the first.
+            // Of equal names the first counts.
             all.devices.iter().rev().map(|device| (device.name.clone(), device.soft_percent)).collect()
         };
         let (mine, theirs) = (by_name(self), by_name(later));
@@ -106,7 +106,7 @@ impl Summary for InterruptSummary {
             self.posted.and_then(|posted| PostedMsi::new(posted.notifications, posted.msis, ios, seconds));
     }
 
-    /// Nothing has a machine's name: vectors and CPUs are numbers of a whole machine.
+    /// Nothing to prefix: vectors and CPUs are numbers of a whole machine.
     fn name_host(&mut self, _: &str) {}
 
     fn window(&mut self) -> Option<&mut u64> {
@@ -144,7 +144,7 @@ merge!(Interrupted { add: idle kernel user; });
 merge!(Carried { add: completions empty per_interrupt; });
 merge!(PollSummary { first: device devices queue; add: polls completions per_poll; });
 row!(PollSummary, (Option<String>, u32), |polled| (polled.device.clone(), polled.queue));
-// Figures from its sample are weighted by those who have the length of the window.
+// Figures derived from samples are weighted by the caller, which knows the interval's length.
 merge_fields!(Softirq { first: mean_ns cpu_percent; add: runs deferred completions; });
 
 impl Merge for Softirq {
@@ -251,7 +251,7 @@ pub struct Interrupted {
 }
 
 impl VectorSummary {
-    /// Fills the fields that follow from others.
+    /// Computes the derived fields.
     pub fn derived(mut self, duration_ns: u64) -> Self {
         let mean = self.handler.mean().filter(|_| duration_ns > 0);
         self.cpu_percent = mean.map(|mean| 100.0 * mean * self.interrupts as f64 / duration_ns as f64);
@@ -382,12 +382,12 @@ impl InterruptSummary {
         self.devices.iter().map(|device| device.ios).saturating_sum()
     }
 
-    /// Records how many interrupts one timed interrupt is taken of.
+    /// Records that one of `timed_one_of` interrupts was timed.
     pub fn timed_one_of(self, timed_one_of: u32) -> Self {
         Self { timed_one_of, tasks_one_of: if timed_one_of > 1 { NAME_EVERY } else { 1 }, ..self }
     }
 
-    /// 0 for an empty window.
+    /// 0 for an empty interval.
     pub fn ios_per_second(&self) -> f64 {
         if self.duration_ns == 0 { 0.0 } else { self.ios() as f64 / self.seconds() }
     }
@@ -496,22 +496,22 @@ fn vector(host: &Host, start: &Reading, end: &Reading, irq: u32, delta: &VectorS
     .derived(end.at_ns.saturating_sub(start.at_ns))
 }
 
-/// Whether any vector of these drives was begun anew: a reset does that to all of them, and of those that have had more
-/// since than before it does not show.
+/// Whether any vector of these drives restarted at zero. A reset restarts all of them, but it does not show on vectors
+/// that have counted more since than before.
 fn were_restarted(start: &Reading, end: &Reading, drives: &[&BlockDevice]) -> bool {
     let (Some(first), Some(last)) = (&start.kernel_before, &end.kernel_after) else { return false };
     let mut vectors = drives.iter().flat_map(|drive| &drive.vectors);
     vectors.any(|vector| last.restarted_since(first, vector.irq))
 }
 
-/// How the completions of a vector are known.
+/// How completions are attributed to a vector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Joined {
     ByPointer,
     ByName,
 }
 
-/// None where they are not.
+/// None where they are not attributed.
 fn joined(end: &Reading, device: &BlockDevice, irq: u32) -> Option<Joined> {
     let sample = end.devices.iter().find(|sample| sample.name == device.name)?;
     let is_its = |place: u32| {
@@ -525,7 +525,7 @@ fn joined(end: &Reading, device: &BlockDevice, irq: u32) -> Option<Joined> {
     })
 }
 
-/// The device of this number, and those that share its function.
+/// The device with this number, and those that share its PCI function.
 fn sharing(traced: &[&BlockDevice], end: &Reading, number: u32) -> Vec<String> {
     let Some(sample) = end.devices.get(number as usize) else { return Vec::new() };
     let function = traced.iter().find(|d| d.name == sample.name).and_then(|d| d.pci_address.as_ref());
@@ -535,7 +535,7 @@ fn sharing(traced: &[&BlockDevice], end: &Reading, number: u32) -> Vec<String> {
     traced.iter().filter(shares).map(|device| device.name.clone()).collect()
 }
 
-/// Between the inner readings everything was counted, outside the outer ones nothing was.
+/// Everything between the inner readings was counted, nothing outside the outer ones.
 fn bracket(
     start: &Reading,
     end: &Reading,
@@ -619,15 +619,15 @@ fn device(start: &Reading, last: &DeviceSample, vectors: &[VectorSummary]) -> De
 }
 
 impl DeviceInterrupts {
-    /// Fills what follows from the vectors of all devices.
+    /// Computes what follows from the vectors of all devices.
     fn derive(&mut self, vectors: &[VectorSummary]) {
         let mine = || vectors.iter().filter(|vector| vector.devices.contains(&self.name));
         let by_queue = mine().any(|vector| vector.queue.is_some());
-        // Where queues have vectors of their own, others are the admin queue's or the configuration's.
+        // Where queues have their own vectors, the others belong to the admin queue or to configuration changes.
         let of_queues: Vec<&VectorSummary> =
             mine().filter(|vector| vector.queue.is_some() || !by_queue).collect();
         let interrupts: u64 = of_queues.iter().map(|vector| vector.interrupts).saturating_sum();
-        // One of which none was timed makes the sum unknown.
+        // A busy vector without a timed interrupt makes the sum unknown.
         let busy = of_queues.iter().filter(|vector| vector.interrupts > 0);
         let hard_percent: Option<f64> = busy.map(|vector| vector.cpu_percent).sum();
         let mut others: Vec<String> = mine().flat_map(|vector| vector.devices.clone()).collect();
@@ -660,7 +660,7 @@ fn busiest(vectors: &[&VectorSummary], interrupts: u64) -> Option<Busiest> {
     })
 }
 
-/// Each one's part of the softirqs, by what completed in them; `others` of disks that are not traced.
+/// Divides the softirq time among the devices by completions; `others` are completions of disks that are not traced.
 fn share(devices: &mut [DeviceInterrupts], softirq: &Softirq, others: u64) {
     let in_softirqs = |device: &DeviceInterrupts| device.completed.softirq + device.completed.remote_softirq;
     let all = devices.iter().map(in_softirqs).sum::<u64>() + others;
@@ -671,7 +671,7 @@ fn share(devices: &mut [DeviceInterrupts], softirq: &Softirq, others: u64) {
     }
 }
 
-/// What the vectors of a device's queues carried, per interrupt.
+/// Completions per interrupt on the vectors of a device's queues.
 fn per_interrupt(vectors: &[&VectorSummary], interrupts: u64, ios: u64, in_task: u64) -> Option<f64> {
     let carried: Option<u64> =
         sum_if_known(vectors.iter().map(|vector| vector.carried.as_ref().map(|carried| carried.completions)));

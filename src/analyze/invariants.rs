@@ -1,5 +1,5 @@
-//! What must hold of every measurement, whatever was measured: the answer to hardware that no test of ours
-//! has seen. `biopsy check --self-test` shows all of it, the tests use the parts.
+//! Checks invariants that must hold of every measurement, also on hardware that no test has covered. `biopsy check
+//! --self-test` prints all of them; the tests use single ones.
 
 mod counts;
 mod generator;
@@ -18,8 +18,8 @@ use crate::envelope::{Cost, Lost};
 use crate::load::LoadSummary;
 use crate::wire::reading::{DeviceSample, Reading};
 
-/// Share of the I/Os up to which events that the kernel kept to itself do not fail the test: the default of
-/// `--max-loss`. They are counted as lost all the same.
+/// Share of the I/Os up to which events that the kernel did not deliver do not fail the test: the default of
+/// `--max-loss`. They still count as lost.
 pub const MAX_LOSS: f64 = 0.001;
 
 const NOT_FOLLOWED: &str = "operations are not followed on this kernel";
@@ -54,7 +54,7 @@ pub struct Invariant {
     pub why: Option<String>,
 }
 
-/// Figures as an object.
+/// Serializes figures as an object.
 mod figures {
     use serde::{Deserializer, Serializer};
 
@@ -71,7 +71,7 @@ mod figures {
     }
 }
 
-/// A run that is put to the test. Its load lies inside the window.
+/// A run under test. Its load lies inside the measured interval.
 #[derive(Debug, Clone, Copy)]
 pub struct Measured<'a> {
     pub summary: &'a LatencySummary,
@@ -79,27 +79,26 @@ pub struct Measured<'a> {
     pub end: &'a Reading,
     pub lost: &'a Lost,
     pub cost: &'a Cost,
-    /// Why there is no cost, where the kernel does not give it.
+    /// Why there is no cost, where the kernel does not report it.
     pub no_cost: Option<&'a str>,
-    /// The kernel counts the runs that it skips.
+    /// Whether the kernel counts skipped runs.
     pub misses_counted: bool,
-    /// The load; or why there was none, so that only I/O of others was seen.
+    /// The load; or why there was none, so that only I/O of other processes was traced.
     pub load: Result<&'a LoadSummary, &'a str>,
-    /// The generator's operations begin and end with its own stamps.
+    /// Whether operations have the generator's own start and end stamps.
     pub own_stamps: bool,
-    /// What the probes held in the kernel, and what of it was still there after their end; or why that is
-    /// not known.
+    /// Kernel objects of the probes, and those that remained after detaching; or why that is not known.
     pub left: Result<Left, &'a str>,
 }
 
-/// Programs, links and maps of a run in the kernel's lists.
+/// Programs, links and maps of a run, from the kernel's lists.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Left {
     pub held: u64,
     pub left: u64,
 }
 
-/// All invariants, in the order in which a doubt in one makes the next ones moot.
+/// All invariants, ordered so that a failure may make later ones meaningless.
 pub fn all(m: &Measured<'_>) -> Vec<Invariant> {
     vec![
         counts::kernel_counters(m),
@@ -121,12 +120,12 @@ impl Measured<'_> {
         self.summary.ios()
     }
 
-    /// What came in the window, device by device.
+    /// The activity of each device in the interval.
     fn deltas(&self) -> impl Iterator<Item = DeviceSample> {
         self.end.since(self.start).map(|(_, delta)| delta)
     }
 
-    /// A result that needs I/O: what no I/O was there to break is not tested.
+    /// The result of a check that needs I/O: not tested without any.
     fn of_ios(
         &self,
         name: &'static str,
@@ -162,7 +161,7 @@ fn figure(key: &str, count: u64) -> (String, Number) {
     (key.to_string(), Number::Count(count))
 }
 
-/// As a share of the I/Os, where it is above the limit.
+/// `n` as a share of the I/Os, if it exceeds the limit.
 fn too_many(m: &Measured<'_>, n: u64) -> Option<String> {
     let share = n as f64 / (m.ios() + m.lost.ios).max(1) as f64;
     (share > MAX_LOSS).then(|| format!("{:.2} %", share * 100.0))

@@ -1,60 +1,60 @@
-//! The knee of a curve of throughput against load: how much is enough, and where more only makes I/Os wait.
+//! Finds the knee of a throughput curve: how much load is enough, and where more load only increases latency.
 //!
-//! Both are named by measured points and nothing is interpolated.
+//! Both results are measured points; nothing is interpolated.
 //!
 //! - *Enough* is the smallest load that reaches [`ENOUGH`] of the best throughput of the curve.
-//! - *Knee* is the load of the greatest *power*, throughput / mean latency: below it throughput grows by a larger
-//!   factor than latency, beyond it latency does. The measure is that of Giessler, Hänle, König and Pade, "Free
-//!   Buffer Allocation: An Investigation by Simulation" (Computer Networks 2, 1978), and of Kleinrock, "Power and
-//!   Deterministic Rules of Thumb for Probabilistic Problems in Computer Communications" (ICC 1979), who shows
-//!   that its maximum is where the pipe is kept just full.
+//! - *Knee* is the load with the greatest *power*, throughput / mean latency: below it throughput grows by a larger
+//!   factor than latency, above it latency does. The measure is that of Giessler, Hänle, König and Pade, "Free Buffer
+//!   Allocation: An Investigation by Simulation" (Computer Networks 2, 1978), and of Kleinrock, "Power and
+//!   Deterministic Rules of Thumb for Probabilistic Problems in Computer Communications" (ICC 1979), who shows that its
+//!   maximum is where the pipe is just kept full.
 //!
-//! A maximum at the last point is no maximum that anybody saw: there the answer is that more may be had.
+//! A maximum at the last point is not confirmed by a later point: the result is then that a higher load may give more.
 
 /// Share of the best throughput that is enough.
 pub const ENOUGH: f64 = 0.95;
-/// A curve whose best is not so much above its first point is flat: short runs differ by as much.
+/// A curve whose best point is not this much above its first is flat: short runs vary by as much.
 pub const RISE: f64 = 1.10;
-/// With fewer points a curve has no shape.
+/// A curve with fewer points has no shape.
 pub const LEAST_POINTS: usize = 4;
 
-/// What was measured under one load.
+/// The measurement at one load.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Measured {
     /// Operations or bytes per second.
     pub throughput: f64,
-    /// Of the latencies; None where nobody took them.
+    /// Mean latency; None where it was not measured.
     pub mean_ns: Option<f64>,
 }
 
 impl Measured {
-    /// Kleinrock's; None without a latency.
+    /// Kleinrock's power; None without a latency.
     fn power(&self) -> Option<f64> {
         self.mean_ns.filter(|mean| *mean > 0.0).map(|mean| self.throughput / mean)
     }
 }
 
-/// What a curve shows. Points are counted from 0 in the order in which they were given.
+/// The shape of a curve. Points are indices into the given order, from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Knee {
-    /// Of the best throughput.
+    /// The point of the best throughput.
     pub best: usize,
-    /// None: only the last point reaches [`ENOUGH`] of the best, so that more may be had beyond it.
+    /// None: only the last point reaches [`ENOUGH`] of the best, so a higher load may give more.
     pub enough: Option<usize>,
     /// None: power still grows at the last point, or latencies are not known.
     pub knee: Option<usize>,
 }
 
-/// Why nothing is named.
+/// Why a curve has no result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shapeless {
     /// Fewer than [`LEAST_POINTS`].
     FewPoints,
-    /// The best is not [`RISE`] times the first.
+    /// The best is less than [`RISE`] times the first.
     Flat,
 }
 
-/// Reads a curve. Its points go from the smallest load to the largest.
+/// Analyses a curve. Its points go from the smallest load to the largest.
 pub fn knee(points: &[Measured]) -> Result<Knee, Shapeless> {
     let [first, .., _] = points else { return Err(Shapeless::FewPoints) };
     if points.len() < LEAST_POINTS {
@@ -62,7 +62,7 @@ pub fn knee(points: &[Measured]) -> Result<Knee, Shapeless> {
     }
     let best = greatest(points.iter().map(|point| point.throughput)).ok_or(Shapeless::Flat)?;
     let most = points[best].throughput;
-    // What is no number is not above anything either.
+    // NaN is not above anything either.
     if most.partial_cmp(&(first.throughput * RISE)).is_none_or(|order| order.is_lt()) {
         return Err(Shapeless::Flat);
     }
@@ -73,7 +73,7 @@ pub fn knee(points: &[Measured]) -> Result<Knee, Shapeless> {
     Ok(Knee { best, enough, knee })
 }
 
-/// The place of the greatest value, the first of several; None without any.
+/// Index of the greatest value, the first of several; None without any.
 fn greatest(values: impl Iterator<Item = f64>) -> Option<usize> {
     let mut found: Option<(usize, f64)> = None;
     for (at, value) in values.enumerate() {
@@ -88,7 +88,7 @@ fn greatest(values: impl Iterator<Item = f64>) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// Thousands of operations per second, and microseconds.
+    /// Points in thousands of operations per second, and microseconds.
     fn curve(points: &[(f64, f64)]) -> Vec<Measured> {
         let one = |(kiops, us): &(f64, f64)| Measured { throughput: kiops * 1e3, mean_ns: Some(us * 1e3) };
         points.iter().map(one).collect()
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn a_device_of_eight_units_has_its_knee_at_eight() {
-        // Depths 1 to 64, each unit does 10k/s: latency grows as soon as all of them are busy.
+        // Depths 1 to 64, 10k/s per unit: latency grows as soon as all units are busy.
         let full = [
             (10.0, 100.0),
             (20.0, 100.0),
@@ -107,7 +107,7 @@ mod tests {
             (80.0, 800.0),
         ];
         assert_eq!(knee(&curve(&full)), Ok(Knee { best: 3, enough: Some(3), knee: Some(3) }));
-        // As devices are: the last of it is dear.
+        // Like a real device: the last part of the throughput costs much latency.
         let soft = [
             (10.0, 100.0),
             (19.0, 105.0),
@@ -124,7 +124,7 @@ mod tests {
     fn a_line_has_no_knee_and_more_beyond_it() {
         let line = [(10.0, 100.0), (20.0, 100.0), (40.0, 100.0), (80.0, 100.0)];
         assert_eq!(knee(&curve(&line)), Ok(Knee { best: 3, enough: None, knee: None }));
-        // Power may be over its maximum where throughput is not.
+        // Power may be past its maximum where throughput still grows.
         let slow = [(10.0, 100.0), (18.0, 111.0), (22.0, 182.0), (26.0, 308.0)];
         assert_eq!(knee(&curve(&slow)), Ok(Knee { best: 3, enough: None, knee: Some(1) }));
     }

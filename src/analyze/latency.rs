@@ -1,4 +1,4 @@
-//! Where the time of block I/O went, per device, operation and queue.
+//! Summarizes where the time of block I/O was spent, per device, operation and queue.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -68,12 +68,12 @@ merge!(LatencySummary {
 });
 
 impl LatencySummary {
-    /// The device of this name.
+    /// The device with this name.
     pub fn device(&self, name: &str) -> Option<&DeviceLatency> {
         self.devices.iter().find(|device| device.name == name)
     }
 
-    /// Fills the fields that follow from others.
+    /// Computes the derived fields.
     pub fn derived(mut self) -> Self {
         let of_ops = |device: &DeviceLatency| -> Vec<Option<Inside>> {
             let inside = |op: &Op| layers::inside(&self, device, *op)?.ok();
@@ -94,12 +94,12 @@ impl LatencySummary {
         self
     }
 
-    /// Operations were not followed all the time: what is said of them is of this share of it.
+    /// The share of the time in which operations were followed, if not all of it.
     pub fn sliced(&self) -> Option<f64> {
         self.operations_duty.filter(|duty| *duty < 1.0)
     }
 
-    /// Of all devices, each layer's own included.
+    /// I/Os of all devices; with stacked devices each layer counts.
     pub fn ios(&self) -> u64 {
         self.devices.iter().map(|device| device.ios).saturating_sum()
     }
@@ -213,7 +213,7 @@ impl Summary for LatencySummary {
     }
 
     fn window(&mut self) -> Option<&mut u64> {
-        // CPUs and nodes have no name of their machine.
+        // CPUs and nodes cannot carry their machine's name.
         let is_by_cpu = self.groups.cpus.is_some();
         (!is_by_cpu).then_some(&mut self.duration_ns)
     }
@@ -309,7 +309,7 @@ impl<'de> Deserialize<'de> for OpLatency {
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<OpLatency, A::Error> {
                 let mut operations = OperationKeys::default();
-                // Nothing is left for its own `flatten`.
+                // `operations` consumes its keys, so they are not left for the other `flatten`.
                 let latency = OpLatency::deserialize(without(map, &mut operations))?;
                 Ok(OpLatency { operations: operations.all(), ..latency })
             }
@@ -322,14 +322,14 @@ merge_fields!(OpLatency {
     add: ios bytes unclassified request_stages bio unowned_stages unowned_bio bios_ns operations request_parts undivided;
     both: unowned;
     last: unfetched;
-    // See below.
+    // Merged below.
     first: parts;
     derived: layer;
 });
 
 impl Merge for OpLatency {
     fn merge_with(&mut self, later: &Self) {
-        // Parts are those of the operations that are shown.
+        // Parts belong to the operations that are shown.
         let shown = match (&self.operations, &later.operations) {
             (Some(mine), Some(theirs)) => mine.shown_with(theirs),
             _ => Shown::Both,
@@ -344,21 +344,21 @@ impl Merge for OpLatency {
 }
 
 names! {
-    /// What the stages of a class of I/O are counted by.
+    /// The unit in which the stages of an I/O class are counted.
     pub enum Unit {
         Operation = "operation",
         Io = "I/O",
-        /// Write-back and read-ahead, for which no task waits, but also I/Os of page faults and kernel threads, for which
-        /// one may: so they are not called background I/O.
+        /// Write-back and read-ahead, for which no task waits, but also I/Os of page faults and kernel threads, for
+        /// which a task may wait: so they are not called background I/O.
         UnownedIo = "I/O of no operation",
     }
 }
 
 impl OpLatency {
-    /// The stages to show first: those of the operations where most I/Os belong to one, else those of
-    /// the I/Os.
+    /// The stages to show first: those of operations if most I/Os belong to one, otherwise those of the I/Os.
     pub fn stages(&self) -> (Unit, &BTreeMap<Stage, Histogram>) {
-        // Of flushes it is not known which belong to one: then two operations do not speak for thousands of I/Os.
+        // For flushes it is not known which belong to an operation: then two operations must not represent thousands of
+        // I/Os.
         let are_most = |operations: u64| match self.unowned {
             Some(unowned) => unowned < self.owned().unwrap_or(0),
             None => operations >= self.ios.saturating_sub(operations),
@@ -371,7 +371,7 @@ impl OpLatency {
         }
     }
 
-    /// I/Os that are known to belong to an operation; None where operations are not followed.
+    /// I/Os known to belong to an operation; None where operations are not followed.
     pub fn owned(&self) -> Option<u64> {
         Some(self.ios.saturating_sub(self.unowned?.saturating_add(self.unclassified)))
     }
@@ -384,7 +384,7 @@ impl OpLatency {
         }
     }
 
-    /// Of operations.
+    /// A part of the operations' stages.
     pub fn part(&self, stage: Stage, part: Part) -> Option<&Histogram> {
         self.parts.get(&stage)?.get(&part)
     }
@@ -395,10 +395,10 @@ impl OpLatency {
         device.or(self.unowned_bio.as_ref()).map_or(0, Histogram::count)
     }
 
-    /// Mean of a stage of the I/Os that belong to an operation; None where none of them has it, or of too many it is not
-    /// known whether they do.
+    /// Mean of a stage over the I/Os of operations; None where none of them has it, or the owner of too many is
+    /// unknown.
     pub fn owned_mean_ns(&self, stage: Stage) -> Option<f64> {
-        // Those of which it is not known are like the others: nearly all of operations.
+        // I/Os with unknown owner are like the others: nearly all of operations.
         let few = self.unowned.unwrap_or(0).saturating_mul(20) <= self.owned().unwrap_or(0);
         if self.unclassified > 0 && !few {
             return None;
@@ -409,13 +409,13 @@ impl OpLatency {
         (ios > 0).then(|| all.sum().saturating_sub(sum) as f64 / ios as f64)
     }
 
-    /// Whether those are only some of the I/Os that were timed, so that they need rows of their own to be seen.
+    /// Whether only some of the timed I/Os belong to no operation, so that they need rows of their own.
     pub fn is_mixed(&self) -> bool {
         let all = self.request_stages.get(&Stage::Device).or(self.bio.as_ref()).map_or(0, Histogram::count);
         (1..all).contains(&self.unowned_timed())
     }
 
-    /// How many of [`Self::stages`]' unit there are.
+    /// The count in the unit of [`Self::stages`].
     pub fn count(&self) -> u64 {
         match (self.stages().0, &self.operations) {
             (Unit::Operation, Some(all)) => all.operations,
@@ -425,12 +425,12 @@ impl OpLatency {
 }
 
 impl DeviceLatency {
-    /// The disk whose queue serves it: itself, or of a partition the disk that it lies on.
+    /// The disk whose queue serves the device: itself, or the disk of a partition.
     pub fn disk_name(&self) -> &str {
         self.disk.as_deref().unwrap_or(&self.name)
     }
 
-    /// All operations' histograms of one stage together; none where the stage has no key.
+    /// One stage over all operations; None where it has no key.
     pub fn stage(&self, stage: Stage) -> Option<Histogram> {
         let mut all: Option<Histogram> = None;
         for hist in self.ops.values().filter_map(|op| op.request_stages.get(&stage)) {
@@ -465,7 +465,7 @@ impl DeviceLatency {
             self.ios.saturating_sub(self.queues.iter().map(|queue| queue.ios).saturating_sum());
     }
 
-    /// I/Os of the operations that one kernel counter counts.
+    /// I/Os of the classes that one kernel counter includes.
     pub fn counted(&self, class: KernelClass) -> u64 {
         self.ops
             .iter()
@@ -487,19 +487,18 @@ impl DeviceLatency {
         )
     }
 
-    /// I/Os, lost ones included, of the classes that the kernel's counters count: all but passthrough,
-    /// on devices with requests.
+    /// I/Os, lost ones included, of the classes that the kernel counts: all but passthrough, on devices with requests.
     pub fn comparable(&self) -> u64 {
         let uncounted = self.ops.iter().filter(|(op, _)| self.counting.class(**op).is_none());
         self.ios.saturating_add(self.lost_ios).saturating_sub(uncounted.map(|(_, l)| l.ios).saturating_sum())
     }
 
-    /// I/Os that the kernel certainly counted in the window and of which no event came at all.
+    /// I/Os that the kernel certainly counted in the interval and for which no event came.
     pub fn uncounted(&self) -> u64 {
         self.kernel_total().map_or(0, |b| b.min.saturating_sub(self.comparable()))
     }
 
-    /// I/Os that were seen beyond what the kernel can have counted.
+    /// Traced I/Os beyond what the kernel can have counted.
     pub fn excess(&self) -> u64 {
         let classes = self.kernel.iter().flatten();
         let by_class =
@@ -508,7 +507,7 @@ impl DeviceLatency {
         by_class.max(whole)
     }
 
-    /// What the kernel counts is of all submitters.
+    /// Hides the kernel's counts, which include all submitters.
     fn hide_kernel(&mut self) {
         self.all_ios = self.kernel_total();
         self.kernel = None;
@@ -524,7 +523,7 @@ impl DeviceLatency {
     }
 }
 
-/// The window between two readings.
+/// The interval between two readings.
 pub fn summarize(host: &Host, start: &Reading, end: &Reading) -> LatencySummary {
     let operations_followed_ns =
         end.followed_ns.map(|end_ns| end_ns.saturating_sub(start.followed_ns.unwrap_or(0)));
@@ -537,7 +536,7 @@ pub fn summarize(host: &Host, start: &Reading, end: &Reading) -> LatencySummary 
             if end.filtered {
                 device.hide_kernel();
             }
-            // The kernel has completed these, and here they are still out.
+            // The kernel has completed these I/Os, but their slots are still taken.
             let young = device.uncounted().min(last.young);
             device.unseen += young;
             device.lost_ios += young;
@@ -586,7 +585,7 @@ fn device(host: &Host, first: Option<&DeviceSample>, last: &DeviceSample) -> Dev
         held_unknown: delta.counters.held_unknown,
         ..DeviceLatency::default()
     };
-    // Also in a window in which none was: it adds nothing, and is merged with others.
+    // Also in an interval without operations: it adds nothing, and can be merged with others.
     let followed = !delta.operations.is_empty();
     for (queue, op, row) in delta.each() {
         let ios = counted(row);
@@ -625,7 +624,7 @@ fn device(host: &Host, first: Option<&DeviceSample>, last: &DeviceSample) -> Dev
     }
     out.queues.retain(|q| q.ios > 0);
     for (op, row) in delta.each_unowned() {
-        // Each is in its class already, but for the edges of an interval.
+        // Each is already in its class, except at the edges of an interval.
         let Some(entry) = Op::ALL.get(op).and_then(|op| out.ops.get_mut(op)) else { continue };
         if !last.bio_based {
             add_stages(&mut entry.unowned_stages, row);
@@ -633,7 +632,8 @@ fn device(host: &Host, first: Option<&DeviceSample>, last: &DeviceSample) -> Dev
             entry.unowned_bio.get_or_insert_default().merge(&row.stages[1]);
         }
     }
-    // As reads or as writes, by a direction that the class does not keep: there is nothing to compare.
+    // Old kernels count passthrough as reads or writes, by a direction that the class does not record: nothing can be
+    // compared.
     let held = last.kernel_after.as_ref().and_then(|counters| counters.passthrough) == Some(true);
     if held && out.ops.contains_key(&Op::Passthrough) {
         out.kernel = None;
@@ -642,8 +642,8 @@ fn device(host: &Host, first: Option<&DeviceSample>, last: &DeviceSample) -> Dev
         let rows =
             delta.each_operation().filter(|(_, of, _)| *of == number).map(|(cover, _, row)| (cover, row));
         if let Some(mut operations) = operations::summarize(rows) {
-            // Its bios are issued as they enter, for the programs: their time is all in device, but for what
-            // blk-throttle held before.
+            // The programs count its bios as issued on entry: all their time is device time, except for what
+            // blk-throttle delayed before.
             if last.bio_based {
                 operations.leave_out_if_nothing(Stage::Queue);
             }
@@ -668,7 +668,7 @@ fn device(host: &Host, first: Option<&DeviceSample>, last: &DeviceSample) -> Dev
     out
 }
 
-/// The devices below; where one of them is a multipath head, its paths, which have the requests.
+/// The devices below; for a multipath head, its paths instead, because these have the requests.
 fn layers_of(host: &Host, device: &BlockDevice) -> Vec<Layer> {
     let below = |name: &String| match host.device(name) {
         Some(head) if is_head(host, head) => head.layers.clone(),
@@ -689,7 +689,7 @@ fn counted(row: &Row) -> u64 {
     row.stages[1].count() + row.further + row.untimed + row.never_issued
 }
 
-/// A stage that saw nothing gets no key.
+/// Adds the stages that have values; others get no key.
 fn add_stages(stages: &mut BTreeMap<Stage, Histogram>, row: &Row) {
     for (stage, hist) in [Stage::Queue, Stage::Device, Stage::Complete].into_iter().zip(&row.stages) {
         if !hist.is_empty() {

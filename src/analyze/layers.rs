@@ -1,4 +1,4 @@
-//! What lies below a device, and the time that an I/O spends between the two: a difference of means.
+//! Relates a stacked device to the devices below it, and computes the time spent between them as a difference of means.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -50,14 +50,15 @@ impl Inside {
     }
 }
 
-/// Why the time in a layer cannot be said.
+/// Why the time in a layer is unknown.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Unsaid {
     /// A device below is not traced.
     NotTraced(String),
-    /// Some I/Os have no time, or not all of their time.
+    /// Some I/Os have no time, or only part of it.
     NotTimed,
-    /// Not one I/O below for each above: split, merged, repeated, cached, or another's.
+    /// Not exactly one I/O below for each above: they were split, merged, repeated, cached, or belong to another
+    /// submitter.
     NotOneToOne { upper: (u64, u64), lower: (u64, u64) },
 }
 
@@ -82,7 +83,7 @@ fn traced(device: &DeviceLatency) -> Layer {
     }
 }
 
-/// How many I/Os of a class were timed, and their time.
+/// Number of timed I/Os of a class, and the sum of their times.
 fn time(latency: &OpLatency) -> (u64, u64) {
     match (&latency.bio, latency.request_stages.get(&Stage::Device)) {
         (Some(bio), _) => (bio.count(), bio.sum()),
@@ -93,8 +94,8 @@ fn time(latency: &OpLatency) -> (u64, u64) {
     }
 }
 
-/// The same of the bios, or of requests of one bio each, where every one of the class was timed from its
-/// entry into the block layer on.
+/// Same as [`time`], but for bios, or for requests of one bio each, provided that every one of the class was timed from
+/// its entry into the block layer.
 fn whole_time(latency: &OpLatency) -> Option<(u64, u64)> {
     if let Some(bios) = latency.bios_ns {
         return Some(bios);
@@ -104,10 +105,10 @@ fn whole_time(latency: &OpLatency) -> Option<(u64, u64)> {
     (count == latency.ios && (latency.bio.is_some() || queued == count)).then_some((count, sum))
 }
 
-/// The time of a class of I/O between a device and those below it; None where nothing lies below.
+/// The time of a class of I/O between a device and those below it; None where nothing is below.
 ///
-/// Only where there is exactly one I/O below, of the same class, for each I/O above, which their numbers
-/// and bytes say. Then the lower one lies inside the upper one, and the means may be subtracted.
+/// It is only computed if counts and bytes show exactly one I/O of the same class below for each I/O above. Then the
+/// lower I/O lies inside the upper one, and the means may be subtracted.
 pub fn inside(summary: &LatencySummary, device: &DeviceLatency, op: Op) -> Option<Result<Inside, Unsaid>> {
     let upper = device.ops.get(&op).filter(|latency| latency.ios > 0)?;
     if device.layers.is_empty() {
@@ -130,14 +131,14 @@ pub fn inside(summary: &LatencySummary, device: &DeviceLatency, op: Op) -> Optio
         let lower = (sums.0, sums.1);
         return Some(Err(Unsaid::NotOneToOne { upper: (upper.ios, upper.bytes), lower }));
     }
-    // The parts of the sums are not those of the same I/Os, then.
+    // In that case the sums are not of the same I/Os.
     if sums.2 > whole.1 {
         return Some(Err(Unsaid::NotTimed));
     }
     Some(Ok(Inside::new(upper.ios, whole.1, sums.2)))
 }
 
-/// The layers whose time cannot be said, with the reason.
+/// The layers whose time is unknown, with the reason.
 pub fn missing(summary: &LatencySummary) -> Vec<Missing> {
     let gaps = summary.devices.iter().flat_map(|device| {
         device.ops.keys().filter_map(|op| match inside(summary, device, *op) {
@@ -174,8 +175,8 @@ fn gap(device: &DeviceLatency, op: Op, unsaid: &Unsaid) -> Missing {
     }
 }
 
-/// How many I/Os there were, none of them twice: without devices that are here as layers only, and of the
-/// others without those that stand on one of them.
+/// The number of I/Os, none counted twice: without devices that are included only as layers, and without devices
+/// stacked on another one.
 pub fn ios_once(summary: &LatencySummary) -> u64 {
     let own = || summary.devices.iter().filter(|device| device.added_for.is_empty());
     let stands_on_another = |device: &&DeviceLatency| own().any(|lower| device.stands_on(&lower.name));
@@ -262,7 +263,7 @@ mod tests {
         assert_eq!(read(&gone), Err(Unsaid::NotTraced("sda".into())));
     }
 
-    /// Two of ten bios are merged into one request below: each of them has a time of its own.
+    /// Two of ten bios are merged into one request below: each of them has its own time.
     #[test]
     fn merges_below_do_not_hide_the_layer() {
         let mut merged = requests(9, 20, 300);

@@ -1,4 +1,4 @@
-//! What a load came to, as `biopsy load` prints it. What was not measured is null.
+//! The result of a load, as printed by `biopsy load`. Values that were not measured are null.
 
 pub mod drive;
 pub mod precondition;
@@ -40,12 +40,12 @@ impl View for LoadResult {
 }
 
 impl LoadResult {
-    /// Of a job, or of all sections of a job file.
+    /// For a job, or for all sections of a job file.
     pub fn of(loads: &[LoadSummary]) -> Self {
         Self { figures: Figures::of(loads), sweep: None, precondition: None, hostname: None }
     }
 
-    /// The same behind what was written before it.
+    /// Adds the preconditioning that came before.
     pub fn after(self, done: Option<&Preconditioned>) -> Self {
         Self { precondition: done.map(PreconditionRecord::of), ..self }
     }
@@ -72,7 +72,8 @@ impl Figures {
     }
 }
 
-// The keys decide the form, so that an error names what is wrong with it: serde's own says only that no form matches.
+// Chooses the variant by its keys, so that an error names the wrong key: serde's untagged error says only that no
+// variant matches.
 impl<'de> Deserialize<'de> for Figures {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let value = Value::deserialize(deserializer)?;

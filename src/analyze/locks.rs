@@ -1,4 +1,4 @@
-//! Which locks were waited for, by whom, and how long.
+//! Summarizes lock waits: which locks, which threads, and how long.
 
 mod frames;
 pub mod holders;
@@ -99,7 +99,7 @@ impl LockSummary {
                 row.name = taken_in(frame);
             }
         }
-        // Those of a kind are at the end.
+        // Rows of a whole kind are at the end.
         let order = |row: &LockRow| {
             let wait = row.address.is_some().then_some(std::cmp::Reverse(row.wait_ns));
             (wait.is_none(), wait, row.address.clone(), row.kind)
@@ -147,7 +147,7 @@ merge!(CpuWaits { first: cpu; add: waits; });
 row!(CpuWaits, u32, |of| of.cpu);
 merge!(NodeWaits { first: node; add: waits; });
 row!(NodeWaits, u32, |of| of.node);
-// Whether those of two intervals are the same locks is not known: at least so many.
+// Whether two intervals left out the same locks is not known, so the maximum is a lower bound.
 merge!(LeftOut { most: locks; add: wait_ns; });
 
 /// The kernel's events, which its own trigger counts as well.
@@ -192,7 +192,7 @@ merge!(Begins {
 });
 
 impl Events {
-    /// Waits that had begun and had not ended.
+    /// Computes the waits that had begun and not ended.
     fn settle(&mut self) {
         let begins = &mut self.begins;
         let over = [self.contentions, begins.repeats, begins.filtered, begins.abandoned, begins.unkept];
@@ -204,7 +204,7 @@ impl Events {
         self.begins.by_kind.get(&Kind::Spin).copied().unwrap_or(0)
     }
 
-    /// Begins that are in no wait here, and are known of.
+    /// Known begins that are missing from the waits.
     pub fn lost(&self) -> u64 {
         self.begins.missed.saturating_add(self.begins.unkept)
     }
@@ -216,13 +216,13 @@ names! {
     pub enum By {
         /// The struct around it points back to itself.
         Structure = "structure",
-        /// The kernel's table of symbols has it.
+        /// The kernel's symbol table has it.
         Symbol = "symbol",
-        /// By the kind of object that it lies in, as the slab allocator names it.
+        /// By the slab cache of the object that contains it.
         Slab = "slab",
-        /// By who waits for it: the function that asked for it.
+        /// By the function that waits for it.
         Caller = "caller",
-        /// Not at all: it is an address, or many locks together.
+        /// Not recognised: an address, or many locks together.
         #[default]
         Nothing = "nothing",
     }
@@ -270,12 +270,12 @@ merge_fields!(LockRow {
 impl Merge for LockRow {
     fn merge_with(&mut self, later: &Self) {
         self.merge_fields(later);
-        // Those of other intervals may be others again and again.
+        // Other intervals may have different stacks each time, so the list must be bounded.
         if self.stacks.len() > MOST_MERGED {
             self.stacks.sort_by_key(|stack| std::cmp::Reverse(stack.wait_ns));
             self.stacks.truncate(MOST_MERGED);
         }
-        // One interval may have shown what another one did not.
+        // One interval may have recognised what another did not.
         if later.by < self.by {
             let LockRow { name, by, device, node, cgroup, pid, .. } = later.clone();
             (self.name, self.by, self.device, self.node) = (name, by, device, node);
@@ -284,7 +284,7 @@ impl Merge for LockRow {
     }
 }
 
-/// Address and kind; of locks without one their name.
+/// Address and kind; for rows without an address their name.
 type LockKey = (Option<String>, Kind, Option<String>);
 
 row!(LockRow, LockKey, |row| {
@@ -292,9 +292,9 @@ row!(LockRow, LockKey, |row| {
     (row.address.clone(), row.kind, name)
 });
 
-/// Stacks of one lock in JSON, those that waited longest.
+/// Stacks per lock in JSON, those with the longest wait.
 const MOST_STACKS: usize = 16;
-/// And of several intervals, before those are chosen.
+/// Stacks kept while merging intervals, before these are chosen.
 const MOST_MERGED: usize = 4 * MOST_STACKS;
 
 fn first<S: Serializer>(stacks: &[Stack], serializer: S) -> Result<S::Ok, S::Error> {
@@ -302,7 +302,7 @@ fn first<S: Serializer>(stacks: &[Stack], serializer: S) -> Result<S::Ok, S::Err
 }
 
 impl LockRow {
-    /// The function outside the locking code that was waited longest in, where a stack has one.
+    /// The function outside the locking code with the longest wait, if a stack has one.
     pub fn caller(&self) -> Option<&str> {
         caller(&self.stacks)
     }
@@ -352,7 +352,7 @@ pub struct ProcessRow {
     pub max_wait_ns: Option<u64>,
 }
 
-// The longest since the probe began is that of the interval in which it rose.
+// The maximum since the probe began belongs to the interval in which it rose.
 merge!(ProcessRow { first: pid comm; add: waits; most: max_wait_ns; });
 row!(ProcessRow, (u32, String), |row| (row.pid, row.comm.clone()));
 
@@ -403,7 +403,7 @@ pub struct SpinShare {
     pub high: f64,
 }
 
-// Percentages are weighted by the windows' lengths.
+// Percentages are weighted by the lengths of the intervals.
 merge!(SpinShare { first: cpu_percent sampler low high; add: samples lost; });
 
 /// Entries into the slow path of spinlocks against the events of waits for them.
@@ -419,12 +419,12 @@ pub struct SlowPath {
 
 merge!(SlowPath { add: calls events; derived: pending_bit_waiters; });
 
-/// The addresses of a reading that need names.
+/// The addresses of a reading to symbolize.
 pub fn addresses(reading: &Reading) -> Addresses {
     addresses_of(reading.stacks.keys().map(|key| &key.stack), &reading.maps)
 }
 
-/// What came between two readings. `devices`: locks that belong to others of them are left out; empty: none are.
+/// The waits between two readings. `devices`: locks of other devices are left out; empty: all are included.
 pub fn summarize(
     host: &Host,
     start: &Reading,
@@ -495,10 +495,10 @@ impl LockSummary {
     }
 }
 
-/// The part that says that a guest may take plain spinlocks without any event.
+/// The part that reports that a guest may take plain spinlocks without any event.
 pub const TEST_AND_SET: &str = "spinlocks by test-and-set";
 
-/// What is not seen, without what this window has shown to be seen all the same.
+/// The gaps of the measurement, without those that this interval has disproved.
 pub fn missing(all: &[Missing], summary: &LockSummary) -> Vec<Missing> {
     let was_seen = |gap: &&Missing| gap.part.as_deref() == Some(TEST_AND_SET) && summary.events.spins() > 0;
     all.iter().filter(|gap| !was_seen(gap)).cloned().collect()
@@ -552,10 +552,10 @@ fn sampling(rows: &[WireLockCpu]) -> StackSampling {
     sampling
 }
 
-/// None where the sampler did not run in between: what it did not see is no zero.
+/// None where the sampler did not run in between: that must not look like zero.
 fn share(end: &SpinSample, start: Option<&SpinSample>) -> Option<SpinShare> {
     let less = |of: fn(&SpinSample) -> u64| of(end).saturating_sub(start.map_or(0, of));
-    // A tick stands for a period of one CPU, whether idle CPUs tick or not.
+    // A tick represents a period of one CPU, whether idle CPUs tick or not.
     let ticks = end.frequency as f64 * less(|sample| sample.duration_ns) as f64 / 1e9;
     if ticks <= 0.0 {
         return None;
@@ -564,7 +564,7 @@ fn share(end: &SpinSample, start: Option<&SpinSample>) -> Option<SpinShare> {
     let low = percent(less(|sample| sample.waiting));
     let unlocking = match end.sampler {
         Sampler::CpuClock => percent(less(|sample| sample.unlocking)),
-        // It sees what goes on while interrupts are off.
+        // This sampler also fires while interrupts are off.
         Sampler::Cycles => 0.0,
     };
     Some(SpinShare {
@@ -577,8 +577,8 @@ fn share(end: &SpinSample, start: Option<&SpinSample>) -> Option<SpinShare> {
     })
 }
 
-/// The longest since the probe began is that of the window where it rose in it, or where nothing was before it. Else
-/// the longest in the window is not known: None.
+/// The maximum since the probe began belongs to this interval if it rose in it, or if there was nothing before.
+/// Otherwise the interval's maximum is unknown: None.
 fn longest(now_ns: u64, then_ns: u64, count_then: u64) -> Option<u64> {
     (now_ns > then_ns || count_then == 0).then_some(now_ns)
 }
@@ -655,10 +655,10 @@ fn taken_in(caller: &str) -> String {
     format!("lock taken in {caller}")
 }
 
-/// What a lock is called, and how that is known.
+/// A lock's name, and how it was recognised.
 fn name_of(address: u64, stacks: &[Stack], end: &Reading) -> (String, By) {
     match (end.names.get(&address), caller(stacks)) {
-        // There are many objects of a kind.
+        // A slab cache has many objects, so the caller is added.
         (Some(known), caller) if known.by == RecognisedBy::Slab => match caller {
             Some(frame) => (format!("{}, taken in {frame}", known.name), By::Slab),
             None => (known.name.clone(), By::Slab),

@@ -1,4 +1,4 @@
-//! What was lost of a window, and whether the rest can be trusted.
+//! Computes what an interval lost, and whether the rest can be trusted.
 
 use std::collections::BTreeMap;
 
@@ -9,18 +9,17 @@ use crate::merge::SaturatingSum as _;
 use crate::wire::reading::{DeviceSample, Reading};
 use crate::wire::rows::Row;
 
-/// What was lost in the window on the devices of the summary, by kind.
+/// Losses of the interval on the summary's devices, by kind.
 ///
-/// `ios` holds what completed without stages although it should have them, issues whose completion was
-/// never seen, and what only the kernel's counters know of (`uncounted`). Requests that were in flight when the
-/// trace began are no loss.
+/// `ios` has completions that lack stages they should have, issues whose completion was never observed, and I/Os that
+/// only the kernel's counters know of (`uncounted`). Requests in flight when the trace began are not a loss.
 pub fn lost(summary: &LatencySummary, start: &Reading, end: &Reading) -> Lost {
     let mut kinds = BTreeMap::new();
     let mut add = |kind: &str, n: u64| *kinds.entry(kind.to_string()).or_insert(0) += n;
     let summarized = |device: &DeviceSample| summary.device(&device.name).is_some();
     for last in end.devices.iter().filter(|device| summarized(device)) {
         let first = start.device(&last.name);
-        // Counts only: the histograms of the rows are most of the work of a difference.
+        // Counts only: subtracting the rows' histograms would be most of the work.
         let since = |of: &dyn Fn(&DeviceSample) -> u64| of(last).saturating_sub(first.map_or(0, of));
         let rows =
             |of: fn(&Row) -> u64| since(&|device| device.each().map(|(_, _, row)| of(row)).saturating_sum());
@@ -36,19 +35,19 @@ pub fn lost(summary: &LatencySummary, start: &Reading, end: &Reading) -> Lost {
     add("unfollowed_operations", end.unfollowed.saturating_sub(start.unfollowed));
     let uncounted: u64 = summary.devices.iter().map(DeviceLatency::uncounted).saturating_sum();
     add("uncounted", uncounted);
-    // A completion that the kernel skipped leaves its slot behind, so it is in `unseen_completion`.
+    // A completion that the kernel skipped leaves its slot taken, so it is in `unseen_completion`.
     let ios = LOSSES.iter().filter_map(|kind| kinds.get(*kind)).saturating_sum();
     Lost { ios, probes: BTreeMap::from([("latency".to_string(), kinds)]), ..Lost::default() }
 }
 
-/// Issues whose completion event never came: the slot was still taken when the tag was issued again
-/// (`stale`), or it is at the end although the kernel has nothing in flight any more.
+/// Issues whose completion event never came: the slot was still taken when the tag was issued again (`stale`), or at
+/// the end although the kernel has nothing in flight any more.
 ///
-/// Measured on 6.18 in a VM whose second CPU was idle: for stretches of time the completions' events do
-/// not run the program although the kernel counts the I/Os and counts no recursion miss. On virtio-blk perf
-/// misses the same ones, on a loop device it does not.
+/// Measured on 6.18 in a VM with an idle second CPU: for some time completion events do not run the program, although
+/// the kernel counts the I/Os and counts no recursion miss. On virtio-blk perf misses the same events, on a loop device
+/// it does not.
 pub(super) fn unseen(counting: Counting, last: &DeviceSample, delta: &DeviceSample) -> u64 {
-    // With iostats off the kernel does not count what is in flight either.
+    // With iostats off the kernel does not count I/Os in flight either.
     let counted = last
         .kernel_before
         .as_ref()
@@ -57,7 +56,7 @@ pub(super) fn unseen(counting: Counting, last: &DeviceSample, delta: &DeviceSamp
     delta.counters.stale + last.held.saturating_sub(in_flight)
 }
 
-/// Why a result must not be trusted, if it must not: `max_loss` in percent.
+/// Why a result must not be trusted; None if it may. `max_loss` in percent.
 pub fn distrust(summary: &LatencySummary, lost: &Lost, max_loss: f64) -> Option<String> {
     let ios: u64 = summary.ios();
     let gone: Vec<&str> = summary.devices.iter().filter(|d| d.vanished).map(|d| d.name.as_str()).collect();
@@ -77,7 +76,7 @@ pub fn distrust(summary: &LatencySummary, lost: &Lost, max_loss: f64) -> Option<
     let all = ios.saturating_add(lost.ios);
     let percent = if all == 0 { 0.0 } else { lost.ios as f64 * 100.0 / all as f64 };
     if percent > max_loss {
-        // Other probes lose the same I/Os, and count them once more.
+        // Other probes lose the same I/Os and count them again.
         let of_latency = || lost.probes.get("latency").into_iter().flatten().filter(|(_, n)| **n > 0);
         let kinds: Vec<String> = of_latency()
             .filter(|(kind, _)| LOSSES.contains(&kind.as_str()))
@@ -112,7 +111,7 @@ pub fn distrust(summary: &LatencySummary, lost: &Lost, max_loss: f64) -> Option<
     })
 }
 
-/// The kinds that add up to `lost.ios`; the others cost a stage or are no loss.
+/// The kinds that add up to `lost.ios`; the others cost a stage or are not a loss.
 const LOSSES: [&str; 4] = ["no_start", "slot", "unseen_completion", "uncounted"];
 
 #[cfg(test)]
@@ -123,8 +122,8 @@ mod tests {
     use crate::host::Host;
     use crate::wire::WireCounters;
 
-    /// The kernel's program counts one of three, and two slots are still taken by requests that were issued a moment
-    /// before the end: what the kernel has counted of them was not seen to complete, the rest may be in flight.
+    /// The kernel counts one of three I/Os as complete, and two slots are still taken by requests issued just before
+    /// the end. What the kernel has counted was missed; the rest may be in flight.
     #[test]
     fn what_the_kernel_has_completed_and_is_still_out_was_not_seen() {
         let cases = [(3, 2, 2, 0), (3, 1, 1, 1), (2, 5, 1, 0), (1, 5, 0, 0)];
@@ -142,7 +141,7 @@ mod tests {
                 "{counted} {young}"
             );
             assert_eq!(found.ios, counted - 1);
-            // Of some submitters nothing can be compared.
+            // With a filter on submitters nothing can be compared.
             end.filtered = true;
             let summary = summarize(&Host::default(), &start, &end);
             assert_eq!(lost(&summary, &start, &end).ios, 0);
@@ -154,7 +153,7 @@ mod tests {
         let mut end = sample(&[100, 100], 3, 3);
         end.rows[0].no_start = 1;
         end.counters = WireCounters { out_of_range: 2, stale: 4, ..WireCounters::default() };
-        // Two slots are taken and the kernel has one I/O in flight: one completion was not seen.
+        // Two slots are taken and the kernel has one I/O in flight: one completion was missed.
         end.held = 2;
         end.kernel_before.as_mut().unwrap().in_flight = 1;
         let (start, mut end) = (reading(0, sample(&[], 0, 0)), reading(1, end));
@@ -168,7 +167,7 @@ mod tests {
         assert_eq!(distrust(&summary, &lost, 80.0), None);
     }
 
-    /// The I/O is there; operations are not.
+    /// The I/O is traced; its operations are not.
     #[test]
     fn a_request_of_too_many_bios_is_named_and_no_lost_io() {
         let mut end = sample(&[100, 100], 2, 2);
@@ -206,7 +205,7 @@ mod tests {
         let (start, end) = (reading(0, sample(&[], 0, 0)), reading(1, last));
         let summary = summarize(&Host::default(), &start, &end);
         let mut lost = lost(&summary, &start, &end);
-        // The interrupts' programs missed them too.
+        // The interrupt programs missed them too.
         lost.probes.insert("interrupts".into(), BTreeMap::from([("uncounted".into(), 40)]));
         let why = distrust(&summary, &lost, 0.1).unwrap();
         assert!(

@@ -1,4 +1,4 @@
-//! What a machine did in one short step of a run: what changes, and their beginning, are looked for in.
+//! One sample of the machine's memory, I/O and CPU state over a short step: the input of onset detection.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

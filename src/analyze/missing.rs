@@ -1,4 +1,4 @@
-//! Stages that a run could have had and did not show.
+//! Reports stages that a run could have had but did not measure.
 
 use super::latency::{DeviceLatency, LatencySummary};
 use super::op::Op;
@@ -8,7 +8,7 @@ use crate::envelope::{Missing, Reason};
 use crate::hist::Histogram;
 use crate::merge::SaturatingSum as _;
 
-/// Stages that the devices of this run could have had and did not show, with the reason.
+/// Stages that the devices of this run could have had but lack, with the reason.
 pub fn stages(summary: &LatencySummary) -> Vec<Missing> {
     let unfetched = |device: &&DeviceLatency| {
         let mut all = device.ops.values().filter_map(|op| op.operations.as_ref()).peekable();
@@ -39,7 +39,7 @@ pub fn stages(summary: &LatencySummary) -> Vec<Missing> {
     polled.chain(unchecked).chain(summary.devices.iter().flat_map(others).flatten()).collect()
 }
 
-/// There is nothing to hold the count against.
+/// The count cannot be compared with the kernel's.
 fn unchecked(device: &DeviceLatency) -> Missing {
     Missing {
         device: Some(device.name.clone()),
@@ -52,7 +52,7 @@ fn unchecked(device: &DeviceLatency) -> Missing {
     }
 }
 
-/// The drive has no write that is on the medium when it completes, so the kernel flushes behind it.
+/// The drive has no write that is durable when it completes (FUA), so the kernel flushes after it.
 fn missing_flush(device: &DeviceLatency) -> Option<Missing> {
     (device.flushed > 0).then(|| Missing {
         device: Some(device.name.clone()),
@@ -69,7 +69,7 @@ fn missing_flush(device: &DeviceLatency) -> Option<Missing> {
     })
 }
 
-/// A system call that waits and was throttled is not seen to hand its bios in, nor is io_submit.
+/// The submission of a blocking system call that was throttled is not observed, and neither is that of io_submit.
 fn missing_submit(device: &DeviceLatency) -> Option<Missing> {
     let without = |all: &OperationLatency| {
         all.total.count() - all.stages.get(&Stage::Submit).map_or(0, Histogram::count).min(all.total.count())
@@ -88,7 +88,7 @@ fn missing_submit(device: &DeviceLatency) -> Option<Missing> {
     })
 }
 
-/// Who handed them in, and how long they were held, nobody knows.
+/// Their submitter, and how long they were throttled, is unknown.
 fn missing_held(device: &DeviceLatency) -> Option<Missing> {
     (device.held_unknown > 0).then(|| Missing {
         device: Some(device.name.clone()),
@@ -105,7 +105,7 @@ fn missing_held(device: &DeviceLatency) -> Option<Missing> {
     })
 }
 
-/// A command of the driver's own is seen first when the driver takes it.
+/// A command of the driver itself is first observed when the driver takes it.
 fn missing_queue(device: &DeviceLatency) -> Option<Missing> {
     let followed = device.ops.get(&Op::Passthrough)?.operations.as_ref()?;
     (followed.stages.get(&Stage::Queue).map_or(0, Histogram::count) < followed.total.count()).then(|| Missing {

@@ -1,27 +1,27 @@
-//! The onset of trouble: the moment at which throughput, free memory, reclaim and spinning changed together, and which
-//! of them moved first.
+//! Detects the onset of memory trouble: the time at which throughput, free memory, reclaim and spinning changed
+//! together, and which of them changed first.
 //!
-//! 1. What was before the load and after it is left out: moments at either end in which it moved less than
-//!    [`LOADED`] of its best.
-//! 2. The series is cut where lines of least squares, one per signal and part, leave least, with a penalty for every
-//!    cut (optimal partitioning; all signals are cut at the same moments). What drifts or ramps up is one line, and
-//!    free memory that runs out is two: the bend is a cut.
-//! 3. A cut, or several within [`TOGETHER_NS`] of each other, is an onset where
-//!    - at least one signal of memory (free, reclaim) and one of its price (throughput, spinning) moved for the worse:
-//!      each by its least size ([`Signal`]), and by no chance: either two lines explain it so much better than one
-//!      that F(3, n − 5) is above its 0.1 % point, or its two levels are so far apart that Student's t is above its
-//!      0.1 % point, and leave half of what a line leaves, or less;
-//!    - one of them at least is of the first kind, and so no drift: beside a gap two levels alone prove nothing, since
-//!      a slope across it looks like them;
-//!    - throughput did not become better: a load that begins moves all the others too;
-//!    - it lasts: no part behind it has a moved signal back on the other side of the middle between both levels;
-//!    - it is new: no part before it has all moved signals on the far side. What comes and goes is no onset.
-//! 4. Where it is, is where one cut serves all moved signals best, and each signal has the place that serves it best.
+//! 1. The time before and after the load is removed: samples at either end with less than [`LOADED`] of the best
+//!    throughput.
+//! 2. The series is cut where least-squares lines, one per signal and part, leave the smallest error, with a penalty
+//!    per cut (optimal partitioning; all signals are cut at the same samples). A drift or ramp is one line. Free memory
+//!    that runs out is two: the bend is a cut.
+//! 3. A cut, or several within [`TOGETHER_NS`] of each other, is an onset if all of these hold:
+//!     - At least one memory signal (free, reclaim) and one cost signal (throughput, spinning) became worse, each by
+//!       its minimum size ([`Signal`]) and significantly. Significant means one of two things. Bent: two lines explain
+//!       the signal so much better than one that F(3, n − 5) exceeds its 0.1 % point. Or apart: the two levels differ so
+//!       much that Student's t exceeds its 0.1 % point, and they leave at most half the error of a line.
+//!     - At least one of them is bent, so it is not a drift. Next to a gap two levels alone prove nothing, since a slope
+//!       across the gap looks like them.
+//!     - Throughput did not improve: a load that starts moves all other signals too.
+//!     - It lasts: in no later part has a moved signal returned past the midpoint of both levels.
+//!     - It is new: in no earlier part were all moved signals beyond it. What comes and goes is not an onset.
+//! 4. The onset is where one cut fits all moved signals best; each signal also has its own best position.
 //!
-//! Its error: the place lies within one moment of the truth where the signals change by four times their noise or
-//! more, and within a gap of the series anywhere (`after_ns` and `at_ns` are the gap's ends). On noise without a change
-//! fewer than 1 in 1,000 series of 10 to 120 moments had an onset (a test holds both). Intervals of levels take the
-//! moments for independent: where each is like the one before, they are too narrow.
+//! Its error: the position is within one sample of the truth if the signals change by at least four times their noise,
+//! and in any case within a gap of the series (`after_ns` and `at_ns` are the gap's ends). On noise without a change,
+//! fewer than 1 in 1,000 series of 10 to 120 samples had an onset (a test checks both). Confidence intervals of levels
+//! assume independent samples: if each resembles the one before, they are too narrow.
 
 mod fit;
 #[cfg(test)]
@@ -33,17 +33,17 @@ use serde::{Deserialize, Serialize};
 use self::fit::{SHORTEST, Series};
 use crate::analyze::memory_sample::MemorySample;
 
-/// Fewer moments than this, in all and on either side, say nothing.
+/// With fewer samples, in total or on either side, there is no result.
 pub const LEAST_MOMENTS: usize = 10;
 pub const LEAST_ON_A_SIDE: usize = 5;
 
-/// Of the best throughput, below which the load has not begun, or is over.
+/// Share of the best throughput below which the load has not begun, or is over.
 const LOADED: f64 = 0.05;
 
-/// Signals that move within this time, or within three moments, move together.
+/// Signals that change within this time, or within three samples, change together.
 const TOGETHER_NS: u64 = 5_000_000_000;
 
-/// Steps that the series is cut by; a longer one is averaged down to so many first.
+/// Number of steps that the series is cut in; a longer one is first averaged down to this many.
 const MOST_STEPS: usize = 400;
 
 /// What is followed.
@@ -64,10 +64,10 @@ pub enum Signal {
 }
 
 impl Signal {
-    /// In the order in which trouble spreads, which is the order of those that move at the same moment.
+    /// In the order in which trouble spreads, which breaks ties between signals that change at the same time.
     pub const ALL: [Self; 5] = [Self::Free, Self::Reclaim, Self::Spin, Self::System, Self::Throughput];
 
-    /// As a sentence calls it.
+    /// The name in a sentence.
     pub fn name(self) -> &'static str {
         match self {
             Self::Free => "free memory",
@@ -82,7 +82,7 @@ impl Signal {
         matches!(self, Self::Free | Self::Reclaim)
     }
 
-    /// What a moment says of it.
+    /// Its value in a sample.
     fn of(self, moment: &MemorySample) -> Option<f64> {
         let per_second = |n: u64| n as f64 * 1e9 / moment.duration_ns as f64;
         let value = match self {
@@ -98,7 +98,7 @@ impl Signal {
         value.is_finite().then_some(value)
     }
 
-    /// Whether a change is one for the worse, and large enough to matter.
+    /// Whether a change is for the worse and large enough to matter.
     fn is_worse(self, before: f64, after: f64) -> bool {
         match self {
             Self::Free => after <= before * 0.5,
@@ -145,25 +145,25 @@ pub struct Onset {
 }
 
 impl Onset {
-    /// What it says of that signal; None where that did not move.
+    /// The change of that signal; None where it did not change.
     pub fn of(&self, signal: Signal) -> Option<&Moved> {
         self.moved.iter().find(|moved| moved.signal == signal)
     }
 }
 
-/// Why there is none.
+/// Why there is no onset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoOnset {
-    /// Not enough moments under load.
+    /// Not enough samples under load.
     TooShort,
-    /// Nothing of memory, or nothing of what it costs, was measured.
+    /// No memory signal, or no cost signal, was measured.
     TooLittleKnown,
-    /// Nothing changed for the worse, together and for good.
+    /// Nothing changed for the worse, together and permanently.
     Steady,
 }
 
 impl NoOnset {
-    /// As a reason behind "no onset is named: ".
+    /// The reason, as continuation of "no onset is named: ".
     pub fn why(self) -> &'static str {
         match self {
             Self::TooShort => "fewer than 10 moments under load",
@@ -173,10 +173,10 @@ impl NoOnset {
     }
 }
 
-/// The onset in a series of moments, in the order of time. Moments without a length, and those that are not later than
-/// the one before, are left out.
+/// Finds the onset in a series of samples in time order. Samples of length 0, and those not later than the one before,
+/// are ignored.
 ///
-/// Fails where none can be named, with the reason.
+/// Fails with the reason if there is none.
 pub fn onset(moments: &[MemorySample]) -> Result<Onset, NoOnset> {
     let mut end_ns = 0;
     let in_order = |moment: &&MemorySample| {
@@ -203,7 +203,7 @@ pub fn onset(moments: &[MemorySample]) -> Result<Onset, NoOnset> {
     judged.max_by(Judged::order).map_or(Err(NoOnset::Steady), |judged| Ok(judged.onset))
 }
 
-/// Without the moments at both ends in which the load moved next to nothing.
+/// Removes the samples at both ends with almost no load.
 fn under_load(moments: &[MemorySample]) -> &[MemorySample] {
     let rate = |moment: &MemorySample| Signal::Throughput.of(moment);
     let best = moments.iter().filter_map(rate).fold(0.0, f64::max);
@@ -215,16 +215,16 @@ fn under_load(moments: &[MemorySample]) -> &[MemorySample] {
     &moments[first..=last]
 }
 
-/// The series of a run, moment by moment.
+/// The series of a run, sample by sample.
 struct Run<'a> {
     moments: &'a [MemorySample],
     signals: Vec<(Signal, Series)>,
 }
 
-/// Cuts that belong together: what was before ends at `from`, what is behind begins at `to`.
+/// Cuts that belong together: the part before ends at `from`, the part after begins at `to`.
 #[derive(Debug, Clone, Copy)]
 struct Event {
-    /// Where the part before begins, and where the first part behind ends.
+    /// Start of the part before, and end of the first part after.
     begin: usize,
     from: usize,
     to: usize,
@@ -233,12 +233,12 @@ struct Event {
 
 struct Judged {
     onset: Onset,
-    /// How much better two lines are, over all moved signals.
+    /// How much better two lines fit, over all moved signals.
     gain: f64,
 }
 
 impl Judged {
-    /// The more signals the better, then the clearer.
+    /// More signals are better, then the clearer fit.
     fn order(a: &Self, b: &Self) -> std::cmp::Ordering {
         a.onset.moved.len().cmp(&b.onset.moved.len()).then(a.gain.total_cmp(&b.gain))
     }
@@ -260,13 +260,13 @@ impl<'a> Run<'a> {
             binned = self.moments.chunks(width).map(mean_of).collect();
             (series(&binned).into_iter().map(|(_, series)| series).collect(), binned.len())
         };
-        // Each part has two numbers per signal, and its place: twice what the Bayesian criterion (BIC) asks for, as
-        // moments of a run are less independent than it takes them to be.
+        // Each part has two parameters per signal, and its position: twice the Bayesian criterion (BIC), because the
+        // samples of a run are less independent than it assumes.
         let penalty = 2.0 * (2 * signals.len() + 1) as f64 * (steps as f64).ln();
         fit::cuts(&signals, steps, penalty).into_iter().map(|cut| cut * width).collect()
     }
 
-    /// The cuts that may be an onset, by themselves or with those behind them.
+    /// The cuts that may be an onset, alone or with those after them.
     fn events(&self, cuts: &[usize]) -> Vec<Event> {
         let mut events = Vec::new();
         for (at, from) in cuts.iter().enumerate() {
@@ -287,7 +287,7 @@ impl<'a> Run<'a> {
 
     fn event(&self, cuts: &[usize], first: usize, last: usize) -> Event {
         let (from, to) = (cuts[first], cuts[last]);
-        // Parts that are too short to be a level are joined with those beyond.
+        // Parts too short for a level are joined with the next ones.
         let before = cuts[..first].iter().rev().copied().find(|cut| from - cut >= LEAST_ON_A_SIDE);
         let behind = cuts[last + 1..].iter().copied().find(|cut| cut - to >= LEAST_ON_A_SIDE);
         Event { begin: before.unwrap_or(0), from, to, end: behind.unwrap_or(self.moments.len()) }
@@ -333,7 +333,7 @@ impl<'a> Run<'a> {
         Some(Judged { onset: Onset { after_ns, at_ns: self.moments[place].at_ns, moved, first }, gain })
     }
 
-    /// The cut near the event that serves these signals best, and how much better than none it is.
+    /// The cut near the event that fits these signals best, and how much better than no cut it is.
     fn place(&self, signals: &[(&Series, Way)], event: Event) -> Option<(usize, f64)> {
         let Event { begin, from, to, end } = event;
         let reach = SHORTEST.max(2 * self.moments.len().div_ceil(MOST_STEPS));
@@ -345,8 +345,8 @@ impl<'a> Run<'a> {
         Some((best, (whole / left(best).max(f64::MIN_POSITIVE)).max(1.0).ln().min(50.0)))
     }
 
-    /// Where two lines explain the signal so much better than one that it is no chance. The bound lies above the 0.1 %
-    /// point of F(3, n − 5) for every n from ten on: 33.2 for n = 10, 12.6 for 15, 7.5 for 30, 5.4 for many.
+    /// Tests whether two lines explain the signal significantly better than one. The bound is above the 0.1 % point of
+    /// F(3, n − 5) for every n from ten on: 33.2 for n = 10, 12.6 for 15, 7.5 for 30, 5.4 for many.
     fn bent(&self, series: &Series, event: Event) -> Option<(Way, usize, f64)> {
         let Event { begin, end, .. } = event;
         let (place, better) = self.place(&[(series, Way::Lines)], event)?;
@@ -356,9 +356,9 @@ impl<'a> Run<'a> {
         is_clear.then_some((Way::Lines, place, better))
     }
 
-    /// Where the levels before and behind are so far apart that it is no chance, and explain more than a line does to
-    /// which a gap is as long as a moment. The bound lies above the 0.1 % point of Student's t for the degrees of
-    /// freedom of the shorter part: 8.6 for 4, 5.0 for 8, 3.6 for 30.
+    /// Tests whether the levels before and after differ significantly, and explain more than a line for which a gap is
+    /// as long as a sample. The bound is above the 0.1 % point of Student's t for the degrees of freedom of the shorter
+    /// part: 8.6 for 4, 5.0 for 8, 3.6 for 30.
     fn apart(&self, series: &Series, event: Event) -> Option<(Way, usize, f64)> {
         let Event { begin, end, .. } = event;
         let (place, better) = self.place(&[(series, Way::Levels)], event)?;
@@ -372,7 +372,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// What a signal is, on either side of a cut.
+/// How a signal is modelled on either side of a cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     Lines,
@@ -380,7 +380,7 @@ enum Way {
 }
 
 impl Way {
-    /// What it leaves.
+    /// The squared error that it leaves.
     fn left(self, series: &Series, begin: usize, cut: usize, end: usize) -> f64 {
         match self {
             Self::Lines => series.left(begin, cut) + series.left(cut, end),
@@ -395,7 +395,7 @@ fn series(moments: &[MemorySample]) -> Vec<(Signal, Series)> {
     for signal in Signal::ALL {
         let values: Vec<Option<f64>> = moments.iter().map(|moment| signal.of(moment)).collect();
         let known = values.iter().flatten().count();
-        // Spinning is kernel time: it must not count twice.
+        // Spinning is system time: it must not count twice.
         let spin = found.iter().any(|(other, _)| *other == Signal::Spin);
         if known < LEAST_MOMENTS || (signal == Signal::System && spin) {
             continue;
@@ -405,13 +405,13 @@ fn series(moments: &[MemorySample]) -> Vec<(Signal, Series)> {
     found
 }
 
-/// Several moments as one. What one of them does not know the mean is of the others.
+/// The mean of several samples. A value missing in some is averaged over the others.
 fn mean_of(moments: &[MemorySample]) -> MemorySample {
     let mean = |signal: Signal| {
         let known: Vec<f64> = moments.iter().filter_map(|moment| signal.of(moment)).collect();
         (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)
     };
-    // Rates of moments of one second each.
+    // Rates per second, so the length is one second.
     MemorySample {
         at_ns: moments.last().map_or(0, |moment| moment.at_ns),
         duration_ns: 1_000_000_000,
@@ -437,7 +437,7 @@ fn student(degrees: usize) -> f64 {
     1.96 + inverse * (2.372 + inverse * (2.822 + inverse * (2.556 + inverse * 1.8)))
 }
 
-/// The parts of a stretch: those that the cuts make, and equal ones of which none is shorter than a level needs.
+/// The parts of a stretch: those between the cuts, and equal ones, none shorter than a level needs.
 fn parts(from: usize, to: usize, cuts: &[usize]) -> Vec<(usize, usize)> {
     let count = ((to - from) / LEAST_ON_A_SIDE).clamp(1, 8);
     let equal = (0..count).map(|i| (from + (to - from) * i / count, from + (to - from) * (i + 1) / count));
@@ -446,7 +446,7 @@ fn parts(from: usize, to: usize, cuts: &[usize]) -> Vec<(usize, usize)> {
     ends.windows(2).map(|ends| (ends[0], ends[1])).chain(equal).collect()
 }
 
-/// How far a part is from the old state to the new one: 0 and 1; None where the signal is not known there.
+/// How far a part is between the old level (0) and the new one (1); None where the signal is unknown there.
 fn way(series: &Series, moved: &Moved, part: (usize, usize)) -> Option<f64> {
     let (mean, _) = series.level(part.0, part.1)?;
     Some((mean - moved.before.mean) / (moved.after.mean - moved.before.mean))
@@ -463,7 +463,7 @@ fn is_new(moved: &[(&Series, Moved)], parts: &[(usize, usize)]) -> bool {
     !parts.iter().copied().any(was)
 }
 
-/// Lets the levels before rest on the earlier parts as well, as far as those are of the same state: noise may cut it.
+/// Extends the levels before to earlier parts with the same level: noise may have cut them.
 fn widen(moved: &mut [(&Series, Moved)], mut begin: usize, from: usize, parts: &[(usize, usize)]) {
     let same = |part| {
         let near = |way: f64| way.abs() < 0.25;

@@ -18,8 +18,8 @@ names! {
 }
 
 impl Op {
-    /// The field of `/sys/block/D/stat` that counts this class; none counts passthrough, or (before 5.18,
-    /// and where `queue/iostats_passthrough` says so) one that the class does not tell.
+    /// The field of `/sys/block/D/stat` that counts this class. Passthrough has none; before 5.18, and where
+    /// `queue/iostats_passthrough` is set, it is in a field that the class does not tell.
     pub fn kernel_class(self) -> Option<KernelClass> {
         match self {
             Self::Read => Some(KernelClass::Read),
@@ -31,7 +31,7 @@ impl Op {
     }
 }
 
-/// The classes as a bit each; all where none is named.
+/// The classes as a bit mask; all if none is named.
 pub fn mask(ops: &[Op]) -> u32 {
     if ops.is_empty() { u32::MAX } else { ops.iter().fold(0, |mask, op| mask | 1 << *op as u32) }
 }

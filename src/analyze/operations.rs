@@ -1,4 +1,4 @@
-//! Operations: what applications handed over, with stages that add up to their latency.
+//! Summarizes operations: what applications submitted, with stages that add up to their latency.
 
 use std::collections::BTreeMap;
 
@@ -36,16 +36,16 @@ pub struct OperationLatency {
     pub sums_ns: BTreeMap<Stage, u64>,
 }
 
-/// Its keys, which stand among those of [`super::latency::OpLatency`].
+/// Reads the operation's keys from among those of [`super::latency::OpLatency`].
 #[derive(Default)]
 pub struct OperationKeys {
     read: OperationLatency,
-    /// Which of those that are always there were found: a bit each.
+    /// Which of the mandatory keys were found, as a bit mask.
     found: u32,
 }
 
 impl OperationKeys {
-    /// None where one of the keys is not there.
+    /// None where a mandatory key is missing.
     pub fn all(self) -> Option<OperationLatency> {
         (self.found == 0b11111).then_some(self.read)
     }
@@ -71,17 +71,17 @@ impl Keys for OperationKeys {
     }
 }
 
-/// The slowest operations together.
+/// Totals of the slowest operations.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Slowest {
-    /// Their totals are at least this long.
+    /// Their latencies are at least this long.
     pub from_ns: u64,
     pub operations: u64,
     pub sums_ns: BTreeMap<Stage, u64>,
 }
 
 impl OperationLatency {
-    /// Takes out a stage that took no time in any of them.
+    /// Removes a stage that took no time in any of them.
     pub fn leave_out_if_nothing(&mut self, stage: Stage) {
         if self.stages.get(&stage).is_none_or(|hist| hist.sum() > 0) {
             return;
@@ -92,8 +92,8 @@ impl OperationLatency {
         }
     }
 
-    /// The operations of the highest powers of two of the total that are at least `share` of all of
-    /// them: measured, not put together from percentiles. None where that would be more than half.
+    /// The slowest operations, by the highest powers of two of the total: at least `share` of all. They are measured,
+    /// not composed from percentiles. None where that would be more than half.
     pub fn slowest(&self, share: f64) -> Option<Slowest> {
         let all = self.total.count();
         let mut slowest = Slowest { from_ns: 0, operations: 0, sums_ns: BTreeMap::new() };
@@ -112,7 +112,7 @@ impl OperationLatency {
     }
 }
 
-/// Of which of two the stages are shown when they are merged.
+/// Whose stages are shown when two are merged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shown {
     Both,
@@ -121,7 +121,7 @@ pub enum Shown {
 }
 
 impl OperationLatency {
-    /// Stages add up to the total only over operations that have the same ones.
+    /// Stages add up to the total only over operations with the same stages.
     pub fn shown_with(&self, other: &Self) -> Shown {
         let is_none = self.total.is_empty() || other.total.is_empty();
         match () {
@@ -151,7 +151,7 @@ impl Merge for OperationLatency {
             Shown::First => Some((later.beside(self), later.total.count())),
             Shown::Second => Some((self.beside(later), self.total.count())),
         };
-        // Which stages they are is known no more once they were read back.
+        // After reading back from JSON it is not known which cover they are.
         let Self { operations, stages, total, by_total, not_covered, cover: _, sums_ns } = self;
         operations.merge_with(&later.operations);
         not_covered.merge_with(&later.not_covered);
@@ -187,7 +187,7 @@ pub struct TotalClass {
 merge!(TotalClass { first: lower_ns upper_ns; add: operations sums_ns; });
 row!(TotalClass, u64, |class| class.lower_ns);
 
-/// In JSON.
+/// The form in JSON.
 type TotalForm = (u64, u64, u64, BTreeMap<Stage, u64>);
 
 impl From<TotalClass> for TotalForm {
@@ -203,26 +203,25 @@ impl From<TotalForm> for TotalClass {
 }
 
 names! {
-    /// Why an operation that ended is not among those whose stages are shown: sums must be over the same
-    /// stages.
+    /// Why an ended operation is not among those whose stages are shown: sums must be over the same stages.
     #[derive(PartialOrd, Ord)]
     pub enum NotCovered {
-        /// It has stages that those which are shown do not have.
+        /// It has stages that the shown ones lack.
         MoreStages = "more_stages",
-        /// It was not seen to be fetched.
+        /// Its completion was not observed to be fetched.
         Reap = "reap",
-        /// It waited in a system call, and the driver does not say when it reaps a completion.
+        /// It waited in a system call, and the driver does not report when it reaps a completion.
         Complete = "complete",
-        /// Its parts ended on several CPUs at one moment, so its stages are not one part's; or it waited for a flush,
-        /// and the next one had begun before it was told.
+        /// Its parts ended on several CPUs at the same time, so its stages are not those of one part; or it waited for
+        /// a flush, and the next flush began before the completion was reported.
         Torn = "torn",
     }
 }
 
-/// What each of `enum wire_cover` is called where it is not the one that is shown.
+/// The reason for each value of `enum wire_cover` that is not the shown one.
 const COVER_NAMES: [NotCovered; COVERS] = [NotCovered::MoreStages, NotCovered::Reap, NotCovered::Complete];
 
-/// The rows of one device and class, with their covers; None where no operation ended.
+/// Summarizes the rows of one device and class, with their covers; None where no operation ended.
 pub fn summarize<'a>(rows: impl Iterator<Item = (usize, &'a OperationRow)>) -> Option<OperationLatency> {
     let mut covers: [Cover; COVERS] = Default::default();
     let (mut torn, mut bare) = (0, 0);
@@ -254,7 +253,7 @@ pub fn summarize<'a>(rows: impl Iterator<Item = (usize, &'a OperationRow)>) -> O
     Some(OperationLatency { operations, not_covered, cover: most, sums_ns, ..shown.shown() })
 }
 
-/// The rows of one device and class, each cover for itself; covers without operations are left out.
+/// Summarizes the rows of one device and class, each cover separately; covers without operations are left out.
 pub fn by_cover<'a>(rows: impl Iterator<Item = (usize, &'a OperationRow)>) -> Vec<OperationLatency> {
     let mut covers: [Cover; COVERS] = Default::default();
     for (cover, row) in rows {
@@ -269,7 +268,7 @@ pub fn by_cover<'a>(rows: impl Iterator<Item = (usize, &'a OperationRow)>) -> Ve
         .collect()
 }
 
-/// Everything of one cover.
+/// The operations of one cover.
 #[derive(Default)]
 struct Cover {
     stages: [Histogram; OPERATION_STAGES],
@@ -353,7 +352,7 @@ mod tests {
         let found = summarize([(ALL, &all), (NO_REAP, &none), (ALL, &all)].into_iter()).unwrap();
         assert_eq!((found.operations, found.total.count()), (8, 6));
         assert_eq!(found.not_covered, BTreeMap::from([(NotCovered::Reap, 2)]));
-        // Of all of them, whatever is shown.
+        // Over all operations, whichever are shown.
         assert_eq!((found.sums_ns[&Stage::Submit], found.sums_ns[&Stage::Reap]), (8 * 1_000, 6 * 16_000));
         let sum: u64 = found.stages.values().map(Histogram::sum).sum();
         assert_eq!((sum, found.total.sum()), (6 * 31_000, 6 * 31_000));

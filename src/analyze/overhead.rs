@@ -1,4 +1,4 @@
-//! What the programs take from a load: its rate and CPU time with them and without them, in turn.
+//! Measures the overhead of the programs: a load's rate and CPU time with and without them, alternating.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,13 +6,13 @@ use serde::{Deserialize, Serialize};
 use crate::envelope::View;
 use crate::stats::{median, median_interval};
 
-/// What happened while the programs were attached, or were not.
+/// Measurement of a phase with or without the programs.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Phase {
     pub ns: u64,
-    /// As the kernel counts them.
+    /// As counted by the kernel.
     pub ios: u64,
-    /// Of all CPUs, in anything but idle.
+    /// Busy time of all CPUs.
     pub busy_ns: u64,
 }
 
@@ -26,7 +26,7 @@ impl Phase {
     }
 }
 
-/// Two phases side by side.
+/// Two consecutive phases.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Pair {
     pub without: Phase,
@@ -61,7 +61,7 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// None of fewer than six values.
+    /// None with fewer than six values.
     fn new(values: &[f64]) -> Option<Self> {
         let (low, high) = median_interval(values)?;
         Some(Self { median: median(values)?, low, high })

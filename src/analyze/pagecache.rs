@@ -1,4 +1,4 @@
-//! The page cache and the reclaim of memory: how much there was, who took pages away, and what that cost.
+//! Summarizes the page cache and memory reclaim: sizes, who reclaimed pages, and at what cost.
 
 pub mod moments;
 pub mod paths;
@@ -28,15 +28,15 @@ use crate::wire::Count;
 pub use crate::wire::pagecache::{Kind, ReadaheadSource};
 use crate::wire::pagecache::{Reading, ReclaimSample};
 
-/// Of the machines that this runs on.
+/// Page size of the supported machines.
 const PAGE_BYTES: u64 = 4096;
 
-/// More processes than these are not in JSON.
+/// Maximum number of processes in JSON.
 const MOST_RECLAIMERS: usize = 64;
-/// Of several intervals, before those are chosen.
+/// Maximum kept while merging intervals, before these are chosen.
 const MOST_MERGED: usize = 16 * MOST_RECLAIMERS;
 
-/// Of a longer run the series has the last hour.
+/// A longer run keeps the samples of the last hour.
 const MOST_MOMENTS: usize = 36_000;
 
 /// The window between two readings.
@@ -97,7 +97,7 @@ merge_fields!(PagecacheSummary {
     both: scanned_pages stolen_pages refault_pages ios readahead;
     both_each: counters;
     rows: checks reclaimers nodes paths;
-    // JSON has left these out of each; see settle.
+    // Each interval's JSON has already left these out; see `settle`.
     most: more_reclaimers;
     each: absent;
     derived: onset;
@@ -112,7 +112,7 @@ impl Merge for PagecacheSummary {
         let shifted =
             |moment: &MemorySample| MemorySample { at_ns: moment.at_ns.saturating_add(begin_ns), ..*moment };
         self.series.extend(later.series.iter().map(shifted));
-        // A count of one of them cannot be compared with the kernel's of both.
+        // A count of only one interval cannot be compared with the kernel's of both.
         let of_both = |check: &Check| later.checks.iter().any(|other| other.what == check.what);
         self.checks.retain(of_both);
         let checked: Vec<String> = self.checks.iter().map(Row::key).collect();
@@ -123,7 +123,7 @@ impl Merge for PagecacheSummary {
 }
 
 impl PagecacheSummary {
-    /// Leaves out what grows with each interval.
+    /// Bounds the lists that grow with each interval.
     fn bound(&mut self) {
         if self.reclaimers.len() > MOST_MERGED {
             sort(&mut self.reclaimers);
@@ -140,7 +140,7 @@ impl PagecacheSummary {
 }
 
 names! {
-    /// How the kernel chooses the pages that it takes away.
+    /// How the kernel chooses the pages to reclaim.
     #[derive(Default)]
     pub enum Lru {
         #[default]
@@ -209,7 +209,7 @@ pub struct ReclaimerSummary {
     pub stolen_pages: u64,
 }
 
-// The longest since the probe began is that of the interval in which it rose.
+// The maximum since the probe began belongs to the interval in which it rose.
 merge!(ReclaimerSummary { first: kind pid comm cgroup; add: count ns stolen_pages; most: max_ns; });
 row!(ReclaimerSummary, (Option<Kind>, u32, String, Option<String>), |one| {
     (one.kind, one.pid, one.comm.clone(), one.cgroup.clone())
@@ -237,7 +237,7 @@ pub struct Readahead {
     pub unused_pages: Option<u64>,
 }
 
-// What was read in one interval may be wanted in the next one, so that those which nobody wanted do not add up.
+// Pages read in one interval may be used in the next, so unused pages of intervals do not add up.
 merge!(Readahead {
     first: by;
     add: calls asked_pages;
@@ -250,12 +250,12 @@ impl Readahead {
     fn unused(&self) -> Option<u64> {
         let (wanted, mapped) = (self.wanted_pages?, self.mapped_pages?);
         let most = self.asked_pages.min(self.read_pages?);
-        // Where all that was mapped was wanted, and where none of it was.
+        // The bounds if all mapped pages were used, and if none was.
         let (least, most) = (most.saturating_sub(wanted), most.saturating_sub(wanted.saturating_sub(mapped)));
         (least > 0 || most == 0).then_some(least)
     }
 
-    /// Reads were followed, and how many pages were read for nobody is not known all the same: see `mapped_pages`.
+    /// Whether reads were followed but the number of unused pages is still unknown: see `mapped_pages`.
     pub fn is_hidden_by_mapping(&self) -> bool {
         self.unused_pages.is_none() && self.mapped_pages.is_some_and(|mapped| mapped > 0)
     }
@@ -300,7 +300,7 @@ impl PagecacheSummary {
         self.duration_ns as f64 / 1e9
     }
 
-    /// Of the disks that stand beside memory.
+    /// I/Os of the disks that are recorded with the memory samples.
     pub fn ios_per_second(&self) -> f64 {
         let of_series = || self.series.iter().filter_map(|moment| moment.ios).saturating_sum();
         let ios = self.ios.unwrap_or_else(of_series);
@@ -342,14 +342,14 @@ impl Check {
     }
 }
 
-/// How far a counter went at least, and at most; None where it cannot be told.
+/// By how much a counter grew, lower and upper bound; None where that is unknown.
 fn bracket(start: &Reading, end: &Reading, counter: Counter) -> Option<Bracket> {
     let min = end.kernel_before.vmstat.since(&start.kernel_after.vmstat, counter)?;
     let max = end.kernel_after.vmstat.since(&start.kernel_before.vmstat, counter)?;
     Some(Bracket { min, max })
 }
 
-/// What happened between the two readings. `spins`: shares of spinning by time, where somebody took samples.
+/// What happened between the two readings. `spins`: shares of spinning over time, if sampled.
 pub fn summarize(surroundings: &Surroundings, start: &Reading, end: &Reading) -> PagecacheSummary {
     let duration_ns = end.at_ns.saturating_sub(start.at_ns);
     let deltas: BTreeMap<(Kind, u32), ReclaimSample> = end
@@ -365,8 +365,8 @@ pub fn summarize(surroundings: &Surroundings, start: &Reading, end: &Reading) ->
         |of: fn(&MemoryReading) -> Option<u64>| of(&end.kernel_before)?.checked_sub(of(&start.kernel_after)?);
     let scanned = scanned(start, end, &deltas);
     let reclaims = reclaims(&deltas);
-    // Which of our counts is the same as the kernel's depends on the LRU. The multi-generational one counts those that
-    // it took, or all, and tells twice of a batch that it tries again.
+    // Which of our counts equals the kernel's depends on the LRU. The multi-generational one counts isolated pages, or
+    // all scanned ones, and counts a retried batch twice.
     let (lru, seen) = match surroundings.lru_gen {
         true => (Lru::MultiGenerational, scanned.taken),
         false => (Lru::TwoLists, scanned.looked_at),
@@ -418,7 +418,7 @@ pub fn summarize(surroundings: &Surroundings, start: &Reading, end: &Reading) ->
     }
 }
 
-/// The part of a summary that is absent where no trouble began.
+/// The part of a summary that is absent where no onset was found.
 const ONSET: &str = "onset";
 
 fn no_onset(none: &NoOnset) -> Absence {
@@ -441,7 +441,7 @@ fn reclaims(deltas: &BTreeMap<(Kind, u32), ReclaimSample>) -> BTreeMap<Kind, Rec
         one.throttled_ns += sample.throttled_ns;
         (one.ended, one.ns) = (one.time.count(), one.time.sum());
     }
-    // What began on one node or in one interval may end, or be throttled, in another.
+    // Reclaim that began on one node or in one interval may end, or be throttled, in another.
     all.retain(|kind, one| usual.contains(kind) || one.count > 0 || one.batches > 0);
     all
 }
@@ -516,7 +516,7 @@ fn nodes(surroundings: &Surroundings, deltas: &BTreeMap<(Kind, u32), ReclaimSamp
         node.zones.push(zone.clone());
     }
     for ((kind, number), sample) in deltas {
-        // A number that the kernel left out.
+        // A node number that the kernel does not use.
         let Some(node) = all.get_mut(number) else { continue };
         node.scanned_pages += sample.scanned.iter().saturating_sum();
         node.stolen_pages += sample.reclaimed.iter().saturating_sum();

@@ -11,22 +11,22 @@ names! {
     /// A part of a stage.
     #[derive(PartialOrd, Ord)]
     pub enum Part {
-        /// `submit`: from the system call's entry to this request of its batch (`io_uring_submit_req`).
-        /// `complete`: the rest of the interrupt's batch, the way to the completing CPU.
+        /// `submit`: from the system call's entry to this request of its batch (`io_uring_submit_req`). `complete`: the
+        /// rest of the interrupt's batch, and the transfer to the completing CPU.
         Batch = "batch",
-        /// `submit`: from being handed to a worker of io_uring to the block layer.
+        /// `submit`: from the hand-off to an io_uring worker to the block layer.
         IoWq = "io-wq",
-        /// `queue`: held by blk-throttle.
+        /// `queue`: throttled by blk-throttle.
         Throttle = "throttle",
         /// `queue`: until the bio had a request: freezes, tags, quality of service.
         Alloc = "alloc",
-        /// `queue`: on the task's plug list, or on the way to the driver.
+        /// `queue`: on the task's plug list, or on the path to the driver.
         Plug = "plug",
-        /// `queue`: in a scheduler's or a software queue.
+        /// `queue`: in an I/O scheduler or a software queue.
         Sched = "sched",
         /// `queue`: refused by the driver, until it took the request.
         Requeue = "requeue",
-        /// `device`: until it was tried again after an error or a timeout.
+        /// `device`: until the retry after an error or a timeout.
         Retry = "retry",
         /// `complete`: the callbacks of the request's bios.
         Endio = "endio",
@@ -53,7 +53,7 @@ const WIRE: [(Stage, Part); PARTS] = [
     (Stage::Reap, Part::Wake),
 ];
 
-/// The parts that occurred, by stage; one that did not has no key.
+/// The parts that occurred, by stage; one that did not occur has no key.
 pub type Parts = BTreeMap<Stage, BTreeMap<Part, Histogram>>;
 
 pub fn summarize(row: &PartRow) -> Parts {

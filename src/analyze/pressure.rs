@@ -1,4 +1,4 @@
-//! Lock waits and the page cache as one view: they explain each other.
+//! Combines lock waits and the page cache in one view, because they explain each other.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -34,7 +34,7 @@ impl Summary for PressureSummary {
         self.pagecache.iter_mut().for_each(PagecacheSummary::settle);
     }
 
-    /// Nothing has a machine's name: memory is that of a whole machine.
+    /// Nothing to prefix: memory belongs to a whole machine.
     fn name_host(&mut self, _: &str) {}
 
     fn window(&mut self) -> Option<&mut u64> {
@@ -43,7 +43,7 @@ impl Summary for PressureSummary {
 }
 
 impl PressureSummary {
-    /// What is known to be in no row.
+    /// Losses of both parts.
     pub fn lost(&self) -> Lost {
         let mut lost = self.locks.as_ref().map(trust::lost).unwrap_or_default();
         let pagecache = self.pagecache.iter().map(|summary| ("pagecache".to_string(), summary.lost.clone()));

@@ -1,4 +1,4 @@
-//! A weighted set of stacks: what every flame graph, folded text and profile file is made from.
+//! A weighted set of stacks: the data behind every flame graph, folded text and profile file.
 
 pub mod folded;
 pub mod tree;
@@ -10,15 +10,15 @@ use std::hash::{Hash, Hasher};
 use serde::Serialize;
 
 use self::tree::{Row, Tree};
-/// Where a frame without a name lies.
+/// Where a frame without a name is located.
 pub use crate::symbols::Place;
 pub use crate::symbols::by_label;
 
-/// Whose code a frame is, or what else stands in its place. Pictures are coloured by it.
+/// The code area of a frame, or its kind if it is not code. Flame graphs are coloured by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Area {
-    /// No code: a thread's name, a lock's name, a group.
+    /// Not code: a thread's name, a lock's name, a group.
     Label,
     User,
     /// The rest of the kernel.
@@ -27,18 +27,18 @@ pub enum Area {
     Block,
     /// A block driver, or one that stacks devices.
     Driver,
-    /// The way into an interrupt, and softirqs.
+    /// Interrupt entry, and softirqs.
     Interrupt,
     /// Page cache, LRU lists, reclaim and writeback.
     Reclaim,
     /// Taking a lock.
     Lock,
-    /// No code: a stage of an I/O.
+    /// Not code: a stage of an I/O.
     Stage,
 }
 
 impl Area {
-    /// All of them, in the order of a legend: from what begins a stack to what ends it.
+    /// In the order of a legend: from the root of a stack to its leaf.
     pub const ALL: [Area; 9] = [
         Area::Label,
         Area::User,
@@ -65,25 +65,25 @@ impl Area {
         }
     }
 
-    /// Whether it is code of the kernel.
+    /// Whether it is kernel code.
     pub fn in_kernel(self) -> bool {
         !matches!(self, Area::Label | Area::User | Area::Stage)
     }
 
     /// The area of a kernel function.
     pub fn of_kernel(function: &str) -> Area {
-        // `__` says that a function is the inner one, which is no other area.
+        // `__` marks an inner function, of the same area.
         let function = function.trim_start_matches('_');
         let of = |(_, beginnings): &&(Area, &[&str])| beginnings.iter().any(|b| function.starts_with(b));
         KERNEL.iter().find(of).map_or(Area::Kernel, |(area, _)| *area)
     }
 }
 
-/// What the names of an area's functions begin with, without leading `_`. The first that fits decides.
+/// Prefixes of the functions of an area, without leading `_`. The first match decides.
 const KERNEL: &[(Area, &[&str])] = &[
-    // Before all others: a lock is taken on behalf of any of them. Spinlocks by the functions that take them, because
-    // the slow path is inlined in some builds. Not those that release: with interrupts off `cpu-clock` cannot fire,
-    // and all of that time falls on the release, where nobody waits for a lock.
+    // First, because locks are taken on behalf of any other area. Spinlocks are recognised by the functions that take
+    // them, as the slow path is inlined in some builds. Unlock functions are excluded: with interrupts off `cpu-clock`
+    // cannot fire, and all of that time is attributed to the unlock, where nothing waits for a lock.
     (
         Area::Lock,
         &[
@@ -113,7 +113,7 @@ const KERNEL: &[(Area, &[&str])] = &[
             "osq_lock",
         ],
     ),
-    // The entries, and what runs the handlers; the handlers themselves belong to their drivers. arm64 has el*.
+    // The entries, and the code that runs the handlers; the handlers themselves belong to their drivers. arm64 has el*.
     (
         Area::Interrupt,
         &[
@@ -140,7 +140,7 @@ const KERNEL: &[(Area, &[&str])] = &[
             "flush_smp_call_function_queue",
         ],
     ),
-    // Before the block layer, whose words some of them carry. blk_mq_* stays with the block layer.
+    // Before the block layer, whose prefixes some of them contain. blk_mq_* stays with the block layer.
     (
         Area::Driver,
         &[
@@ -170,7 +170,7 @@ const KERNEL: &[(Area, &[&str])] = &[
             "pmem_",
             "mmc_",
             "blkif_",
-            "blkfront_", // Those that stack: device mapper and RAID.
+            "blkfront_", // Stacking drivers: device mapper and RAID.
             "dm_",
             "clone_endio",
             "linear_map",
@@ -185,7 +185,7 @@ const KERNEL: &[(Area, &[&str])] = &[
             "raid_",
         ],
     ),
-    // dd_* is mq-deadline, wbt_ and throtl_ are what holds I/O back, sbitmap_ gives the tags out.
+    // dd_* is mq-deadline, wbt_ and throtl_ throttle I/O, sbitmap_ allocates tags.
     (
         Area::Block,
         &[
@@ -211,8 +211,8 @@ const KERNEL: &[(Area, &[&str])] = &[
             "kblockd",
         ],
     ),
-    // The page cache belongs here, because that is where its pages are taken back from: in a storm of buffered
-    // reads both are on the same stacks. workingset_ are the refaults, lru_ and folio batches the lists.
+    // The page cache belongs here because reclaim takes its pages: in a storm of buffered reads both are on the same
+    // stacks. workingset_ is refaults; lru_ and folio batches are the lists.
     (
         Area::Reclaim,
         &[
@@ -262,7 +262,7 @@ const KERNEL: &[(Area, &[&str])] = &[
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Frame {
-    /// The name as it is, not escaped.
+    /// The name, not escaped.
     pub name: String,
     pub area: Area,
 }
@@ -274,26 +274,27 @@ pub struct Stack {
     pub value: u64,
 }
 
-/// What a value counts.
+/// Unit of the values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Unit {
     Samples,
     Nanoseconds,
     Ios,
-    /// Something else that was counted, such as cycles or waits; of a file that another tool wrote. How many measurements
-    /// are behind it is not known.
+    /// Another count, such as cycles or waits, from a file of another tool. The number of underlying measurements is
+    /// unknown.
     Events,
 }
 
-/// A weighted set of stacks. Equal stacks are one, whose values are added up.
+/// A weighted set of stacks. Equal stacks are stored once, with their values added up.
 #[derive(Debug, Clone)]
 pub struct Profile {
     pub unit: Unit,
     frames: Vec<Frame>,
     ids: HashMap<Frame, u32>,
     stacks: Vec<Stack>,
-    /// A stack's hash to its place. What was taken stays, so that the next free key after a clash is found again.
+    /// Index of a stack by its hash. Entries are never removed, so that linear probing after a collision still finds
+    /// them.
     places: HashMap<u64, u32>,
     total: u64,
 }
@@ -310,7 +311,7 @@ impl Profile {
         }
     }
 
-    /// The id of a frame. The same frame has the same id.
+    /// The id of a frame. Equal frames have the same id.
     pub fn frame(&mut self, name: impl Into<String>, area: Area) -> u32 {
         match self.ids.entry(Frame { name: name.into(), area }) {
             Entry::Occupied(known) => *known.get(),
@@ -322,16 +323,17 @@ impl Profile {
         }
     }
 
-    /// Adds to the value of a stack, root first. A stack without a frame or a value is none.
+    /// Adds to the value of a stack, root first. Ignores a stack without frames or with value 0.
     ///
     /// # Panics
-    /// When an id is not of this profile.
+    ///
+    /// If an id is not of this profile.
     pub fn add(&mut self, frames: &[u32], value: u64) {
         if frames.is_empty() || value == 0 {
             return;
         }
         assert!(frames.iter().all(|id| (*id as usize) < self.frames.len()), "a frame of another profile");
-        // The sum of all stays the sum of the stacks, whatever comes in; 2^64 ns are 584 years.
+        // Saturates, so that the total stays the sum of the stacks; 2^64 ns are 584 years.
         let value = value.min(u64::MAX - self.total);
         self.total += value;
         let mut hasher = DefaultHasher::new();
@@ -356,7 +358,7 @@ impl Profile {
         }
     }
 
-    /// Adds the stacks of another one, whose values count the same.
+    /// Adds the stacks of another profile of the same unit.
     pub fn merge(&mut self, other: &Self) {
         let ids: Vec<u32> = other.frames.iter().map(|frame| self.frame(&*frame.name, frame.area)).collect();
         let mut stack = Vec::new();
@@ -367,7 +369,7 @@ impl Profile {
         }
     }
 
-    /// All values together.
+    /// Sum of all values.
     pub fn total(&self) -> u64 {
         self.total
     }
@@ -381,22 +383,22 @@ impl Profile {
         &self.frames
     }
 
-    /// The stacks as they first came.
+    /// The stacks in order of first occurrence.
     pub fn stacks(&self) -> &[Stack] {
         &self.stacks
     }
 
-    /// The names of a stack, root first.
+    /// The frames of a stack, root first.
     pub fn named<'a>(&'a self, stack: &'a Stack) -> impl DoubleEndedIterator<Item = &'a Frame> {
         stack.frames.iter().map(|id| &self.frames[*id as usize])
     }
 
-    /// The stacks in the order of their names, which does not depend on the order in which they came.
+    /// The stacks sorted by names, independent of the order of insertion.
     pub fn sorted(&self) -> Vec<&Stack> {
         self.order().into_iter().map(|place| &self.stacks[place as usize]).collect()
     }
 
-    /// The same as places in [`Profile::stacks`].
+    /// The same order as indices into [`Profile::stacks`].
     pub fn order(&self) -> Vec<u32> {
         let rank = self.ranks();
         let ranks = |place: u32| self.stacks[place as usize].frames.iter().map(|id| rank[*id as usize]);
@@ -405,7 +407,7 @@ impl Profile {
         order
     }
 
-    /// The place of each frame among all, by name.
+    /// Rank of each frame by name.
     fn ranks(&self) -> Vec<u32> {
         let mut order: Vec<u32> = (0..self.frames.len() as u32).collect();
         order.sort_unstable_by_key(|id| &self.frames[*id as usize]);
@@ -414,7 +416,7 @@ impl Profile {
         rank
     }
 
-    /// The stacks as a tree without the parts that hold less than `min_share` of the whole.
+    /// The stacks as a tree, without the parts that hold less than `min_share` of the total.
     pub fn tree(&self, min_share: f64) -> Tree {
         let rows = self.sorted();
         Tree::new(
@@ -423,8 +425,8 @@ impl Profile {
         )
     }
 
-    /// Each part that holds less than `min_share` of the whole becomes one frame that says so; what is narrow below
-    /// the same frame becomes one together. The sum stays.
+    /// Replaces each part that holds less than `min_share` of the total by one frame that says so; narrow parts below
+    /// the same frame become one. The sum is kept.
     pub fn fold_narrow(&self, min_share: f64) -> Folded {
         let tree = self.tree(min_share);
         let mut profile = Profile::new(self.unit);
@@ -439,15 +441,15 @@ impl Profile {
     }
 }
 
-/// What [`Profile::fold_narrow`] makes.
+/// The result of [`Profile::fold_narrow`].
 #[derive(Debug, Clone)]
 pub struct Folded {
     pub profile: Profile,
-    /// The share of all values that is in folded frames, 0 to 1.
+    /// Share of the total in folded frames, 0 to 1.
     pub share: f64,
 }
 
-/// Equal are profiles with the same stacks, however the frames are numbered.
+/// Profiles are equal if they have the same stacks, however the frames are numbered.
 impl PartialEq for Profile {
     fn eq(&self, other: &Profile) -> bool {
         let (ours, theirs) = (self.sorted(), other.sorted());

@@ -30,10 +30,10 @@ pub struct QueueLatency {
 merge!(QueueLatency { first: queue qid kind cpus; add: ios request_stages; });
 row!(QueueLatency, u32, |queue| queue.queue);
 
-/// What sysfs says of a queue.
+/// The facts of a queue in sysfs.
 pub(super) fn queue_facts(facts: Option<&BlockDevice>, queue: u32) -> QueueLatency {
     let known = facts.and_then(|d| d.queues.iter().find(|q| q.queue == queue));
-    // The NVMe driver maps its poll queues last and those for reads before them; sysfs does not say which they are.
+    // The NVMe driver maps its poll queues last and its read queues before them; sysfs does not say which they are.
     let kind = facts.map_or("default", |d| {
         let all = d.queues.len() as u32;
         let interrupts = all - d.poll_queues.filter(|n| *n < all).unwrap_or(0);

@@ -1,5 +1,5 @@
-//! How steady a device's rate was, and how it followed the I/Os in flight: from samples of the kernel's own counters.
-//! They count the I/O of all processes.
+//! Analyses how steady a device's rate was, and how it followed the I/Os in flight, from samples of the kernel's
+//! counters, which include the I/O of all processes.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 use crate::host::counters::Counters;
 use crate::merge::{Merge, row};
 
-/// A shorter run says nothing of how steady it was.
+/// Minimum number of windows to judge steadiness.
 const LEAST_WINDOWS: usize = 20;
 
-/// A window with fewer I/Os moves by whole percents with one I/O more.
+/// With fewer I/Os in a window, a single I/O changes its rate by whole percents.
 const LEAST_IOS: u64 = 50;
 
 /// What a device did between two samples.
@@ -27,7 +27,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// None: the counters went back, as those of a device that came anew do, or no time passed.
+    /// None: the counters went back, as for a device that was re-created, or no time passed.
     pub fn between(from: &Counters, to: &Counters, ns: u64) -> Option<Self> {
         let ms = |c: &Counters| c.read_ms + c.write_ms + c.discard_ms.unwrap_or(0);
         let sectors = |c: &Counters| c.read_sectors + c.write_sectors;
@@ -54,7 +54,7 @@ pub struct DeviceWindows {
 row!(DeviceWindows, String, |device| device.name.clone());
 
 impl DeviceWindows {
-    /// Of a longer run the last: 10 minutes of windows of 100 ms.
+    /// A longer run keeps the last ones: 10 minutes of 100 ms windows.
     pub const MOST: usize = 6_000;
 
     pub fn keep_last(&mut self, most: usize) {
@@ -70,26 +70,26 @@ impl Merge for DeviceWindows {
     }
 }
 
-/// The windows of one device in which it was busy, in the order of time.
+/// The windows of one device in which it was busy, in time order.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DeviceRates {
     pub device: String,
-    /// The share of the time in which anything was in flight (`%util` of iostat), 0 to 1, over all samples. Exact since
-    /// kernel 6.10 (99dc422335d8); from 5.0 (5b18b5a73760) on the kernel counts whole ticks: too many where I/Os are short
-    /// and rare, too few where several long ones start before one ends.
+    /// The share of time with any I/O in flight (`%util` of iostat), 0 to 1, over all samples. Exact since kernel 6.10
+    /// (99dc422335d8). From 5.0 (5b18b5a73760) on the kernel counts whole ticks: too many where I/Os are short and
+    /// rare, too few where several long ones start before one ends.
     pub busy: f64,
     pub windows: Vec<Window>,
 }
 
-/// A quantity over the windows.
+/// Distribution of a quantity over the windows.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Spread {
     pub median: f64,
-    /// Half of the range of the middle eight of ten windows, as a part of the median: single hiccups do not count.
+    /// Half of the range of the middle 80 % of the windows, relative to the median: single outliers do not count.
     pub variation: f64,
 }
 
-/// What the rate did while the I/Os in flight varied.
+/// How the rate followed the I/Os in flight.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Following {
     /// Mean I/Os in flight in the third of the windows with the fewest, and in that with the most.
@@ -99,7 +99,7 @@ pub struct Following {
 }
 
 impl Following {
-    /// The rate with twice as many in flight, as a ratio, by a power law through both thirds.
+    /// The factor of the rate for twice as many I/Os in flight, by a power law through both thirds.
     pub fn of_twice(&self) -> f64 {
         let slope = (self.iops[1] / self.iops[0]).ln() / (self.in_flight[1] / self.in_flight[0]).ln();
         2f64.powf(slope)
@@ -107,18 +107,18 @@ impl Following {
 }
 
 impl DeviceRates {
-    /// Of the devices that did something.
+    /// For the devices that were active.
     pub fn of_all(devices: impl IntoIterator<Item = DeviceWindows>) -> Vec<Self> {
         let rates = devices.into_iter().map(|device| Self::new(device.name, &device.windows));
         rates.filter(|rates| rates.busy > 0.0).collect()
     }
 
-    /// Without what comes before and after the I/O: a command takes a while to begin and to end.
+    /// Removes the idle time at both ends: a command takes a while to start and to end.
     pub fn new(device: String, windows: &[Window]) -> Self {
         let is_busy = |window: &Window| window.ios >= LEAST_IOS;
         let first = windows.iter().position(is_busy).unwrap_or(windows.len());
         let end = windows.iter().rposition(is_busy).map_or(first, |last| last + 1);
-        // The first and the last one are parts of windows.
+        // The first and the last window are only partly busy.
         let whole = windows[first..end].get(1..(end - first).saturating_sub(1)).unwrap_or_default();
         let sum = |of: fn(&Window) -> f64| windows.iter().map(of).sum::<f64>();
         let (busy, seconds) = (sum(|window| window.busy_seconds), sum(|window| window.seconds));
@@ -156,7 +156,7 @@ impl DeviceRates {
 
     /// None: the I/Os in flight hardly varied, or there are too few windows.
     pub fn following(&self) -> Option<Following> {
-        /// Less is the noise of the windows' edges.
+        /// Smaller variations are noise of the windows' edges.
         const LEAST_VARIATION: f64 = 0.2;
         if self.in_flight()?.variation <= LEAST_VARIATION {
             return None;
@@ -182,7 +182,7 @@ impl DeviceRates {
 mod tests {
     use super::*;
 
-    /// Windows of 100 ms with so many I/Os of 4 KiB and so many in flight.
+    /// Windows of 100 ms, each given by its I/Os of 4 KiB and its I/Os in flight.
     fn rates(windows: impl IntoIterator<Item = (u64, f64)>) -> DeviceRates {
         let window = |(ios, in_flight)| Window {
             seconds: 0.1,

@@ -1,20 +1,20 @@
-//! Which processes share a device: who submitted what part of its bios, and which devices a command used.
+//! Shows which processes share a device: each one's part of the bios, and which devices a command used.
 
 use super::latency::{DeviceLatency, LatencySummary};
-// Rules and renderers know the rows as a part of the summary, not of the wire.
+// Re-exported, so that rules and renderers need not use the wire format.
 use crate::merge::{SaturatingSum as _, merge, row};
 pub use crate::wire::process_ios::{ProcessIos, Relation};
 
 merge!(ProcessIos { first: pid comm relation; any: selected; add: bios bytes; });
 row!(ProcessIos, (Option<u32>, String), |process| (process.pid, process.comm.clone()));
 
-/// The most bytes first, and the most bios where none have any.
+/// Most bytes first; without bytes, most bios first.
 pub fn sorted(mut rows: Vec<ProcessIos>) -> Vec<ProcessIos> {
     rows.sort_by(|a, b| (b.bytes, b.bios, a.pid).cmp(&(a.bytes, a.bios, b.pid)));
     rows
 }
 
-/// A process with its parts of all bytes and of all bios that the device got.
+/// A process with its share of the device's bytes and bios.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Share<'a> {
     pub process: &'a ProcessIos,
@@ -24,13 +24,13 @@ pub struct Share<'a> {
 }
 
 impl Share<'_> {
-    /// Of the bytes, else of the bios.
+    /// The share of bytes, or else of bios.
     pub fn largest_known(&self) -> f64 {
         self.of_bytes.unwrap_or(self.of_bios)
     }
 }
 
-/// All processes on a device, the most bytes first; empty where none were counted.
+/// All processes on a device, most bytes first; empty where none were counted.
 pub fn shares(device: &DeviceLatency) -> Vec<Share<'_>> {
     let rows = device.processes.as_deref().unwrap_or_default();
     let bytes: u64 = rows.iter().map(|row| row.bytes).saturating_sum();
@@ -44,13 +44,13 @@ pub fn shares(device: &DeviceLatency) -> Vec<Share<'_>> {
         .collect()
 }
 
-/// A part of a whole, which may be 0.
+/// A share of a total, which may be 0.
 pub(super) fn part(of: u64, all: u64) -> f64 {
     of as f64 / all.max(1) as f64
 }
 
-/// The devices that the measured command used, with those above and below them. Where none of its processes submitted
-/// a bio, those on which kernel threads may have worked for it; all where processes were not counted.
+/// The devices that the measured command used, with those above and below them. If none of its processes submitted a
+/// bio, those on which kernel threads may have worked for it; all devices if processes were not counted.
 pub fn of_command(summary: &LatencySummary) -> LatencySummary {
     let has = |device: &DeviceLatency, relations: &[Relation]| {
         device.processes.as_ref().is_none_or(|rows| rows.iter().any(|row| relations.contains(&row.relation)))

@@ -1,21 +1,20 @@
-//! How many user stacks are whole.
+//! Judges how many user stacks are complete.
 //!
-//! The kernel follows frame pointers. Code without them (most distributions' libraries) leaves whatever it likes in
-//! that register, so that the chain ends early, jumps over callers, or runs off into numbers that are no code at all.
+//! The kernel follows frame pointers. Code without them (the libraries of most distributions) uses that register for
+//! other values, so the chain ends early, skips callers, or continues into numbers that are not code.
 //!
-//! What can be proven, and what is a guess:
+//! What is proof, and what is a guess:
 //!
-//! - A frame outside of every mapping with code is no frame: the chain had been lost before it ([`Ending::Lost`]).
-//!   That is proof, where the process' mappings were read while it lived. Code that a process made and unmapped since
-//!   looks the same; and what was never read is not judged at all ([`Ending::Unjudged`]).
-//! - A stack of as many frames as the sampler takes was cut by us, not by the code ([`Ending::Full`]).
-//! - A stack whose outermost frame is where threads begin is whole at its end ([`Ending::Root`]). A caller may be
-//!   missing in the middle all the same: a function without frame pointers that leaves the register alone hides its
-//!   caller, and nothing in the addresses tells. So the share of stacks that are not cut is an upper bound for those
-//!   that are right.
-//! - Any other stack ends in the middle of a program ([`Ending::Short`]). Where names are known that is as good as
-//!   proof; where the outermost frame has no name (a stripped program, code made at run time) it may be the beginning
-//!   of a thread that nobody can recognise, so that it is not judged.
+//! - A frame outside of every executable mapping is invalid: the chain was lost before it ([`Ending::Lost`]). That is
+//!   proof if the process's mappings were read while it lived. Code that a process created and unmapped since looks the
+//!   same. Without mappings a stack is not judged at all ([`Ending::Unjudged`]).
+//! - A stack with as many frames as the sampler takes was cut by the sampler, not by the code ([`Ending::Full`]).
+//! - A stack whose outermost frame is the start of a thread is complete at its end ([`Ending::Root`]). A caller may
+//!   still be missing in between: a function without frame pointers that does not touch the register hides its caller,
+//!   and the addresses do not show it. So the share of uncut stacks is an upper bound for correct ones.
+//! - Any other stack ends in the middle of a program ([`Ending::Short`]). With symbol names that is as good as proof.
+//!   If the outermost frame has no name (a stripped program, JIT code) it may be an unrecognised start of a thread, so
+//!   the stack is not judged.
 
 use std::collections::BTreeMap;
 
@@ -30,48 +29,47 @@ use crate::wire::stacks::{KTHREAD, RawProfile, Sample, USER_FAILED};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ending {
-    /// Where a thread or a program begins.
+    /// At the start of a thread or program.
     Root,
     /// In the middle of a program.
     Short,
-    /// In numbers that are no code.
+    /// In numbers that are not code.
     Lost,
-    /// At the most frames that the sampler takes.
+    /// At the sampler's maximum number of frames.
     Full,
-    /// The kernel could not take it: of a thread that is about to end there is no memory to read.
+    /// The kernel could not take it: an exiting thread has no memory to read.
     Failed,
-    /// Nobody can tell: its outermost frame has no name, or the process' mappings were never read.
+    /// Unknown: its outermost frame has no name, or the process's mappings were never read.
     Unjudged,
 }
 
 impl Ending {
-    /// Frames are missing or wrong for sure (as far as the names are right).
+    /// Frames are certainly missing or wrong (as far as the names are right).
     pub fn is_cut(self) -> bool {
         matches!(self, Self::Short | Self::Lost | Self::Full)
     }
 
-    /// There is something to judge.
+    /// Whether the ending can be judged.
     fn is_judged(self) -> bool {
         !matches!(self, Self::Failed | Self::Unjudged)
     }
 }
 
-/// User stacks of a window, in samples.
+/// User stacks of an interval, in samples.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StackQuality {
     pub endings: BTreeMap<Ending, u64>,
-    /// Of the cut ones: by the name of the outermost frame that is one, most first. Where to switch frame pointers
-    /// on.
+    /// Cut stacks by the name of the outermost valid frame, most first: the code that needs frame pointers.
     pub at: Vec<(String, u64)>,
 }
 
 impl StackQuality {
-    /// Samples whose stack ends so.
+    /// Samples whose stack ends this way.
     pub fn of(&self, ending: Ending) -> u64 {
         self.endings.get(&ending).copied().unwrap_or(0)
     }
 
-    /// No frame is missing, as far as the addresses tell.
+    /// No frame is missing, as far as the addresses show.
     pub fn is_whole(&self) -> bool {
         self.samples() == self.of(Ending::Root)
     }
@@ -89,12 +87,12 @@ impl StackQuality {
         self.sum(Ending::is_cut)
     }
 
-    /// Cut or not is known of these.
+    /// Samples for which it is known whether they are cut.
     pub fn judged(&self) -> u64 {
         self.sum(Ending::is_judged)
     }
 
-    /// Cut ones among those that can be judged, percent; None without any.
+    /// Cut stacks in percent of the judged ones; None without any.
     pub fn cut_percent(&self) -> Option<f64> {
         let judged = self.judged();
         (judged > 0).then(|| 100.0 * self.cut() as f64 / judged as f64)
@@ -106,7 +104,7 @@ pub fn unwinding(raw: &RawProfile, names: &Names) -> StackQuality {
     let mut by_name: BTreeMap<&str, u64> = BTreeMap::new();
     let mut all = StackQuality::default();
     for (sample, tally) in &raw.samples {
-        // The idle task, kernel threads and those of io_uring have none.
+        // The idle task, kernel threads and io_uring threads have no user stack.
         if sample.pid == 0 || sample.flags & KTHREAD != 0 || sample.is_of_ring() {
             continue;
         }
@@ -121,7 +119,7 @@ pub fn unwinding(raw: &RawProfile, names: &Names) -> StackQuality {
     all
 }
 
-/// How one user stack ends, and the name of the outermost frame that is one.
+/// How one user stack ends, and the name of the outermost valid frame.
 pub fn ending<'a>(sample: &Sample, names: &'a Names) -> (Ending, Option<&'a str>) {
     if sample.flags & USER_FAILED != 0 || sample.user().is_empty() {
         return (Ending::Failed, None);
@@ -132,7 +130,7 @@ pub fn ending<'a>(sample: &Sample, names: &'a Names) -> (Ending, Option<&'a str>
     let program = names.programs.of(sample.pid, sample.comm_bytes());
     for address in sample.user_lookups() {
         let frame = names.user(program, address);
-        // Nothing was ever found of this process: it is not the stack that is wrong.
+        // If nothing was ever found for this process, the stack is not to blame.
         read |= names.place(program, address).is_some() || frame.first().is_some_and(|n| n != UNKNOWN);
         match frame.first() {
             Some(name) if name != UNKNOWN => outermost = Some(name.as_str()),
@@ -154,8 +152,8 @@ pub fn ending<'a>(sample: &Sample, names: &'a Names) -> (Ending, Option<&'a str>
     (ending, outermost)
 }
 
-/// The beginning of a thread leaves a zero, or a chance number, in the place of its own return address, and the walk
-/// takes it for one more frame. All before it is right.
+/// The start of a thread leaves a zero, or an arbitrary number, in place of its own return address, and the stack walk
+/// takes it for one more frame. All frames before it are valid.
 fn is_behind_the_end(sample: &Sample, names: &Names) -> bool {
     let mut frames = sample.user_lookups().rev();
     let _behind = frames.next();
@@ -169,10 +167,10 @@ fn is_label(name: &str) -> bool {
     name.starts_with('[') && name.contains("]+0x")
 }
 
-/// Where threads and programs begin, in the C libraries and runtimes of Linux.
+/// Functions at which threads and programs start, in the C libraries and runtimes of Linux.
 fn is_root(name: &str) -> bool {
     const WHOLE: &[&str] = &[
-        // Of glibc and musl: programs, and threads by their name in different versions.
+        // glibc and musl: programs, and threads under the names of different versions.
         "_start",
         "start_thread",
         "clone",
@@ -183,7 +181,7 @@ fn is_root(name: &str) -> bool {
         "thread_start",
         "_dl_start_user",
         "__restore_rt",
-        // Go: each goroutine begins at goexit, each thread of the runtime at one of these.
+        // Go: each goroutine begins at goexit, each runtime thread at one of these.
         "runtime.goexit",
         "runtime.goexit.abi0",
         "runtime.mstart",
@@ -191,7 +189,7 @@ fn is_root(name: &str) -> bool {
         "runtime.rt0_go",
         "runtime.rt0_go.abi0",
     ];
-    // The compiler's clones of them (`.cold`, `.isra.0`), and versions (`clone@@GLIBC_2.2.5`).
+    // Compiler clones (`.cold`, `.isra.0`), and symbol versions (`clone@@GLIBC_2.2.5`).
     let base = name.split('@').next().unwrap_or(name);
     WHOLE.contains(&base)
         || base.starts_with("__libc_start_main")
@@ -205,7 +203,7 @@ mod tests {
     use crate::symbols::Place;
     use crate::wire::stacks::{Sampler, Tally};
 
-    /// A stack, leaf first, by the names of its frames.
+    /// A stack given by the names of its frames, leaf first.
     fn stack(names: &mut Names, user: &[&str], flags: u32) -> Sample {
         let addresses: Vec<u64> =
             (0..user.len() as u64).map(|i| 0x1000 * (names.user.len() as u64 + i + 1)).collect();

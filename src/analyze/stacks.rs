@@ -1,4 +1,4 @@
-//! What the CPUs did: samples of kernel and user stacks, folded.
+//! Folds and classifies on-CPU samples of kernel and user stacks.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -12,46 +12,46 @@ use crate::wire::stacks::{
     KERNEL_FAILED, KTHREAD, MAX_FRAMES, RING_POLLER, RING_WORKER, RawProfile, Sample, Sampler, Tally,
 };
 
-/// Where a sample was taken.
+/// CPU class of a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CpuClass {
     /// A task in user mode.
     User,
-    /// A user task in the kernel, no interrupt in between.
+    /// A user task in the kernel, not interrupted.
     System,
-    /// A worker thread of io_uring, no interrupt in between.
+    /// An io_uring worker thread, not interrupted.
     #[serde(rename = "io-wq")]
     IoWq,
-    /// A hard interrupt's frames are on the stack.
+    /// Hard interrupt frames are on the stack.
     Irq,
     /// Softirq frames are on the stack.
     Softirq,
-    /// A kernel thread, no interrupt in between.
+    /// A kernel thread, not interrupted.
     Kthread,
     /// The idle task, doing nothing.
     Idle,
 }
 
-/// An on-CPU profile. Its JSON has no stacks: those are beside it.
+/// An on-CPU profile. Its JSON has no stacks: they are reported separately.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ProfileSummary {
     /// `cycles` or `cpu-clock`.
     pub sampler: String,
-    /// Set when the sampler cannot see everything (`cpu-clock` cannot fire with interrupts off).
+    /// Set when the sampler has a blind spot (`cpu-clock` cannot fire with interrupts off).
     pub sampler_note: Option<String>,
-    /// Samples per second and CPU that were asked for.
+    /// Requested samples per second and CPU.
     pub frequency: u64,
     pub cpus: u32,
     pub duration_ns: u64,
-    /// All samples, idle ones included: those taken, and what idle time would have given where an
-    /// idle CPU is not sampled.
+    /// All samples, idle ones included: those taken, plus those that idle time would have given where an idle CPU is
+    /// not sampled.
     pub samples: u64,
     pub lost: u64,
     /// Samples by class.
     pub classes: BTreeMap<CpuClass, u64>,
-    /// Of the idle samples: those that were taken. A `cycles` sampler takes them where a CPU polls while idle.
+    /// Idle samples that were actually taken. A `cycles` sampler takes them where a CPU polls while idle.
     pub idle_seen: u64,
     /// `comm;frame;...;leaf` → samples, without the idle ones. Kernel frames end in `_[k]`.
     #[serde(skip)]
@@ -77,7 +77,7 @@ impl Merge for ProfileSummary {
     }
 }
 
-/// Threads with the time of each.
+/// Sorts threads by time, most first.
 fn most_first(by_thread: BTreeMap<(String, u32), u64>) -> Vec<(String, u32, u64)> {
     let mut all: Vec<_> = by_thread.into_iter().map(|((comm, pid), ns)| (comm, pid, ns)).collect();
     all.sort_by(|a, b| b.2.cmp(&a.2).then_with(|| (&a.0, a.1).cmp(&(&b.0, b.1))));
@@ -85,12 +85,12 @@ fn most_first(by_thread: BTreeMap<(String, u32), u64>) -> Vec<(String, u32, u64)
 }
 
 impl ProfileSummary {
-    /// Whether the sampler cannot interrupt a hard interrupt, or code that keeps interrupts off.
+    /// Whether the sampler cannot interrupt hard interrupts, or code with interrupts disabled.
     pub fn is_blind_to_interrupts(&self) -> bool {
         self.sampler_note.is_some()
     }
 
-    /// CPU time of one class in nanoseconds: its share of the samples × the CPU time that passed. None without samples.
+    /// CPU time of one class in ns: its share of the samples × the total CPU time. None without samples.
     pub fn class_ns(&self, class: CpuClass) -> Option<u64> {
         if self.samples == 0 {
             return None;
@@ -100,12 +100,12 @@ impl ProfileSummary {
     }
 }
 
-/// The addresses of a profile that need names.
+/// The addresses of a profile to symbolize.
 pub fn addresses(raw: &RawProfile) -> Addresses {
     addresses_of(raw.samples.keys(), &raw.maps)
 }
 
-/// The same of stacks, with what their processes had mapped.
+/// The addresses of stacks, with the mappings of their processes.
 pub(crate) fn addresses_of<'a>(samples: impl Iterator<Item = &'a Sample>, maps: &Mapped) -> Addresses {
     let mut out = Addresses { maps: maps.clone(), ..Addresses::default() };
     for sample in samples {
@@ -119,11 +119,10 @@ pub(crate) fn addresses_of<'a>(samples: impl Iterator<Item = &'a Sample>, maps: 
     out
 }
 
-/// Folds and classifies the samples of a window.
+/// Folds and classifies the samples of an interval.
 ///
-/// With `cpu-clock` every sample counts 1. With `cycles` the kernel varies the period, so a sample
-/// counts by its share of the mean period (at least 1). Idle time that the sampler did not see is
-/// put in from the kernel's own account.
+/// With `cpu-clock` every sample counts 1. With `cycles` the kernel varies the period, so a sample counts relative to
+/// the mean period (at least 1). Idle time that was not sampled is added from the kernel's accounting.
 pub fn summarize(raw: &RawProfile, names: &Names) -> ProfileSummary {
     let mut summary = ProfileSummary {
         sampler: raw.sampler.name().to_string(),
@@ -164,11 +163,11 @@ pub fn summarize(raw: &RawProfile, names: &Names) -> ProfileSummary {
     summary
 }
 
-/// Idle time that the sampler did not see, in its units, from the kernel's own account of it.
+/// Idle time that was not sampled, in samples, from the kernel's accounting.
 ///
-/// An idle CPU has no cycles. And although the timer of `cpu-clock` should tick on it, there are
-/// machines where it does not (a guest whose second CPU was parked gave not one sample). Without
-/// this the busy samples would seem to stand for all of the time.
+/// An idle CPU has no cycles. And although the timer of `cpu-clock` should tick on it, it does not on some machines (a
+/// guest with a parked second CPU gave no sample at all). Without this the busy samples would seem to represent all of
+/// the time.
 fn unseen_idle(raw: &RawProfile, classes: &BTreeMap<CpuClass, u64>) -> u64 {
     let wall = raw.duration_ns as f64 * f64::from(raw.cpus);
     let Some(idle) = raw.idle_ns.map(|ns| (ns as f64).min(wall * 0.999)) else { return 0 };
@@ -177,7 +176,7 @@ fn unseen_idle(raw: &RawProfile, classes: &BTreeMap<CpuClass, u64>) -> u64 {
         None => seen as f64 * idle / (wall - idle).max(1.0),
         Some(expected) => {
             let seen_idle = classes.get(&CpuClass::Idle).copied().unwrap_or(0);
-            // Ticks are also missing where interrupts were off for long: those were not idle.
+            // Ticks are also missing while interrupts are off for long: that time was not idle.
             let missing = expected.saturating_sub(seen + raw.lost);
             (idle / 1e9 * raw.frequency as f64 - seen_idle as f64).clamp(0.0, missing as f64)
         }
@@ -185,15 +184,15 @@ fn unseen_idle(raw: &RawProfile, classes: &BTreeMap<CpuClass, u64>) -> u64 {
     units.round() as u64
 }
 
-/// The mean period of samples whose period varies.
+/// Mean period of samples whose period varies.
 fn mean_period(raw: &RawProfile) -> Option<f64> {
     let sum = |pick: fn(&Tally) -> u64| raw.samples.values().map(|t| pick(t) as f64).sum::<f64>();
     let (samples, period) = (sum(|t| t.samples), sum(|t| t.period));
     (raw.sampler == Sampler::Cycles && samples > 0.0 && period > 0.0).then(|| period / samples)
 }
 
-/// What the CPU was doing. The frame nearest to the leaf decides: a softirq runs on top of the
-/// interrupt that raised it, and another interrupt may come on top of that.
+/// Classifies a sample. The frame nearest to the leaf decides: a softirq runs on top of the interrupt that raised it,
+/// and another interrupt may come on top of that.
 fn classify(sample: &Sample, names: &Names) -> CpuClass {
     if let Some((class, _)) = interrupting(sample, names) {
         return class;
@@ -212,30 +211,30 @@ fn classify(sample: &Sample, names: &Names) -> CpuClass {
     }
 }
 
-/// The interrupt that a sample fell into: hard or soft, and how many frames from the leaf on are its own. What lies
-/// below was interrupted, and has nothing to do with it.
+/// The interrupt that a sample fell into, hard or soft, and how many frames from the leaf belong to it. The frames
+/// below were interrupted and are unrelated.
 fn interrupting(sample: &Sample, names: &Names) -> Option<(CpuClass, usize)> {
-    // A kernel address has one name; `first` is for the case that it had inlined ones.
+    // A kernel address has one name; `first` covers inlined functions.
     interrupting_frames(
         sample.kernel_lookups().map(|address| names.kernel(address).first().map_or("", String::as_str)),
     )
 }
 
-/// The same of the names of a stack's frames, leaf first; one that has none is empty.
+/// Same as [`interrupting`], from the names of a stack's frames, leaf first; a frame without a name is empty.
 pub(crate) fn interrupting_frames<'a>(frames: impl Iterator<Item = &'a str>) -> Option<(CpuClass, usize)> {
     let mut found: Option<(CpuClass, usize)> = None;
     for (i, name) in frames.enumerate() {
-        // Called from there, the scheduler or a signal works for the task: the interrupt is over.
-        // As the leaf it is where interrupts come on again, and a timer's tick that was due in the
-        // handler falls: that is the handler's time.
+        // When one of these calls the scheduler or handles a signal, it works for the task: the interrupt is over. As
+        // the leaf it is where interrupts are enabled again, and a timer tick that was due in the handler falls there:
+        // that is the handler's time.
         if i > 0 && INTERRUPT_OVER.contains(&name) {
             break;
         }
         match (interrupt(name), found) {
             (Some(class), None) => found = Some((class, i + 1)),
-            // Its entry is several functions deep.
+            // The entry of an interrupt is several functions deep.
             (Some(class), Some((own, _))) if class == own => found = Some((class, i + 1)),
-            // A softirq on the way out of an interrupt, or another interrupt below.
+            // A softirq on the exit of an interrupt, or another interrupt below.
             (Some(_), Some(_)) => break,
             (None, _) => {}
         }
@@ -243,20 +242,20 @@ pub(crate) fn interrupting_frames<'a>(frames: impl Iterator<Item = &'a str>) -> 
     found
 }
 
-/// What stands in the place of the thread whom an interrupt came into.
+/// Labels that replace the interrupted thread.
 const HARD_INTERRUPTS: &str = "[hard interrupts]";
 const SOFTIRQS: &str = "[softirqs]";
 
-/// The same by the class of [`interrupting_frames`].
+/// The label of a class that [`interrupting_frames`] returns.
 pub(crate) fn interrupts(class: CpuClass) -> &'static str {
     if class == CpuClass::Irq { HARD_INTERRUPTS } else { SOFTIRQS }
 }
 
-/// What the kernel names io_uring's worker threads: threads of the process since 5.12, kernel threads before. They
-/// never run in user mode, so that a process of such a name is mistaken for one in its system calls only.
+/// Names of io_uring's worker threads: threads of the process since 5.12, kernel threads before. They never run in user
+/// mode, so a process with such a name is mistaken for one only in its system calls.
 const IO_WORKERS: [&[u8]; 2] = [RING_WORKER, b"io_wqe_worker-"];
 
-/// The way out of an interrupt, with interrupts on.
+/// The exit path of an interrupt, with interrupts enabled.
 const INTERRUPT_OVER: [&str; 6] = [
     "irqentry_exit",
     "irqentry_exit_to_user_mode",
@@ -266,13 +265,13 @@ const INTERRUPT_OVER: [&str; 6] = [
     "preempt_schedule_irq",
 ];
 
-/// The kernel functions that stand between an interrupt and what it interrupts.
+/// The class of kernel functions between an interrupt and the interrupted code.
 fn interrupt(name: &str) -> Option<CpuClass> {
     // Compilers add .constprop.0, .isra.0, .cold and the like.
     let name = name.split('.').next().unwrap_or(name);
     match name {
-        // handle_softirqs since 6.10, __do_softirq before. The others only call them, but with
-        // interrupts on, so that a sample can fall there.
+        // handle_softirqs since 6.10, __do_softirq before. The others only call them, but with interrupts on, so
+        // samples can fall there.
         "handle_softirqs"
         | "__do_softirq"
         | "do_softirq"
@@ -280,24 +279,25 @@ fn interrupt(name: &str) -> Option<CpuClass> {
         | "irq_exit_rcu"
         | "run_ksoftirqd"
         | "do_softirq_post_smp_call_flush" => Some(CpuClass::Softirq),
-        // Polled by the idle task in place of the interrupt: block completions of another CPU.
+        // Run by the idle task instead of an interrupt: block completions from another CPU.
         "flush_smp_call_function_queue" | "__flush_smp_call_function_queue" => Some(CpuClass::Irq),
-        // arm64: both are below every interrupt of the kernel and of user mode.
+        // arm64: one of these is below every interrupt, from kernel or user mode.
         "el1_interrupt" | "el0_interrupt" | "do_interrupt_handler" => Some(CpuClass::Irq),
         _ => {
             let entry = name.strip_prefix("asm_").or(name.strip_prefix("__")).unwrap_or(name);
-            // Exceptions of the task itself (page faults, traps) are exc_*, and are its own time.
+            // Exceptions of the task itself (page faults, traps) are exc_*, and count as its own time.
             let interrupt = entry == "common_interrupt" || entry.starts_with("sysvec_");
             interrupt.then_some(CpuClass::Irq)
         }
     }
 }
 
-/// Above the process whose ring they serve: who does what would block, and who submits in its stead (SQPOLL).
+/// Labels above the process whose ring the threads serve: workers run operations that would block, pollers submit on
+/// its behalf (SQPOLL).
 pub const RING_WORKERS: &str = "[io_uring workers]";
 pub const RING_POLLERS: &str = "[io_uring sqpoll]";
 
-/// What a thread that the kernel made for a process' ring stands under, by its name; None: it is none.
+/// The label of a thread that serves a process's ring, by its name; None for other threads.
 fn ring_part(comm: &[u8]) -> Option<&'static str> {
     if comm.starts_with(RING_WORKER) {
         return Some(RING_WORKERS);
@@ -305,19 +305,19 @@ fn ring_part(comm: &[u8]) -> Option<&'static str> {
     comm.starts_with(RING_POLLER).then_some(RING_POLLERS)
 }
 
-/// Where the user's frames would stand.
+/// Stands for the missing user frames.
 pub const NOT_TAKEN: &str = "[user stack not taken]";
 
-/// By process: the name of its first thread, as far as that was sampled.
+/// By process: the name of its first thread, if sampled.
 fn leaders(raw: &RawProfile) -> BTreeMap<u32, &[u8]> {
     let first = raw.samples.keys().filter(|sample| sample.tid == sample.pid && sample.pid != 0);
     let sampled = first.map(|sample| (sample.pid, sample.comm_bytes()));
-    // What was sampled is newer than what was read.
+    // A sampled name is newer than one that was read.
     raw.leaders.iter().map(|(pid, comm)| (*pid, comm.as_slice())).chain(sampled).collect()
 }
 
-/// `comm;root;...;leaf`, user frames below kernel frames. An interrupt stands by itself, without whom it came into.
-/// What is done for a process' ring stands with that process, where its name (`leader`) is known.
+/// `comm;root;...;leaf`, user frames below kernel frames. An interrupt has its own stack, without the interrupted
+/// thread. Threads that serve a process's ring are under that process, if its name (`leader`) is known.
 pub(crate) fn fold_as(sample: &Sample, names: &Names, leader: Option<&[u8]>) -> String {
     let mut out = String::with_capacity(256);
     if let Some((class, own)) = interrupting(sample, names) {
@@ -349,15 +349,16 @@ pub(crate) fn fold_as(sample: &Sample, names: &Names, leader: Option<&[u8]>) -> 
         frame(TRUNCATED, KERNEL_MARK);
     }
     kernel_frames(sample, names).into_iter().for_each(|name| frame(name, KERNEL_MARK));
-    // A stack that could not be taken is still time: it must not look like a bare thread name.
+    // A stack that could not be taken still has time: it must not look like a bare thread name.
     if sample.user().is_empty() && sample.kernel().is_empty() {
         frame(UNKNOWN, if sample.flags & (KERNEL_FAILED | KTHREAD) != 0 { KERNEL_MARK } else { "" });
     }
     out
 }
 
-/// Whose time it is, as labels below all frames, root first and not escaped: a thread, by its name; a process, with what
-/// the kernel does for its ring; what a worker of a workqueue works on, for its own name says only on which CPU.
+/// The owner of a sample, as labels below all frames, root first and not escaped: a thread, by its name; a process,
+/// with the kernel threads of its ring; for a kworker the work that it does, because its own name only says on which
+/// CPU.
 pub(crate) fn who(sample: &Sample, names: &Names, leader: Option<&[u8]>) -> Vec<Vec<u8>> {
     let comm = sample.comm_bytes();
     match (sample.work(), leader.zip(ring_part(comm))) {
@@ -372,18 +373,18 @@ pub(crate) fn who(sample: &Sample, names: &Names, leader: Option<&[u8]>) -> Vec<
     }
 }
 
-/// The disk that a worker writes back to: of that the kernel says the numbers alone, `flush-7:0`.
+/// The device number in a writeback worker's description, which has numbers only: `flush-7:0`.
 fn flushes(work: &[u8]) -> Option<(u32, u32)> {
     let numbers = std::str::from_utf8(work.strip_prefix(b"flush-")?).ok()?;
     let (major, minor) = numbers.split_once(':')?;
     Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
-/// Workers of workqueues: of such without work, and what stands before the name of what they work on.
+/// Labels of kworkers: for those without known work, and the prefix for those with it.
 const IDLE_WORKERS: &str = "kworkers without work";
 pub(crate) const WORKERS_FOR: &str = "kworkers for ";
 
-/// The frames of a process' own code, root first, and what stands in the place of those that are not there; not escaped.
+/// The user frames of a sample, root first, and a placeholder for missing ones; not escaped.
 pub(crate) fn user_frames<'a>(sample: &Sample, names: &'a Names) -> Vec<&'a str> {
     let mut all: Vec<&str> = Vec::new();
     if sample.flags & NO_USER != 0 {
@@ -397,13 +398,14 @@ pub(crate) fn user_frames<'a>(sample: &Sample, names: &'a Names) -> Vec<&'a str>
     all
 }
 
-/// The frames of the kernel's side, root first.
+/// The kernel frames, root first.
 fn kernel_frames<'a>(sample: &Sample, names: &'a Names) -> Vec<&'a str> {
     named(sample.kernel_lookups().rev().map(|address| names.kernel(address)))
 }
 
-/// Frames by name. A run of such as nobody can name is one: code without frame pointers gives chance addresses, a hundred
-/// at a time, and of a kernel whose names may not be read none has a name. It says as much, and the picture stays readable.
+/// Frames by name. A run of unknown frames becomes one: code without frame pointers yields random addresses, a hundred
+/// at a time, and without readable kernel symbols no kernel frame has a name. One frame says as much, and the flame
+/// graph stays readable.
 fn named<'a>(addresses: impl Iterator<Item = &'a [String]>) -> Vec<&'a str> {
     let mut all: Vec<&str> = Vec::new();
     for names in addresses {
@@ -416,16 +418,16 @@ fn named<'a>(addresses: impl Iterator<Item = &'a [String]>) -> Vec<&'a str> {
     all
 }
 
-/// Where frames would stand that are too many.
+/// Stands for frames beyond the maximum depth.
 const TRUNCATED: &str = "[truncated]";
 
-/// What ends a kernel's frame in folded text, and what other tools end frames in: inlined, compiled at run time, woken.
+/// Suffix of kernel frames in folded text, and the suffixes that other tools use: inlined, JIT-compiled, woken.
 pub(crate) const KERNEL_MARK: &str = "_[k]";
 pub(crate) const MARKS: [&str; 4] = [KERNEL_MARK, "_[i]", "_[j]", "_[w]"];
 
-/// Appends a name as text that cannot break a folded line: `;` and line ends separate, control
-/// characters and bidirectional overrides deceive, a mark at the end is one of ours, and the backslash
-/// marks what was escaped.
+/// Appends a name escaped, so that it cannot break a folded line: `;` and line ends are separators, control characters
+/// and bidirectional overrides deceive, a suffix at the end would be taken for one of ours, and the backslash marks an
+/// escape.
 pub(crate) fn escape(name: &[u8], out: &mut String) {
     let poses = MARKS.iter().any(|mark| name.ends_with(mark.as_bytes()));
     for chunk in name.utf8_chunks() {

@@ -1,10 +1,10 @@
-//! Profiles from literals.
+//! Tests of profiles with literal samples.
 
 use super::*;
 use crate::wire::stacks::WORK;
 use proptest::prelude::*;
 
-/// Kernel addresses are numbered by their names, leaf first, so that a test reads as a stack.
+/// Builds samples from function names, leaf first; addresses are derived from the names.
 struct Stacks {
     raw: RawProfile,
     names: Names,
@@ -41,7 +41,7 @@ impl Stacks {
             self.names.kernel.insert(at, vec![name.to_string()]);
         }
         for (at, name) in sample.user_lookups().zip(user) {
-            // `outer<inner` stands for an inlined function.
+            // `outer<inner` is an inlined function.
             self.names.user.insert((pid, at), name.split('<').map(str::to_string).collect());
         }
         self.raw.samples.insert(sample.clone(), tally);
@@ -99,17 +99,17 @@ fn interrupts_are_told_by_the_frame_nearest_to_the_leaf() {
     assert_eq!(s.class(9, 0, &softirq), CpuClass::Softirq);
     assert_eq!(s.class(9, KTHREAD, &["handle_softirqs.isra.0", "run_ksoftirqd"]), CpuClass::Softirq);
     assert_eq!(s.class(0, KTHREAD, &[&irq[..], &softirq[..]].concat()), CpuClass::Irq, "on top of a softirq");
-    // Interrupts come on again: a late tick at this point is the handler's, a call from it the task's.
+    // Interrupts are enabled again here: a late tick at this point belongs to the handler, a call from it to the task.
     let exit = ["irqentry_exit_to_user_mode", "asm_sysvec_reschedule_ipi"];
     assert_eq!(s.class(9, 0, &exit), CpuClass::Irq);
     assert_eq!(s.class(9, 0, &[&["__schedule", "schedule"], &exit[..]].concat()), CpuClass::System);
-    // Names that only look like it.
+    // Names that only look similar.
     assert_eq!(s.class(9, 0, &["request_threaded_irq", "sysvec"]), CpuClass::System);
     let polled = ["blk_mq_complete_request", "__flush_smp_call_function_queue", "do_idle"];
     assert_eq!(s.class(0, KTHREAD, &polled), CpuClass::Irq);
 }
 
-/// Whom an interrupt comes into has nothing to do with it.
+/// An interrupt is unrelated to the interrupted thread.
 #[test]
 fn interrupts_stand_by_themselves() {
     let mut s = Stacks::new(Sampler::CpuClock);
@@ -161,7 +161,7 @@ fn workers_of_a_ring_stand_with_its_process() {
             "iou-wrk-9;io_wq_worker_[k]",
         ]
     );
-    // Nobody saw its own threads on a CPU, and its name was read.
+    // The process's own threads were never sampled on a CPU, but its name was read.
     s.raw.leaders.insert(9, b"a;b".to_vec());
     let summary = summarize(&s.raw, &s.names);
     assert_eq!(
@@ -172,7 +172,7 @@ fn workers_of_a_ring_stand_with_its_process() {
     );
 }
 
-/// The name of a worker of a workqueue says only on which CPU it is.
+/// A kworker's name only says on which CPU it is.
 #[test]
 fn workers_stand_under_what_they_work_on() {
     let mut raw = RawProfile { samples: Default::default(), ..Stacks::new(Sampler::CpuClock).raw };
@@ -186,7 +186,7 @@ fn workers_stand_under_what_they_work_on() {
     assert_eq!((sample.user(), sample.work().unwrap()), (&[][..], b"loop0".to_vec()));
     let other = sample.with_kernel(&[80, 96]);
     assert_eq!((other.kernel(), other.work()), (&[80, 96][..], sample.work()), "what it works on stays");
-    // What writes back says the disk's number, or that of what is no disk.
+    // Writeback reports the number of the disk, or of something that is no disk.
     let flushes = [worker(b"kworker/u8:1", "flush-7:0"), worker(b"kworker/u8:1", "flush-0:51")];
     let others = [worker(b"kworker/1:2", "loop0"), worker(b"kworker/1:3", ""), worker(b"k", "a;b\n")];
     for sample in [sample].into_iter().chain(flushes).chain(others) {
@@ -243,11 +243,11 @@ fn what_has_no_name_or_no_stack_is_kept() {
     assert_eq!(addresses(&s.raw).user[&7].iter().collect::<Vec<_>>(), [&79], "below a system call");
 }
 
-/// With `cycles` a sample weighs its period, and idle comes from the kernel's account.
+/// With `cycles` a sample is weighted by its period, and idle comes from the kernel's accounting.
 #[test]
 fn cycles_weigh_by_period_and_idle_is_filled_in() {
     let mut s = Stacks::new(Sampler::Cycles);
-    // 4 samples of the sampler's run-up stand for 40 cycles: they count once, not four times.
+    // 4 samples of the sampler's start-up cover 40 cycles: they count once, not four times.
     s.add((b"attach", 7, 0), &["perf_ioctl"], &[], Tally { samples: 4, period: 40 });
     s.add((b"fio", 8, 0), &["vfs_read"], &[], Tally { samples: 396, period: 400_000 });
     s.raw.idle_ns = Some(1_500_000_000);
@@ -259,7 +259,7 @@ fn cycles_weigh_by_period_and_idle_is_filled_in() {
     assert!(busy.abs_diff(500_000_000) < 1_000_000, "{busy}");
 }
 
-/// A timer that does not tick on an idle CPU: the busy one's samples are not worth more for it.
+/// The timer does not tick on an idle CPU: the busy CPU's samples must not gain weight.
 #[test]
 fn idle_time_that_the_timer_missed_is_filled_in() {
     let mut s = Stacks::new(Sampler::CpuClock);
@@ -268,10 +268,10 @@ fn idle_time_that_the_timer_missed_is_filled_in() {
     assert_eq!(busy_ns(&s), 2_000_000_000, "without an account: as if both CPUs had been busy");
     s.raw.idle_ns = Some(1_000_000_000);
     assert_eq!(busy_ns(&s), 1_000_000_000);
-    // Half of the missing ticks were idle; the others were lost to something else.
+    // Half of the missing ticks were idle; the others were lost otherwise.
     s.raw.idle_ns = Some(500_000_000);
     assert_eq!(summarize(&s.raw, &s.names).classes[&CpuClass::Idle], 250);
-    // What the ring dropped is no idle time.
+    // Samples dropped by the ring are not idle time.
     (s.raw.idle_ns, s.raw.lost) = (Some(1_000_000_000), 499);
     assert_eq!(summarize(&s.raw, &s.names).classes.get(&CpuClass::Idle), None);
 }
@@ -283,7 +283,7 @@ fn an_empty_window_is_no_division_by_zero() {
     assert_eq!((summary.samples, summary.class_ns(CpuClass::User)), (0, None));
 }
 
-/// A process chooses its name: it must not forge a frame, a line or a count.
+/// A process chooses its name: it must not be able to forge a frame, a line or a count.
 #[test]
 fn hostile_names_are_raw_in_the_table_and_escaped_in_folded_lines() {
     let mut s = Stacks::new(Sampler::CpuClock);

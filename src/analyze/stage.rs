@@ -1,9 +1,9 @@
-//! The parts of an I/O's life.
+//! The stages of an I/O.
 
 use crate::names::names;
 
 names! {
-    /// A part of an I/O's life, in the order in which it passes them.
+    /// A stage of an I/O, in time order.
     #[derive(PartialOrd, Ord, Hash)]
     pub enum Stage {
         Submit = "submit",

@@ -1,8 +1,8 @@
-//! Time of I/Os by the route they were handed in, and by stage.
+//! Attributes the time of I/Os to the call path of their submission, by stage.
 //!
-//! Stacks are taken of some of the I/Os, times of all: what the stages of a class of I/O took together is known exactly,
-//! and shared out among the stacks of that class as those of its I/Os that have one took. An I/O that was taken while
-//! one in N was stands for N.
+//! Stacks are taken for some I/Os, times for all. So the total time of each stage and I/O class is exact. It is divided
+//! among the stacks of that class in proportion to the times of the I/Os with a stack. An I/O sampled one in N counts N
+//! times.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -22,11 +22,11 @@ use crate::wire::files::WireFile;
 use crate::wire::stacks::{KTHREAD, Sample};
 use crate::wire::submits::Submits;
 
-/// What a part of an I/O's time stands at, as the leaf of a stack.
+/// The leaf of a stack: the part of the I/O time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Part {
     Stage(Stage),
-    /// All of it, on a device without requests.
+    /// The whole time, on a device without requests.
     Bio,
 }
 
@@ -38,18 +38,18 @@ impl Part {
         }
     }
 
-    /// A part of an operation, of which several I/Os may be. `complete` goes on until the operation has ended, which is
-    /// after its I/O; of an I/O of no operation it is its own.
+    /// Whether the stage belongs to an operation, which may have several I/Os. `complete` lasts until the operation has
+    /// ended, which is after its I/O; an I/O of no operation has its own.
     fn is_of_operation(self) -> bool {
         matches!(self, Self::Stage(Stage::Submit | Stage::Complete | Stage::Reap))
     }
 
-    /// As a frame.
+    /// The name as a frame.
     pub fn frame(self) -> String {
         format!("[{}]", self.name())
     }
 
-    /// What a frame is the part of, if it is one.
+    /// The part of a frame's name, if it is one.
     pub fn of_frame(text: &str) -> Option<Self> {
         let name = text.strip_prefix('[')?.strip_suffix(']')?;
         let stage = Stage::ALL.into_iter().find(|stage| stage.name() == name).map(Self::Stage);
@@ -57,7 +57,7 @@ impl Part {
     }
 }
 
-/// What shares one exact time. Operations are of a device, I/Os of a class on it as well.
+/// The unit of an exact time: a device and part, and for I/Os also a class.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Class {
     device: String,
@@ -65,41 +65,41 @@ struct Class {
     part: Part,
 }
 
-/// What tells stacks apart.
+/// Identifies a stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Origin {
-    /// The number of the stack.
+    /// The id of the stack.
     stack: u32,
-    /// Where files are frames.
+    /// Set where files are frames.
     file: Option<WireFile>,
 }
 
-/// The I/Os that have a stack, as they come.
+/// Accumulates the I/Os with a stack.
 #[derive(Debug, Clone, Default)]
 pub struct Tally {
-    /// By class and stack: ns × I/Os that an I/O stands for.
+    /// By class and stack: ns × number of I/Os represented.
     times: HashMap<Class, HashMap<Origin, u128>>,
-    /// By how much taking stacks made something later, ns, by what that is: operations behind it in the same call and the
-    /// one that it was taken of; requests that waited in the plug.
+    /// Delay caused by taking stacks, ns, by class: of the operation itself and of later ones in the same call, and of
+    /// requests in the plug.
     later: BTreeMap<Class, u64>,
-    /// I/Os whose stack was taken that were timed, and those of them that are no further parts of one bio.
+    /// Timed I/Os with a stack, and those of them that are not further parts of a split bio.
     ios: u64,
     bios: u64,
     /// Of `ios`: those whose stack found no room.
     no_room: u64,
-    /// Of what the I/Os of each stack stand for, ns: the sum, and that of the squares.
+    /// Weight of each stack, ns: sum, and sum of squares.
     weights: HashMap<Origin, (f64, f64)>,
-    /// I/Os whose stack was taken, and whose event was lost.
+    /// I/Os with a stack whose event was lost.
     lost: u64,
 }
 
 impl Tally {
-    /// So many I/Os with a stack never came here.
+    /// Counts I/Os with a stack whose event was lost.
     pub fn lose(&mut self, ios: u64) {
         self.lost += ios;
     }
 
-    /// Takes in an I/O of the device of this name; one without a stack, or without times, is nothing.
+    /// Adds an I/O of the device; one without a stack or times is ignored.
     pub fn add(&mut self, device: &str, io: &TracedIo) {
         let (Some(route), Some(op)) = (io.route, io.op) else { return };
         let origin = Origin { stack: route.stack, file: io.file };
@@ -122,13 +122,13 @@ impl Tally {
             }
             None => io.total_ns.into_iter().for_each(|ns| add(Some(op), Part::Bio, ns)),
         }
-        // The operation's own stages are those of the I/O that it ended with.
+        // The operation's own stages come with the I/O that ended it.
         let end = io.operation.and_then(|operation| operation.end).filter(|end| end.last);
-        // And those of the operations that it was merged with, which have no other I/O.
+        // Merged operations have no I/O of their own, so their stages come here too.
         let merged = io.merged.iter().filter_map(|operation| operation.end);
         for stages in end.into_iter().chain(merged).filter_map(|end| end.stages) {
             for (stage, ns) in stages.iter().filter(|(stage, _)| Part::Stage(*stage).is_of_operation()) {
-                // Between the call's entry and the bio lies the taking of the stack.
+                // Taking the stack falls between the call's entry and the bio.
                 let ours = if stage == Stage::Submit { route.took_ns } else { 0 };
                 add(None, Part::Stage(stage), ns.saturating_sub(ours));
             }
@@ -144,8 +144,8 @@ impl Tally {
         }
     }
 
-    /// What taking this I/O's stack held up. Operations that are handed over together begin together, and as many of them
-    /// come behind a bio as stood before it, in the mean.
+    /// Records the delay caused by taking this I/O's stack. Operations submitted together begin together. On average as
+    /// many of them come after a bio as before it.
     fn note_later(&mut self, device: &str, op: Op, io: &TracedIo, route: Route) {
         if route.part {
             return;
@@ -162,10 +162,10 @@ impl Tally {
         }
     }
 
-    /// Half of the interval in which a share of the time lies with 95 % certainty, in percent of all: that of the share
-    /// which is known worst, of whichever stacks ([`widest`]); the variance of a stack's weight is the sum of its squares,
-    /// and the parts of a bio are one I/O to it. Of a stack that did not come up three in n are possible (Hanley 1983).
-    /// `over` bios of `ios` I/Os are stood for by nobody, as those are that were lost, and may be anybody's.
+    /// Half-width of the 95 % confidence interval of a stack's share, in percent of all time, for the worst set of
+    /// stacks ([`widest`]). The variance of a stack's weight is its sum of squares; the parts of a split bio count as
+    /// one I/O. A stack that was never sampled may have a share of up to 3/n (Hanley 1983). `over` bios of `ios` I/Os
+    /// are not represented by any sample, and neither are lost ones; their share may belong to any stack.
     fn half_width(&self, over: u64, ios: u64) -> Option<f64> {
         let all = |pick: fn(&(f64, f64)) -> f64| self.weights.values().map(pick).sum::<f64>();
         let (sum, squares) = (all(|weights| weights.0), all(|weights| weights.1));
@@ -182,34 +182,34 @@ impl Tally {
     }
 }
 
-/// Time of I/Os by route and stage.
+/// Time of I/Os by call path and stage.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SubmitSummary {
     /// `comm;frame;...;leaf;[stage]` to ns. The sum is that of the exact times of all stages.
     pub folded: BTreeMap<String, u64>,
-    /// Exact, by part.
+    /// Exact times by part.
     pub parts: BTreeMap<Part, u64>,
-    /// I/Os in the window, and those of them whose stacks stand for all.
+    /// I/Os in the interval, and those with a stack.
     pub ios: u64,
     pub sampled: u64,
-    /// A share of the time is known to within so many percent of all, with 95 % certainty; None without a stack.
+    /// Half-width of the 95 % confidence interval of a share, in percent of all; None without a stack.
     pub half_width: Option<f64>,
-    /// Of `folded`: time of classes of which no I/O has a stack.
+    /// The part of `folded` for classes in which no I/O has a stack.
     pub no_stack_ns: u64,
-    /// Time of stacks whose frames of user mode end in the middle of a program.
+    /// Time of stacks whose user frames end in the middle of a program.
     pub cut_ns: u64,
-    /// Left out of submit and queue: what it took to take the stacks.
+    /// Tracing overhead, subtracted from submit and queue: the time of taking the stacks.
     pub stacks_ns: u64,
-    /// Distinct stacks.
+    /// Number of distinct stacks.
     pub distinct: usize,
 }
 
-/// The addresses that need names.
+/// The addresses to symbolize.
 pub fn addresses(submits: &Submits) -> Addresses {
     addresses_of(submits.stacks.values(), &submits.maps)
 }
 
-/// Shares the exact times of `latency` among the stacks.
+/// Divides the exact times of `latency` among the stacks.
 pub fn summarize(latency: &LatencySummary, tally: &Tally, submits: &Submits, names: &Names) -> SubmitSummary {
     let mut summary = SubmitSummary {
         ios: latency.ios(),
@@ -261,7 +261,7 @@ pub fn summarize(latency: &LatencySummary, tally: &Tally, submits: &Submits, nam
     summary
 }
 
-/// The stack with a frame for the file above the task.
+/// Inserts a frame for the file above the task.
 fn with_file(key: String, file: Option<WireFile>, submits: &Submits) -> String {
     let label = file.and_then(|file| {
         let path = submits.files.get(&file).map(String::as_str);
@@ -281,13 +281,13 @@ fn with_file(key: String, file: Option<WireFile>, submits: &Submits) -> String {
 /// A stack with names.
 struct Way {
     folded: String,
-    /// Of a kernel thread: it works for whoever has the device.
+    /// A kernel thread, which works for the device's users.
     kernel: bool,
     is_cut: bool,
 }
 
 impl Way {
-    /// `leader`: what the process is called whose ring a thread of io_uring serves.
+    /// `leader`: the name of the process whose ring an io_uring thread serves.
     fn of(sample: &Sample, leader: Option<&Vec<u8>>, names: &Names) -> Self {
         Self {
             folded: fold_as(&watched(sample, names), names, leader.map(Vec::as_slice)),
@@ -296,9 +296,9 @@ impl Way {
         }
     }
 
-    /// A kernel thread has the device that it serves behind its name: `kworker/0:1H` alone tells nothing, and the same
-    /// one serves all of them. A worker that works on another of the `disks`, as that of a loop device does which hands
-    /// its I/O on to the disk below, serves that one.
+    /// Appends the device to a kernel thread's name: `kworker/0:1H` alone says nothing, and one thread serves all
+    /// devices. A worker of another of the `disks`, such as a loop device's worker that submits to the disk below,
+    /// serves that disk.
     fn key(&self, device: &str, disks: &HashSet<&str>) -> String {
         let parts = self.folded.split_once(';').filter(|_| self.kernel);
         let Some((thread, frames)) = parts else { return self.folded.clone() };
@@ -316,7 +316,7 @@ impl Way {
     }
 }
 
-/// Times of all I/Os and operations.
+/// Exact times of all I/Os and operations.
 fn exact(latency: &LatencySummary) -> BTreeMap<Class, u64> {
     let mut all = BTreeMap::new();
     for device in &latency.devices {
@@ -347,14 +347,14 @@ fn exact(latency: &LatencySummary) -> BTreeMap<Class, u64> {
     all
 }
 
-/// `total` in proportion to the shares, of which one at least is above 0: to the last nanosecond.
+/// Divides `total` in proportion to the shares, exact to the nanosecond. At least one share must be above 0.
 fn shared_out<K: Copy>(total: u64, shares: &BTreeMap<K, u128>) -> Vec<(K, u64)> {
     let sum: u128 = shares.values().sum();
     let (mut seen, mut given) = (0u128, 0u64);
     let mut out = Vec::with_capacity(shares.len());
     for (key, share) in shares {
         seen += share;
-        // Products of 2^64 and 2^84 are too large for whole numbers; the last one is exact by itself.
+        // Products of 2^64 and 2^84 overflow integers; the last value is exact by itself.
         let until = if seen == sum { total } else { (total as f64 * (seen as f64 / sum as f64)) as u64 };
         let until = until.clamp(given, total);
         out.push((*key, until - given));

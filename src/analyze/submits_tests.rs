@@ -15,7 +15,7 @@ fn hist(times: &[u64]) -> Histogram {
     times.iter().copied().collect()
 }
 
-/// A device of this name with reads of these times in its stages, and in submission.
+/// A device with reads of these times in its stages, and in submission.
 fn device(name: &str, queue: &[u64], of_device: &[u64], submit: &[u64]) -> DeviceLatency {
     let stages = |all: &[(Stage, &[u64])]| all.iter().map(|(stage, times)| (*stage, hist(times))).collect();
     let read = OpLatency {
@@ -67,7 +67,7 @@ fn exact_times_are_shared_as_the_stacks_took_theirs() {
         ..LatencySummary::default()
     };
     let mut tally = Tally::default();
-    // One of so many when the second was taken: it stands for three like it.
+    // The second was sampled one in three, so it counts three times.
     tally.add("sda", &io(1, 1, 10, 100, Some(5)));
     tally.add("sda", &io(2, 3, 10, 100, None));
     let routes =
@@ -90,7 +90,7 @@ fn what_has_no_stack_says_so_and_is_in_the_sum() {
     };
     let mut tally = Tally::default();
     tally.add("sda", &io(1, 1, 10, 100, None));
-    // Of a stack that the table does not have, and without one.
+    // A stack that the table does not have, and none.
     tally.add("sdb", &io(9, 1, 1, 2, None));
     tally.add("sdb", &TracedIo { route: None, ..io(1, 1, 1, 2, None) });
     let routes = submits(&[(1, Sample::new(5, 0, 0, b"a", &[10], &[]))]);
@@ -115,8 +115,8 @@ fn kernel_threads_have_the_device_that_they_serve() {
     assert_eq!(summary.folded["kworkers for lo\\x3bop;work_[k];[device]"], 6);
 }
 
-/// A loop device's worker reads the file on the disk below: for the loop device. What works for a file system that names
-/// no disk works for that of its I/O.
+/// A loop device's worker reads the file on the disk below: that counts for the loop device. Writeback that names no
+/// disk counts for the disk of its I/O.
 #[test]
 fn a_worker_of_another_disk_serves_that_one() {
     let latency = LatencySummary {
@@ -139,7 +139,7 @@ fn a_worker_of_another_disk_serves_that_one() {
     assert_eq!(summary.folded["kworkers for sda;work_[k];[device]"], 6);
 }
 
-/// Of a device without requests there is one time.
+/// A device without requests has a single time.
 #[test]
 fn a_bio_is_one_part() {
     let read = OpLatency { ios: 2, bio: Some(hist(&[50, 70])), ..OpLatency::default() };
@@ -183,28 +183,28 @@ fn a_share_is_known_the_better_the_more_ios_it_is_from() {
     let mut tally = Tally::default();
     assert_eq!(tally.half_width(0, 0), None);
     (0..400).for_each(|_| tally.add("sda", &io(1, 1, 0, 100, None)));
-    // All the same, and another that has not come up.
+    // All have the same stack; another one may have been missed.
     assert!((tally.half_width(0, 400).unwrap() - 0.75).abs() < 1e-9);
-    // One in ten that nobody stands for.
+    // One in ten is not represented.
     assert!((tally.half_width(40, 400).unwrap() - 10.75).abs() < 1e-9);
-    // One that stands for as much as all others leaves no more than four.
+    // One with the weight of all others leaves an effective sample of four.
     tally.add("sda", &io(2, 400, 0, 100, None));
     assert!((tally.half_width(0, 400).unwrap() - 75.2).abs() < 0.1);
-    // Two of one share each.
+    // Two stacks with equal shares.
     let mut tally = Tally::default();
     (0..400).for_each(|i| tally.add("sda", &io(i % 2, 1, 0, 100, None)));
     assert!((tally.half_width(0, 400).unwrap() - 4.9).abs() < 1e-9);
-    // A few of which each weighs as much as a hundred others: the smaller share is known as badly as those few tell.
+    // A few with the weight of a hundred others each: the smaller share is as uncertain as those few.
     let mut tally = Tally::default();
     (0..10).for_each(|_| tally.add("sda", &io(1, 1, 0, 10_000, None)));
     (0..10_000).for_each(|_| tally.add("sda", &io(2, 1, 0, 100, None)));
     assert!((tally.half_width(0, 10_010).unwrap() - 5.125).abs() < 0.01);
-    // As many lost as came.
+    // As many lost as received.
     tally.lose(10_010);
     assert!((tally.half_width(0, 20_020).unwrap() - 55.125).abs() < 0.01);
 }
 
-/// It lies before the bio, in what its operation's submission took; each stack takes its own time.
+/// Taking the stack falls before the bio, into the submission of its operation; each stack takes its own time.
 #[test]
 fn what_the_stacks_took_is_left_out_of_submit() {
     let latency = LatencySummary {
@@ -224,13 +224,13 @@ fn what_the_stacks_took_is_left_out_of_submit() {
     let summary = summarize(&latency, &tally, &routes, &names(&[(10, "brief"), (20, "deep")]));
     assert_eq!((summary.folded["a;brief_[k];[submit]"], summary.folded["a;deep_[k];[submit]"]), (75, 75));
     assert_eq!((summary.stacks_ns, summary.parts[&Part::Stage(Stage::Submit)]), (9_000, 150));
-    // Never more than there is.
+    // The subtraction is limited to the total.
     tally.add("sda", &took(2, 60_000));
     let summary = summarize(&latency, &tally, &routes, &Names::default());
     assert_eq!((summary.stacks_ns, summary.parts[&Part::Stage(Stage::Submit)]), (9_150, 0));
 }
 
-/// A bio that is split has one stack, which was taken once, and its parts are no I/Os of their own to chance.
+/// A split bio has one stack, taken once, and its parts are not independent samples.
 #[test]
 fn the_parts_of_a_bio_have_one_stack() {
     let latency = LatencySummary {
@@ -248,11 +248,11 @@ fn the_parts_of_a_bio_have_one_stack() {
     let routes = submits(&[(1, Sample::new(5, 0, 0, b"a", &[10], &[]))]);
     let summary = summarize(&latency, &tally, &routes, &names(&[(10, "one")]));
     assert_eq!((summary.stacks_ns, summary.parts[&Part::Stage(Stage::Submit)]), (2_000, 500));
-    // As wide as for one.
+    // As wide as for a single one.
     assert!(summary.half_width.unwrap() > 90.0, "{:?}", summary.half_width);
 }
 
-/// An operation whose bio was merged has no I/O of its own, and its times are in all the same.
+/// An operation whose bio was merged has no I/O of its own, but its times are included.
 #[test]
 fn operations_that_were_merged_stand_with_the_first() {
     let latency = LatencySummary {
@@ -270,7 +270,7 @@ fn operations_that_were_merged_stand_with_the_first() {
     assert_eq!(summary.folded["a;one_[k];[submit]"], 18);
 }
 
-/// It is not shared among those that found room.
+/// Its time is not divided among those that found room.
 #[test]
 fn a_stack_without_room_stands_as_such() {
     let latency = LatencySummary {
@@ -287,7 +287,8 @@ fn a_stack_without_room_stands_as_such() {
     assert_eq!(summary.sampled, 1);
 }
 
-/// `complete` of an operation goes on after its I/O has ended; an I/O of no operation has its own. Neither counts twice.
+/// `complete` of an operation lasts until after its I/O has ended; an I/O of no operation has its own. Neither counts
+/// twice.
 #[test]
 fn complete_is_the_operations_where_there_is_one() {
     let mut sda = device("sda", &[10, 10], &[100, 100], &[5]);
@@ -332,7 +333,7 @@ fn complete_is_the_ios_where_no_operation_is_followed() {
     assert_eq!(summary.no_stack_ns, 0);
 }
 
-/// They are threads of the process, also where the kernel marks them as its own (before 5.12).
+/// They are threads of the process, even where the kernel marks them as its own (before 5.12).
 #[test]
 fn workers_of_a_ring_stand_with_its_process() {
     let latency =
@@ -349,7 +350,7 @@ fn workers_of_a_ring_stand_with_its_process() {
     assert_eq!(device(&routes), "a\\x3bb;[io_uring workers];work_[k];[device]");
 }
 
-/// What stood in the plug meanwhile went later by it, and as many that came behind in the same call.
+/// Requests in the plug were delayed meanwhile, and so were as many later ones of the same call.
 #[test]
 fn what_a_stack_held_up_is_left_out() {
     let latency = LatencySummary {

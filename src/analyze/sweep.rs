@@ -1,4 +1,4 @@
-//! A load repeated with other values of one word or several: its points, and the curves through them.
+//! A sweep: a load repeated with different values of one or several options, and the curves through its points.
 
 use std::collections::BTreeSet;
 
@@ -9,15 +9,15 @@ use crate::load::{Job, LoadSummary, sections};
 use crate::load::{JobResult, Target};
 use crate::names::names;
 
-/// Words that an ordered curve can be drawn over.
+/// Options over which a curve can be drawn.
 const ORDERED: [&str; 3] = ["iodepth", "numjobs", "bs"];
 
-/// What was asked for, and the points that were measured, in their order.
+/// The sweep as requested, and the measured points in order.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sweep {
-    /// The words with several values.
+    /// The options with several values.
     pub words: Vec<String>,
-    /// How many points there were to be.
+    /// Number of requested points.
     pub asked: usize,
     pub points: Vec<Point>,
 }
@@ -25,54 +25,54 @@ pub struct Sweep {
 /// One run of a sweep.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Point {
-    /// A value for each word of the sweep.
+    /// A value for each option of the sweep.
     pub values: Vec<String>,
     pub jobs: Vec<Job>,
-    /// A summary per job; none where it could not be run.
+    /// A summary per job; empty where it could not be run.
     pub loads: Vec<LoadSummary>,
     /// Why its figures must not be trusted, or why it could not be run.
     pub failed: Option<String>,
-    /// It was ended before its time.
+    /// It was ended early.
     pub cut: bool,
 }
 
 names! {
-    /// Bytes tell more than operations where the size of a block is what changes.
+    /// Bytes are more useful than operations where the block size varies.
     pub enum Metric {
         Iops = "iops",
         BytesPerSecond = "bytes_per_second",
     }
 }
 
-/// Points that differ in one word only.
+/// Points that differ in one option only.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Curve {
-    /// The values that they share: one for each other word.
+    /// The common values: one for each other option.
     pub others: Vec<String>,
-    /// Places among the points of the sweep, from the smallest value on.
+    /// Indices into the sweep's points, from the smallest value on.
     pub points: Vec<usize>,
-    /// Places in `points`.
+    /// Refers to indices of `points`.
     pub knee: Result<Knee, Shapeless>,
 }
 
-/// The curves over one word.
+/// The curves over one option.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Curves {
-    /// Its place among the words of the sweep.
+    /// Its index among the options of the sweep.
     pub word: usize,
     pub metric: Metric,
     pub curves: Vec<Curve>,
 }
 
 impl Sweep {
-    /// The curves over the word with the most values of those that have a natural order; None where none has.
+    /// The curves over the ordered option with the most values; None where none is ordered.
     pub fn curves(&self) -> Option<Curves> {
         let is_ordered = |word: &String| {
             ORDERED.contains(&word.as_str()) && self.words.iter().filter(|other| *other == word).count() == 1
         };
         let values = |at: usize| self.points.iter().filter_map(|p| p.values.get(at)).collect::<BTreeSet<_>>();
         let ordered = (0..self.words.len()).filter(|at| is_ordered(&self.words[*at]));
-        // The first of those with the most.
+        // The first of those with the most values.
         let word = ordered.rev().max_by_key(|at| values(*at).len())?;
         let metric = if self.words[word] == "bs" { Metric::BytesPerSecond } else { Metric::Iops };
         let mut curves: Vec<Curve> = Vec::new();
@@ -97,30 +97,30 @@ impl Sweep {
         self.points.iter().filter_map(|point| Some((point, point.failed.as_deref()?)))
     }
 
-    /// The end was asked for before the last point was over.
+    /// The sweep was ended before its last point was over.
     pub fn is_cut(&self) -> bool {
         self.points.len() < self.asked || self.points.iter().any(|point| point.cut)
     }
 
-    /// The words, and the values of a point: `iodepth 8, rw read`.
+    /// The options with the values of a point: `iodepth 8, rw read`.
     pub fn said(&self, point: &Point) -> String {
         let pairs = self.words.iter().zip(&point.values);
         pairs.map(|(word, value)| format!("{word} {value}")).collect::<Vec<_>>().join(", ")
     }
 }
 
-/// All values but that of one word.
+/// All values except for that of one option.
 fn others(values: &[String], word: usize) -> Vec<String> {
     values.iter().enumerate().filter(|(at, _)| *at != word).map(|(_, value)| value.clone()).collect()
 }
 
 impl Point {
-    /// Its figures can be compared with those of other points.
+    /// Whether its figures can be compared with those of other points.
     pub fn is_good(&self) -> bool {
         self.failed.is_none() && !self.cut && self.duration_ns() > 0
     }
 
-    /// The time in which any job ran: those that ran at the same time count once.
+    /// The time in which any job ran: concurrent jobs count once.
     pub fn duration_ns(&self) -> u64 {
         sections::duration_ns(&self.loads)
     }
@@ -135,26 +135,26 @@ impl Point {
         (ns > 0).then(|| amount as f64 * 1e9 / ns as f64)
     }
 
-    /// User and system time of all jobs as a share of one CPU; None where the kernel told none.
+    /// User and system time of all jobs, in percent of one CPU; None where the kernel reported none.
     pub fn cpu_percent(&self) -> Option<f64> {
         let used: u64 = self.loads.iter().map(|load| load.user_ns() + load.system_ns()).sum();
         let ns = self.duration_ns();
         (ns > 0 && used > 0).then(|| used as f64 * 100.0 / ns as f64)
     }
 
-    /// All jobs' latencies.
+    /// Latencies of all jobs.
     pub fn latency(&self) -> Histogram {
         let mut all = Histogram::default();
         self.loads.iter().for_each(|load| all.merge(&load.latency()));
         all
     }
 
-    /// Operations per call that submitted some; None without one.
+    /// Operations per submitting call; None without one.
     pub fn per_submit(&self) -> Option<f64> {
         self.per(LoadSummary::submits)
     }
 
-    /// Results per look that found some; None without one.
+    /// Completions per check that found some; None without one.
     pub fn per_reap(&self) -> Option<f64> {
         self.per(LoadSummary::reaps)
     }
@@ -169,7 +169,7 @@ impl Point {
         Some(Measured { throughput: self.rate(metric)?, mean_ns: self.latency().mean() })
     }
 
-    /// Grows with the value of an ordered word, whichever of the jobs it is for.
+    /// A number that grows with the option's value, over all jobs.
     fn load_of(&self, word: &str) -> u64 {
         let one = |job: &Job| match word {
             "iodepth" => u64::from(job.iodepth),
@@ -180,8 +180,8 @@ impl Point {
     }
 }
 
-/// A sweep of random reads as it may have been measured: a point for each value of a word, with thousands of
-/// operations per second and their latency in microseconds. For the tests of those who show one.
+/// A plausible sweep of random reads, for tests: each point has an option's value, thousands of operations per second,
+/// and their latency in microseconds.
 #[cfg(test)]
 pub(crate) fn literal(word: &str, points: &[(&str, u64, u64)]) -> Sweep {
     let point = |(value, kiops, us): &(&str, u64, u64)| {

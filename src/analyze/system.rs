@@ -1,5 +1,5 @@
-//! What the machine did beside the I/O that is traced: CPU time, CPU quotas, and the rate of each device every 100 ms.
-//! It is for recordings, from which a diagnosis is made later.
+//! Records the machine's state besides the traced I/O: CPU time, CPU quotas, and each device's rate every 100 ms.
+//! Recordings contain it, for a later diagnosis.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -47,7 +47,7 @@ impl SystemSummary {
         }
     }
 
-    /// With the sums that its JSON has beside it.
+    /// With the sums that its JSON keeps separately.
     pub fn cpu(&self) -> CpuSummary {
         CpuSummary {
             counted: self.counted.clone(),
@@ -84,7 +84,7 @@ impl Merge for SystemSummary {
 row!(CpuQuota, String, |quota| quota.cgroup.clone());
 
 impl Merge for CpuQuota {
-    /// A quota that was changed is the later one.
+    /// A changed quota is that of the later interval.
     fn merge_with(&mut self, later: &Self) {
         let throttled = self.throttled_periods.saturating_add(later.throttled_periods);
         let mut processes = std::mem::take(&mut self.processes);
@@ -99,7 +99,7 @@ impl Summary for SystemSummary {
         self.cpu_quotas.iter_mut().for_each(|quota| quota.processes.sort_unstable());
     }
 
-    /// Nothing has a machine's name: CPUs are those of a whole machine.
+    /// Nothing to prefix: CPUs belong to a whole machine.
     fn name_host(&mut self, _: &str) {}
 
     fn window(&mut self) -> Option<&mut u64> {
@@ -162,7 +162,7 @@ mod tests {
         let cpu = whole.cpu();
         assert_eq!(cpu.duration_ns, 2_000);
         assert_eq!((cpu.cpus[0].times[2], cpu.cpus[0].wall_ns, cpu.cpus[1].cycles), (600, 2_000, Some(15)));
-        // Readings between two intervals are in neither.
+        // The time between two intervals belongs to neither.
         assert_eq!((cpu.cpus[0].error_ns, cpu.all.as_ref().unwrap().times[2]), (80, 800));
         assert_eq!((cpu.counted.kernel_cycles, cpu.context_switches), (Some(15), Some(14)));
         assert_eq!(
@@ -170,7 +170,7 @@ mod tests {
             (4, &[4, 9][..])
         );
         assert_eq!(whole.devices[0].windows.len(), 20);
-        // A part of a count is no count.
+        // A partial count counts as none.
         whole.merge_with(&system(None));
         assert_eq!((whole.cpu().counted.kernel_cycles, whole.cpu().cpus[0].cycles), (None, None));
         assert_eq!(whole.counted.counted_share, Some(0.5));
@@ -216,7 +216,7 @@ mod tests {
         let goes =
             interval(std::slice::from_ref(&one), vec![CpuLeftOut { cpu: 1, why: "it went offline".into() }]);
         let without = interval(&[one], Vec::new());
-        // It may go, and come, between two intervals as well.
+        // A CPU may also go and come between two intervals.
         for intervals in [vec![&both, &goes, &both], vec![&both, &without], vec![&without, &both, &without]] {
             let mut whole = SystemSummary::default();
             whole.cpu.all = Some(CpuRow::default());

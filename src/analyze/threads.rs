@@ -1,4 +1,4 @@
-//! What the threads were doing: samples of all rounds, grouped by chosen columns.
+//! Summarizes what the threads were doing: samples of all rounds, grouped by chosen columns.
 
 mod rows;
 pub mod trust;
@@ -19,7 +19,7 @@ use crate::wire::threads::{Call, Loss, MAX_FRAMES, Sampled, Sighting, fold_numbe
 use self::rows::Counted;
 
 names! {
-    /// What threads are grouped by.
+    /// Columns to group threads by.
     #[derive(PartialOrd, Ord)]
     pub enum Column {
         Comm = "comm",
@@ -34,19 +34,19 @@ names! {
 }
 
 impl Column {
-    /// Where none are given.
+    /// The default columns.
     pub const USUAL: [Self; 4] = [Self::Comm, Self::State, Self::Syscall, Self::Wchan];
 }
 
 names! {
-    /// What the threads were sampled by: a program, or the files of /proc.
+    /// What sampled the threads: a program, or reads of /proc.
     pub enum Source {
         Bpf = "bpf",
         Proc = "proc",
     }
 }
 
-/// What stands behind the numbers of the samples.
+/// Resolves the numbers in the samples.
 #[derive(Debug, Clone, Copy)]
 pub struct Meaning<'a> {
     pub names: &'a Names,
@@ -68,7 +68,7 @@ pub struct Share {
     pub error: Option<f64>,
 }
 
-// Intervals are too short to tell how sure they are, and so is their sum.
+// Intervals are too short to estimate the error, and so is their sum.
 merge!(Share { add: samples; derived: average_threads error; });
 
 impl Share {
@@ -96,7 +96,7 @@ pub struct Row {
     pub share: Share,
 }
 
-/// What its threads have in common, but for the stack.
+/// The columns of a row except for the stack.
 type RowKey = (
     Option<String>,
     Option<char>,
@@ -128,7 +128,7 @@ impl Merge for Row {
             stack_samples,
             share,
         } = self;
-        // Of the other stacks of an interval it is not known how many there were.
+        // The counts of an interval's other stacks are unknown.
         match *stack == later.stack {
             true => stack_samples.merge_with(&later.stack_samples),
             false if later.stack_samples > *stack_samples => {
@@ -161,7 +161,7 @@ pub struct Classes {
     pub other: Share,
 }
 
-// An interval without threads tells all of them apart.
+// An interval without threads distinguishes all classes.
 merge!(Classes { add: runnable uninterruptible other; both: on_cpu run_queue io_wait; });
 
 impl Classes {
@@ -229,7 +229,7 @@ impl Merge for ThreadSummary {
         let threads = weighted(Some(self.looked_at), self.rounds, Some(later.looked_at), later.rounds);
         self.merge_fields(later);
         self.looked_at = threads.unwrap_or_default();
-        // Where rows are told apart by their stacks one is not those of several.
+        // With the stack as a column, a row must not merge different stacks.
         let by_stack = self.columns.contains(&Column::Kstack);
         let key = |row: &Row| (row.key(), by_stack.then(|| row.stack.clone()));
         how::rows_by(&mut self.rows, &later.rows, key);
@@ -246,7 +246,7 @@ impl Summary for ThreadSummary {
         sort(&mut self.rows, &mut self.waits);
     }
 
-    /// Nothing has a machine's name: threads are those of a whole machine.
+    /// Nothing to prefix: threads belong to a whole machine.
     fn name_host(&mut self, _: &str) {}
 
     fn window(&mut self) -> Option<&mut u64> {
@@ -261,7 +261,7 @@ impl View for ThreadSummary {
     const HAS_DURATION: bool = true;
 }
 
-/// The addresses of a window that need names.
+/// The addresses of an interval to symbolize.
 pub fn addresses(sampled: &Sampled) -> Addresses {
     let mut out = Addresses::default();
     for stack in &sampled.stacks {
@@ -270,12 +270,12 @@ pub fn addresses(sampled: &Sampled) -> Addresses {
     out
 }
 
-/// All frames of a thread that does not run are return addresses: what they belong to is the call before them.
+/// All frames of a sleeping thread are return addresses: they belong to the call before them.
 fn inside(address: u64) -> u64 {
     address.saturating_sub(1)
 }
 
-/// Groups the samples of a window.
+/// Groups the samples of an interval.
 pub fn summarize(sampled: &Sampled, meaning: &Meaning<'_>, columns: &[Column]) -> ThreadSummary {
     let stacks: Vec<Named> = sampled.stacks.iter().map(|stack| named(stack, meaning)).collect();
     let of = |sighting: &Sighting| {
@@ -356,13 +356,13 @@ pub fn summarize(sampled: &Sampled, meaning: &Meaning<'_>, columns: &[Column]) -
     }
 }
 
-/// The most samples first.
+/// Most samples first.
 fn sort(rows: &mut [Row], waits: &mut [Wait]) {
     rows.sort_by_cached_key(|row| (std::cmp::Reverse(row.share.samples), row.key()));
     waits.sort_by_cached_key(|wait| (std::cmp::Reverse(wait.share.samples), wait.key()));
 }
 
-/// The stack + 1 and the name of the place that threads wait in.
+/// The stack's index + 1, and the name of the function that threads wait in.
 type Place = (u32, Option<String>);
 /// Samples by the disk that they wait for.
 type ByDevice = BTreeMap<String, u64>;
@@ -392,12 +392,12 @@ fn named(stack: &[u64], meaning: &Meaning<'_>) -> Named {
     Named { frames, wchan: wchan.map(str::to_string) }
 }
 
-/// Without what compilers add: .constprop.0, .isra.0, .cold and the like.
+/// Removes compiler suffixes: .constprop.0, .isra.0, .cold and the like.
 fn bare(name: &str) -> &str {
     name.split('.').next().unwrap_or(name)
 }
 
-/// What is no place to wait in, where the kernel does not show where its scheduler is.
+/// Functions of the scheduler, for kernels that do not report where it is; a thread never waits for these themselves.
 const SCHEDULER: [&str; 13] = [
     "__schedule",
     "schedule",
@@ -414,7 +414,7 @@ const SCHEDULER: [&str; 13] = [
     "do_nanosleep",
 ];
 
-/// The place where a thread waits. One that could run waits in none.
+/// The function in which a thread waits; None for a runnable one.
 fn wchan(sighting: &Sighting, stack: Option<&Named>) -> Option<String> {
     if sighting.state == 'R' {
         return None;
@@ -431,7 +431,7 @@ fn device(sighting: &Sighting, meaning: &Meaning<'_>) -> Option<String> {
     (number > 0).then(|| meaning.devices.get(&number).cloned().unwrap_or_else(unnamed))
 }
 
-/// What a row's threads have in common.
+/// The columns of a row.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     comm: Option<String>,
@@ -475,7 +475,7 @@ fn comm(sighting: &Sighting) -> String {
     fold_numbers(&String::from_utf8_lossy(sighting.comm_bytes()))
 }
 
-/// The name of the system call; None: in none, or nobody knows.
+/// The name of the system call; None: in none, or unknown.
 fn call(sighting: &Sighting) -> Option<String> {
     match sighting.call {
         Call::Unknown if sighting.on_cpu == Some(true) => Some("[on CPU]".to_string()),
@@ -487,7 +487,7 @@ fn call(sighting: &Sighting) -> Option<String> {
     }
 }
 
-/// A group that is gone keeps its number.
+/// A removed group keeps its number.
 fn cgroup(sighting: &Sighting, meaning: &Meaning<'_>) -> Option<String> {
     match (&sighting.cgroup_path, sighting.cgroup) {
         (Some(path), _) => Some(path.to_string()),
@@ -523,7 +523,7 @@ fn classes_of(sampled: &Sampled, counted: &BTreeMap<Class, Counted>) -> Classes 
         classes.iter().filter_map(|class| counted.get(class)).for_each(|one| all.merge(one));
         all.share(sampled)
     };
-    // Files tell neither of the two.
+    // /proc reports neither of the two.
     let told = !counted.contains_key(&Class::Runnable)
         && sampled.sightings.iter().all(|sighting| sighting.in_iowait.is_some());
     Classes {

@@ -1,4 +1,4 @@
-//! What the devices did over a run: intervals of about a second, in memory that does not grow with the run. Pure.
+//! Keeps the devices' activity over a run: intervals of about a second, in bounded memory. Pure.
 
 use std::collections::BTreeMap;
 
@@ -10,16 +10,16 @@ use crate::hist::Histogram;
 use crate::merge::SaturatingSum as _;
 use crate::names::names;
 
-/// So many intervals at most: a run of any length has between half and all of them.
+/// Maximum number of intervals: a long run keeps between half and all of them.
 pub const MOST: usize = 60;
 
-/// So many devices at most, the first that do I/O: each takes up to 1 MiB.
+/// Maximum number of devices, the first that do I/O: each takes up to 1 MiB.
 const MOST_DEVICES: usize = 32;
 
-/// The first intervals are so long.
+/// Initial length of an interval.
 const STEP_NS: u64 = 1_000_000_000;
 
-/// Intervals one after the other.
+/// Consecutive intervals.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Timeline {
     intervals: Vec<Interval>,
@@ -47,18 +47,18 @@ pub struct Interval {
 pub struct Activity {
     pub ios: u64,
     pub bytes: u64,
-    /// What these I/Os spent in the block layer and the device together.
+    /// Sum of the time that these I/Os spent in the block layer and the device.
     pub stay_ns: u64,
-    /// I/Os of classes of which most belong to an operation that is followed.
+    /// I/Os of classes that mostly belong to a followed operation.
     pub owned_ios: u64,
-    /// From the system call to the last stage, of operations; None where none ended.
+    /// Latency of operations, from the system call to the last stage; None where none ended.
     pub operations: Option<Histogram>,
-    /// Of requests the device stage, of bios their whole time.
+    /// Device stage of requests, or whole time of bios.
     pub ios_latency: Histogram,
 }
 
 names! {
-    /// What the latency of a device's timeline is of.
+    /// What the latencies of a device's timeline measure.
     pub enum Timed {
         Operation = "operation",
         Device = "device",
@@ -184,20 +184,20 @@ impl Interval {
         self.devices.get(device).map_or(0.0, |one| one.bytes as f64 / self.seconds())
     }
 
-    /// Mean number of a device's I/Os in the block layer and the device, by Little's law from those that completed.
+    /// Mean number of a device's I/Os in the block layer and the device, by Little's law from completed ones.
     pub fn mean_in_flight(&self, device: &str) -> f64 {
         self.devices.get(device).map_or(0.0, |one| one.stay_ns as f64 / self.duration_ns.max(1) as f64)
     }
 }
 
 impl Timeline {
-    /// How long the next interval is meant to be.
+    /// The target length of the next interval.
     pub fn step_ns(&self) -> u64 {
         self.step_ns
     }
 
-    /// Adds what was summarized since the last interval. When there is no room for one more, each two become one,
-    /// and later ones are twice as long: those of a recording, which all have the same length, are joined.
+    /// Adds a summary as an interval. When there is no room, pairs are merged, and later intervals are twice as long.
+    /// Summaries of a recording, which all have the same length, are joined.
     pub fn add(&mut self, summary: &LatencySummary) {
         let active = summary.devices.iter().filter(|device| device.ios > 0);
         let mut known = self.names();
@@ -211,7 +211,7 @@ impl Timeline {
             }
         }
         let mut next = Interval { start_ns: 0, duration_ns: summary.duration_ns, devices };
-        // As they come, while there is room. By their clocks two halves may be a little longer than the whole.
+        // Summaries are joined while they fit. Two halves may be slightly longer than the whole by their clocks.
         let longest = self.step_ns.saturating_add(self.step_ns / 4);
         if self.step_ns > STEP_NS
             && let Some(last) = self.intervals.last_mut()
@@ -232,7 +232,7 @@ impl Timeline {
         self.intervals.push(next);
     }
 
-    /// A last interval that is too short for a rate becomes part of the one before.
+    /// Merges a last interval that is too short for a rate into the one before.
     pub fn finish(&mut self) {
         if let [.., before, last] = self.intervals.as_mut_slice()
             && last.duration_ns < self.step_ns / 2
@@ -258,7 +258,7 @@ impl Timeline {
         names
     }
 
-    /// The devices with I/O, that with the most first, and what the latencies of each are of.
+    /// The devices with I/O, busiest first, and what the latencies of each measure.
     pub fn devices(&self, run: &LatencySummary) -> Vec<(String, Timed)> {
         let sum = |name: &String, of: fn(&Activity) -> u64| -> u64 {
             self.intervals.iter().filter_map(|interval| interval.devices.get(name)).map(of).saturating_sum()
@@ -310,7 +310,7 @@ mod tests {
     use super::*;
     use crate::host::Host;
 
-    /// Of a run with n reads in its n-th second, of which each takes n ms; read as often as the timeline says.
+    /// The timeline of a run with n reads of n ms each in its n-th second, read at the timeline's intervals.
     fn timeline(seconds: u64) -> Timeline {
         let mut timeline = Timeline::default();
         let (mut reads, mut last) = (Vec::new(), reading(0, sample(&[], 0, 0)));
@@ -361,7 +361,7 @@ mod tests {
         }
     }
 
-    /// Its steps doubled every 30 intervals: beyond 2^64 ns after 18 minutes.
+    /// Steps would double every 30 intervals: beyond 2^64 ns after 18 minutes.
     #[test]
     fn a_long_recording_has_intervals_of_one_length() {
         let mut timeline = Timeline::default();

@@ -1,4 +1,4 @@
-//! What a machine did between two readings of its counters: one line of the live view.
+//! Computes a line of the live view: the machine's activity between two readings of its counters.
 
 use std::collections::BTreeSet;
 
@@ -11,10 +11,10 @@ use crate::host::counters::Counters;
 use crate::host::cpu_time::{CpuTime, TICK_NS};
 use crate::merge::{Merge, Summary, merge, merge_fields, row};
 
-/// Where the kernel's columns belong: user, nice, system, idle, iowait, irq, softirq, steal.
+/// Index of each kernel column in the shares: user, nice, system, idle, iowait, irq, softirq, steal.
 const BELONGS: [usize; 8] = [0, 0, 1, 2, 3, 4, 5, 6];
 
-/// Columns that the kernel may count back: idle time is what is left, and may turn out to be less.
+/// Columns that may go back: the kernel computes idle time as a remainder, which may turn out smaller.
 const MAY_GO_BACK: [usize; 2] = [3, 4];
 
 const SECTOR: u64 = 512;
@@ -34,10 +34,10 @@ pub struct Shares {
 }
 
 impl Shares {
-    /// Of two intervals with their lengths.
+    /// Merges two intervals of given lengths.
     fn with(&self, ns: u64, later: &Self, later_ns: u64) -> Self {
         let wall = |of: &Self, ns: u64| ns as f64 * of.cpus as f64;
-        // What the kernel accounts for is what the shares are of.
+        // Shares refer to the time that the kernel accounts for.
         let all = |of: &Self, ns: u64| wall(of, ns) * (1.0 - of.unaccounted_share);
         let mean = |a: f64, of_a: f64, b: f64, of_b: f64| {
             (a * of_a + b * of_b) / (of_a + of_b).max(f64::MIN_POSITIVE)
@@ -58,7 +58,7 @@ impl Shares {
                 steal: share(|of| of.steal),
             },
             unaccounted_share: by_wall(self.unaccounted_share, later.unaccounted_share),
-            // At most: the ends of intervals that follow are the same readings.
+            // An upper bound: consecutive intervals share a reading.
             error_share: by_wall(self.error_share, later.error_share),
         }
     }
@@ -89,7 +89,7 @@ impl Share {
         Self { user, system, idle, iowait, irq, softirq, steal }
     }
 
-    /// Whole percent that add up to 100: those that lose most by being cut down get the points that are left.
+    /// Whole percentages that add up to 100: those that lose most by truncation get the remaining points.
     pub fn percent(&self) -> [u32; 7] {
         let Self { user, system, idle, iowait, irq, softirq, steal } = *self;
         let exact = [user, system, idle, iowait, irq, softirq, steal].map(|share| share * 100.0);
@@ -218,7 +218,7 @@ impl Merge for Line {
     fn merge_with(&mut self, later: &Self) {
         let cpu = self.cpu.as_ref().zip(later.cpu.as_ref());
         let cpu = cpu.map(|(mine, theirs)| mine.with(self.duration_ns, theirs, later.duration_ns));
-        // Those of a damaged line may add up to infinity, which JSON has not.
+        // Values of a damaged line may add up to infinity, which JSON does not have.
         let cpu = cpu.filter(Shares::is_finite);
         self.merge_fields(later);
         self.cpu = cpu;
@@ -236,7 +236,7 @@ impl Summary for Line {
         self.total = self.total.rated(ns);
     }
 
-    /// Nothing has a machine's name: CPUs and memory are those of a whole machine.
+    /// Nothing to prefix: CPUs and memory belong to a whole machine.
     fn name_host(&mut self, _: &str) {}
 
     fn window(&mut self) -> Option<&mut u64> {
@@ -249,19 +249,19 @@ impl View for Line {
     const HAS_DURATION: bool = true;
 }
 
-/// Per second of the time that the machine ran.
+/// Rate over the time that the machine ran.
 pub fn per_second(n: u64, duration_ns: u64) -> f64 {
     if duration_ns == 0 { 0.0 } else { n as f64 * 1e9 / duration_ns as f64 }
 }
 
-/// The line between two readings. `total` names the disks that its sums are of.
+/// The line between two readings. `total` names the disks included in its sums.
 pub fn line(from: &Activity, to: &Activity, total: &[String]) -> Line {
     let duration_ns = to.clocks.at_ns.saturating_sub(from.clocks.at_ns);
     let with_suspension = to.clocks.boot_ns.saturating_sub(from.clocks.boot_ns);
     let suspended = with_suspension.saturating_sub(duration_ns);
     let mut line = Line {
         duration_ns,
-        // The clocks are read one after the other.
+        // The clocks are read one after the other, so small differences are noise.
         suspended_ns: if suspended >= 1_000_000 { suspended } else { 0 },
         tasks: Tasks { running: to.running, blocked: to.blocked, new: grown(from.processes, to.processes) },
         memory: to.memory,
@@ -287,7 +287,7 @@ pub fn line(from: &Activity, to: &Activity, total: &[String]) -> Line {
     line
 }
 
-/// None where one is not told, and where it went back: then it began anew, and nobody knows from where.
+/// None where one is unknown, or where the counter went back: then it restarted from an unknown value.
 fn grown(from: Option<u64>, to: Option<u64>) -> Option<u64> {
     to?.checked_sub(from?)
 }
@@ -321,12 +321,12 @@ fn cpus(from: &Activity, to: &Activity, duration_ns: u64, missing: &mut Vec<Miss
         cpus: count,
         share: Share::of(sums.map(|ns| ns as f64 / all)),
         unaccounted_share: 1.0 - all / wall,
-        // Each column is cut down at both ends.
+        // Each column is truncated at both ends.
         error_share: (BELONGS.len() as u64 * TICK_NS) as f64 * count as f64 / wall,
     })
 }
 
-/// None where a column went back that may not.
+/// None where a column went back that never may.
 fn times(from: &CpuTime, to: &CpuTime) -> Option<[u64; 7]> {
     let mut times = [0u64; 7];
     for (column, belongs) in BELONGS.into_iter().enumerate() {
@@ -430,7 +430,7 @@ mod tests {
     #[test]
     fn shares_add_up_and_so_do_whole_percent() {
         let from = at(1, &[(0, [0; 8]), (1, [0; 8])]);
-        // T's buffered run: a third of a percent here and there, which rounding each by itself would lose.
+        // Source T's buffered run: fractions of a percent, which rounding each share separately would lose.
         let to = at(2, &[(0, [1, 2, 70, 20, 4, 1, 1, 1]), (1, [1, 0, 95, 0, 4, 0, 0, 0])]);
         let line = line(&from, &to, &[]);
         let cpu = line.cpu.unwrap();
@@ -447,7 +447,7 @@ mod tests {
         assert_eq!(share.percent(), [34, 33, 33, 0, 0, 0, 0]);
     }
 
-    /// Two intervals are their window, whatever their lengths.
+    /// Two intervals merge to their whole, whatever their lengths.
     #[test]
     fn intervals_are_merged() {
         let with = |second, ticks, reads| {
@@ -531,7 +531,7 @@ mod tests {
         (user + system + idle + iowait + irq + softirq + steal - 1.0).abs() < 1e-9
     }
 
-    /// Columns so large that their sum is none: shares are still shares.
+    /// Columns so large that their sum overflows: shares are still shares.
     #[test]
     fn garbage_of_any_size_adds_up() {
         let huge = |n: u64| CpuTime { columns: [n; 8], guest_ns: None };

@@ -1,4 +1,4 @@
-//! Each I/O with the operation that it belongs to.
+//! Shows each I/O with the operation that it belongs to.
 
 mod event;
 #[cfg(test)]
@@ -40,7 +40,7 @@ impl View for TraceSummary {
     const SCHEMA: &'static str = "biopsy.trace/1";
 }
 
-/// The loss of the window with that of the events.
+/// Adds the losses of the events to those of the interval.
 pub fn lost(mut all: Lost, emitted: &Emitted) -> Lost {
     let kinds = [
         ("io_ring_full", emitted.lost_ios),
@@ -54,7 +54,7 @@ pub fn lost(mut all: Lost, emitted: &Emitted) -> Lost {
     all
 }
 
-/// Why the stream must not be trusted, and what helps; None: it may.
+/// Why the stream must not be trusted, with a remedy; None if it may.
 pub fn distrust(emitted: &Emitted, max_loss: f64, remedy: &str) -> Option<String> {
     let lost = emitted.lost_ios + emitted.damaged;
     let percent = if emitted.ios == 0 { 0.0 } else { lost as f64 * 100.0 / emitted.ios as f64 };

@@ -1,12 +1,12 @@
-//! Waits of threads that have nothing to do: they sleep for a timer, an event or their next piece of work.
+//! Removes waits of threads that have nothing to do: they sleep for a timer, an event or their next work item.
 
 use std::collections::BTreeMap;
 
 use crate::analyze::stacks::KERNEL_MARK;
 use crate::merge::SaturatingSum as _;
 
-/// Functions of the kernel in which a task sleeps until a timer, an event, a child or another's message. Waits for a
-/// futex or a pipe are none of them: they may be for a lock, or for another program's output.
+/// Kernel functions in which a task sleeps until a timer, an event, a child or another task's message. Waits for a
+/// futex or a pipe are excluded: they may be for a lock, or for another program's output.
 const SLEEPS: [&str; 21] = [
     "do_nanosleep",
     "hrtimer_nanosleep",
@@ -31,8 +31,8 @@ const SLEEPS: [&str; 21] = [
     "inotify_read",
 ];
 
-/// Functions of waits for a disk, memory or a lock: a task that sleeps in one of them while it is in one of [`SLEEPS`] is
-/// blocked there, in a page fault for example.
+/// Functions of waits for a disk, memory or a lock. A task that sleeps in one of these below one of [`SLEEPS`] is
+/// blocked, for example in a page fault.
 const BLOCKED: [&str; 9] = [
     "io_schedule",
     "io_schedule_timeout",
@@ -45,8 +45,8 @@ const BLOCKED: [&str; 9] = [
     "request_wait_answer",
 ];
 
-/// The loops of kernel threads, and the functions that they call to do a piece of work: without one of these they wait
-/// for it.
+/// The main loops of kernel threads, with the functions that they call to do work: without one of these the thread
+/// waits for work.
 const WORKERS: [(&str, &[&str]); 14] = [
     ("worker_thread", &["process_one_work"]),
     ("rescuer_thread", &["process_one_work"]),
@@ -64,7 +64,7 @@ const WORKERS: [(&str, &[&str]); 14] = [
     ("irq_thread", &["irq_thread_fn", "irq_forced_thread_fn"]),
 ];
 
-/// Takes these out of stacks that are folded. The time that they have, ns.
+/// Removes idle waits from folded stacks. Returns their time in ns.
 pub fn take_out(folded: &mut BTreeMap<String, u64>) -> u64 {
     let mut idle = Vec::new();
     folded.retain(|stack, ns| {
@@ -86,7 +86,7 @@ fn is_idle(stack: &str) -> bool {
         || WORKERS.iter().any(|(thread, work)| has(thread) && !work.iter().any(|name| has(name)))
 }
 
-/// Without what the compiler adds to a function that it has cut: `kswapd.isra.0`.
+/// Removes the suffix of a split function: `kswapd.isra.0`.
 fn plain(name: &str) -> &str {
     name.split_once('.').map_or(name, |(name, _)| name)
 }
@@ -119,7 +119,7 @@ mod tests {
             idle.iter().chain(&busy).zip(1u64..).map(|(frames, ns)| (stack(frames), ns)).collect();
         assert_eq!(take_out(&mut all), 1 + 2 + 3 + 4);
         assert_eq!(all.values().sum::<u64>(), 5 + 6 + 7 + 8 + 9 + 10);
-        // Frames of user mode say nothing of the kernel.
+        // User frames say nothing about the kernel.
         let mut user = BTreeMap::from([("a;do_nanosleep;x_[k]".to_string(), 7)]);
         assert_eq!((take_out(&mut user), user.len()), (0, 1));
     }

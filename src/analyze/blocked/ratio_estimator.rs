@@ -1,24 +1,25 @@
-//! Waits that were left to chance, scaled to what was counted: by process where that has enough of them, else by name.
+//! Scales sampled waits up to exact counts: per process where it has enough samples, otherwise per name (ratio
+//! estimator).
 //!
-//! Where a process has one stack, which stands for fifty times what the process waited, and forty-nine like it have none,
-//! neither says anything of its own process. All of them together are what was counted of all.
+//! Example: one process has a stack that represents fifty times its own wait, and forty-nine like it have none. No
+//! single process is estimated well, but their sum is. So they are scaled together, to their common count.
 
 use std::collections::BTreeMap;
 
 use crate::analyze::confidence::widest;
 use crate::wire::blocked::{Process, RawBlocked, Waits};
 
-/// What is scaled to one count.
+/// The group that is scaled to one count.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Home {
     Process(u32),
-    /// Processes of which each has too few waits with stacks, by the name of the thread that waited longest.
+    /// Processes with too few sampled waits each, by the name of the thread that waited longest.
     Name(Vec<u8>),
-    /// What is left of these.
+    /// The remaining ones.
     Rest,
 }
 
-/// Of a home: what was counted, and what the stacks stand for, for sure and by chance, ns.
+/// A group's exact count, and what its stacks represent, for certain and by sampling, ns.
 #[derive(Debug, Clone, Copy, Default)]
 struct Share {
     counted: u64,
@@ -38,15 +39,15 @@ impl Share {
         self.estimated = self.estimated.saturating_add(by_chance(waits));
     }
 
-    /// Of what was counted: what was left to chance.
+    /// The part of the count that was sampled.
     fn left(self) -> u64 {
         self.counted.saturating_sub(self.sure)
     }
 
-    /// That, over what chance made of it.
+    /// The scale factor: the sampled part of the count, divided by its estimate.
     fn factor(self) -> f64 {
         match (self.counted, self.estimated) {
-            // Nobody counted.
+            // Not counted.
             (0, _) | (_, 0) => 1.0,
             (_, estimated) => self.left() as f64 / estimated as f64,
         }
@@ -57,25 +58,25 @@ fn by_chance(waits: &Waits) -> u64 {
     waits.ns.saturating_sub(waits.sure_ns)
 }
 
-/// Of [`Waits::squares`], ns².
+/// Unit of [`Waits::squares`], ns².
 const UNIT: f64 = 1_048_576.0;
 
-/// With fewer waits a home cannot be scaled by itself: how many come up is as uncertain as what they are.
+/// With fewer waits a group cannot be scaled by itself: their number is as uncertain as their stacks.
 const FEW: f64 = 8.0;
 
-/// A window's homes.
+/// The groups of an interval.
 #[derive(Debug)]
 pub struct RatioEstimator {
     homes: BTreeMap<u32, Home>,
-    /// Names that have a home of their own.
+    /// Names with a group of their own.
     names: BTreeMap<Vec<u8>, Home>,
     shares: BTreeMap<Home, Share>,
-    /// Of each process by itself.
+    /// Each process by itself.
     own: BTreeMap<u32, Share>,
 }
 
 impl RatioEstimator {
-    /// Puts each process where it is scaled.
+    /// Assigns each process to a group.
     pub fn of(raw: &RawBlocked) -> Self {
         let mut shares: BTreeMap<(u32, Vec<u8>), Share> = BTreeMap::new();
         let mut longest: BTreeMap<u32, (u64, &[u8])> = BTreeMap::new();
@@ -85,7 +86,7 @@ impl RatioEstimator {
                 *name = (sum.ns, comm);
             }
         }
-        // Of pid 0 names alone are known, as its threads were called when they ended, and their stacks may have others.
+        // For pid 0 only names are known, those at the exit of its threads, and their stacks may have earlier names.
         let key = |pid: u32| match longest.get(&pid) {
             Some((_, name)) if pid != 0 => (pid, name.to_vec()),
             _ => (0, Vec::new()),
@@ -99,9 +100,9 @@ impl RatioEstimator {
             squares += waits.squares as f64 * UNIT;
         }
         let estimated: f64 = shares.values().map(|share| share.estimated as f64).sum();
-        // What one wait by chance stands for, in the mean of the time.
+        // Mean weight of a sampled wait, weighted by time.
         let weight = if estimated > 0.0 { squares / estimated } else { 0.0 };
-        // Not by how many came up: that would be to ask chance which chances count.
+        // Does not depend on the number of samples: selecting groups by their samples would bias the estimate.
         let has_enough = |share: Share| {
             let is_whole = share.counted > 0 && share.counted >= share.sure;
             let is_sure = share.left() == 0 || estimated == 0.0;
@@ -145,20 +146,19 @@ impl RatioEstimator {
         self.shares.get(home).copied().unwrap_or_default()
     }
 
-    /// Time of processes with too few waits to be scaled by themselves, ns, as far as it was left to chance.
+    /// Sampled time of processes with too few waits to be scaled by themselves, ns.
     pub fn pooled_ns(&self) -> u64 {
         let of_several = self.shares.iter().filter(|(home, _)| !matches!(home, Home::Process(_)));
         of_several.filter(|(_, share)| share.estimated > 0).map(|(_, share)| share.left()).sum()
     }
 
-    /// The time that waits stand for, ns.
+    /// The time that waits represent, ns.
     pub fn scaled(&self, pid: u32, waits: &Waits) -> u64 {
         let estimated = by_chance(waits) as f64 * self.share(self.home(pid)).factor();
         waits.sure_ns + estimated.round() as u64
     }
 
-    /// Time without stacks, by process and name of the thread: of waits that are known to have none, and what was counted
-    /// where there is nothing else.
+    /// Time without stacks, by process and thread name: of waits known to have none, and of counts without any sample.
     pub fn without_stack(&self, raw: &RawBlocked) -> BTreeMap<Process, u64> {
         let bare = |(process, waits): (&Process, &Waits)| (process.clone(), self.scaled(process.0, waits));
         let mut left: BTreeMap<Process, u64> = raw.bare.iter().map(bare).collect();
@@ -173,8 +173,8 @@ impl RatioEstimator {
         left
     }
 
-    /// Half of the interval in which a share of the time (`all`) lies with 95 % certainty, in percent: that of the share
-    /// which is known worst, of whichever stacks. None: nothing was left to chance.
+    /// Half-width of the 95 % confidence interval of a stack's share (of `all`), in percent, for the worst set of
+    /// stacks. None: nothing was sampled.
     pub fn half_width(&self, raw: &RawBlocked, all_ns: u64) -> Option<f64> {
         let mut homes: BTreeMap<&Home, Vec<(f64, f64)>> = BTreeMap::new();
         for (pid, waits) in all(raw) {
@@ -191,9 +191,9 @@ impl RatioEstimator {
     }
 }
 
-/// Of all shares of what is scaled to one count the largest variance. Of a stack that did not come up three in n are
-/// possible with 95 % certainty (Hanley 1983), of as many waits that weigh the same as would scatter like these; and none
-/// scatters more than half of them.
+/// The largest variance of any share of a group. A stack that was never sampled may have a share of up to 3/n with 95 %
+/// confidence (Hanley 1983), where n is the number of equal waits with the same variance. No variance exceeds that of a
+/// half.
 fn known_worst(parts: Vec<(f64, f64)>) -> f64 {
     let sum: f64 = parts.iter().map(|part| part.0).sum();
     let variance: f64 = parts.iter().map(|part| part.1).sum();
@@ -204,7 +204,7 @@ fn known_worst(parts: Vec<(f64, f64)>) -> f64 {
     widest(parts).max(unseen)
 }
 
-/// All that stands for time, with a stack or without, by process.
+/// All waits that represent time, with or without a stack, by process.
 fn all(raw: &RawBlocked) -> impl Iterator<Item = (u32, &Waits)> {
     let stacks = raw.samples.iter().map(|(sample, waits)| (sample.pid, waits));
     stacks.chain(raw.bare.iter().map(|((pid, _), waits)| (*pid, waits)))

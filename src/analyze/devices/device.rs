@@ -1,4 +1,4 @@
-//! One disk.
+//! The record of one disk.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -150,7 +150,7 @@ impl DeviceRecord {
     }
 }
 
-/// Why what is null in a device's object, or in its link's, is not there.
+/// Reasons for the null values in a device's object and in that of its link.
 fn absent(device: &BlockDevice, object: &Value) -> Vec<Absence> {
     let nulls = |object: &Value, path: &str| -> Vec<Absence> {
         let all = object.as_object().into_iter().flatten().filter(|(_, value)| value.is_null());
@@ -188,7 +188,7 @@ impl PartitionRecord {
     }
 }
 
-/// No block device has the number 0:0.
+/// None for 0:0, which no block device has.
 fn number(major: u32, minor: u32) -> Option<(u32, u32)> {
     known((major, minor))
 }

@@ -1,4 +1,4 @@
-//! PCI links, and where drives share a way to memory.
+//! PCI links, and drives that share a path to memory.
 
 use std::borrow::Cow;
 

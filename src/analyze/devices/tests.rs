@@ -50,7 +50,7 @@ fn identity() -> Identity {
     }
 }
 
-/// With everything that a device can have.
+/// A device with every attribute set.
 fn device(name: &str, bus: u32) -> BlockDevice {
     let text = |text: &str| Some(text.to_string());
     let address = format!("0000:{bus:02x}:00.0");
@@ -197,7 +197,7 @@ fn devices_are_read_back_with_all_that_they_have() {
     );
     assert_eq!((&value["nodes"][0]["cpus"], &value["not_shown"]), (&json!([0]), &json!(["loop7"])));
     assert_eq!(value["cpus"]["idle"]["wakeup_limit_us"], json!(30));
-    // The host as it is in other views.
+    // The host as included in other views.
     json(&host);
 }
 

@@ -1,4 +1,4 @@
-//! What qualifies the values of a flame graph, as data.
+//! Notes that qualify the values of a flame graph, as data.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use super::super::submits::{Part, SubmitSummary};
 use crate::wire::stacks::Sampler;
 use crate::wire::submits::Submits;
 
-/// One fact about the values, of which the renderer makes a sentence. Times are in ns.
+/// One fact about the values, which the renderer turns into a sentence. Times are in ns.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Note {
-    /// What this sampler misses.
+    /// The blind spot of this sampler.
     Sampler(Sampler),
     /// How the user stacks of samples end.
     UserStacks(StackQuality),
@@ -24,61 +24,61 @@ pub enum Note {
         ns: u64,
     },
     EachHasStack,
-    /// Except those shorter than `--min-block`.
+    /// Except for those shorter than `--min-block`.
     EachLongHasStack,
-    /// Those below the threshold were sampled; so many have stacks.
+    /// Waits below the threshold were sampled; this many have stacks.
     Sampled {
         stacks: u64,
         threshold_ns: u64,
     },
-    /// A share is exact to so many percent of all, with 95 % certainty.
+    /// Half-width of a share in percent of all, with 95 % confidence.
     Share {
         points: f64,
     },
-    /// The same of I/Os: one in so many has a stack.
+    /// Same for I/Os: one in this many has a stack.
     OneIn {
         ios: f64,
         points: f64,
     },
-    /// So many lock waits have stacks.
+    /// Lock waits with stacks.
     LockStacks {
         taken: u64,
         of: u64,
     },
-    /// Time of processes with too few stacks to scale each by its own.
+    /// Time of processes with too few stacks to scale each by itself.
     Pooled(u64),
     /// Time of sleeping threads and idle workers, which are not drawn.
     Idle(u64),
-    /// Time of what is shorter than `--min-block`.
+    /// Time of waits shorter than `--min-block`.
     Brief(u64),
     NoStack(u64),
     NoKernelFrames(u64),
     /// No user stack: the task still slept at the end, and could not be read from outside.
     Asleep(u64),
-    /// The same, or no interrupt came to take it.
+    /// Same, or no interrupt came to take it.
     NotInterrupted(u64),
-    /// No user stack: there was no room for the one who waits for a lock.
+    /// No user stack: there was no room for the waiter of a lock.
     NoWaiter(u64),
     NoUserFrames(u64),
     /// Time of user stacks that are cut.
     Cut(u64),
-    /// Time ready to run, which is not among the values.
+    /// Time ready to run, which is not included in the values.
     Queued(u64),
     /// Time of I/Os by stage.
     Stages(BTreeMap<Part, u64>),
-    /// The I/Os of this device are counted on the disk below as well.
+    /// The I/Os of this device are also counted on the disk below.
     CountedTwice(String),
-    /// Time by which stacks delayed I/Os.
+    /// Time by which taking stacks delayed I/Os.
     Overhead(u64),
-    /// Time of I/Os of a class in which none has a stack.
+    /// Time of I/Os of classes without any stack.
     NoIoStack(u64),
-    /// Stacks without room in their table.
+    /// Stacks that found no room in their table.
     TableFull(u64),
-    /// Bios without a stack, for want of CPU budget.
+    /// Bios without a stack, because the CPU budget was spent.
     OverBudget(u64),
     /// Stacks that an interrupt prevented.
     Interrupted(u64),
-    /// I/Os with a stack that the reader did not get.
+    /// I/Os with a stack whose event was lost.
     LostIos(u64),
     /// `--max-cost` is 0.
     NoBudget,
@@ -95,7 +95,7 @@ impl Note {
         [blind, cut].into_iter().flatten().collect()
     }
 
-    /// Of waits, or of reclaim. `cut_ns`: of user stacks that are cut.
+    /// For waits, or for reclaim. `cut_ns`: time of user stacks that are cut.
     pub fn of_waits(summary: &BlockedSummary, cut_ns: u64) -> Vec<Self> {
         let (all, brief) = (summary.totals.all, summary.totals.brief);
         let mut notes = vec![Self::Counted { count: all.count, ns: all.ns }];
@@ -136,7 +136,7 @@ impl Note {
         let half = summary.half_width.filter(|_| summary.sampled < summary.ios);
         let ios = summary.ios as f64 / summary.sampled as f64;
         notes.extend(half.map(|points| Self::OneIn { ios, points }));
-        // Each layer has its own time. What a loop device is on top of is a file to the kernel.
+        // Each layer has its own time. What is below a loop device is a file to the kernel.
         let is_above = |device: &&&DeviceLatency| {
             device.name.starts_with("loop") && devices.len() > 1
                 || devices.iter().any(|other| device.stands_on(&other.name))
@@ -181,7 +181,7 @@ mod tests {
         );
     }
 
-    /// The threshold was up at some time, and nothing came that was below it.
+    /// The threshold was raised at some time, but no wait was below it.
     #[test]
     fn nothing_is_sampled_where_each_has_its_stack() {
         assert_eq!(Note::of_waits(&summary(480), 0), [COUNTED, Note::EachHasStack]);

@@ -1,4 +1,4 @@
-//! Posted MSI: the drives' messages are collected in memory, and one notification tells a CPU of several.
+//! Posted MSI: the drives' messages are collected in memory, and one notification interrupt reports several to a CPU.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -51,8 +51,8 @@ impl PostedMsi {
 mod tests {
     use super::*;
 
-    /// A second of irqtop and iostat with 32 vectors of four drives on Sapphire Rapids, as it was posted with the
-    /// patch; of 29 vectors it says "similar irq rate", so they have the mean of the other three here.
+    /// One second of irqtop and iostat with 32 vectors of four drives on Sapphire Rapids, as posted with the patch. For
+    /// 29 vectors it says only "similar irq rate", so they get the mean of the other three here.
     #[test]
     fn the_published_figures_read_the_right_way_round() {
         let shown = [220_128, 219_963, 219_890];

@@ -1,4 +1,4 @@
-//! Literal windows, and the published figures.
+//! Tests with literal readings and published figures.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +9,7 @@ use crate::analyze::fixtures::{json, not_doubled};
 use crate::host::interrupts::Line;
 use crate::wire::interrupts::{QUEUE_UNKNOWN, WireQueue};
 
-/// A drive with vectors 40 (admin), 41 and 42, its host and two readings: nothing, and what the test puts into the
-/// second.
+/// A drive with vectors 40 (admin), 41 and 42, its host and two readings: an empty one, and one that the test fills.
 struct Window {
     host: Host,
     start: Reading,
@@ -139,7 +138,7 @@ fn more_than_the_kernel_has_is_not_to_be_trusted() {
     assert!(why.starts_with("interrupt 41: 1 were seen that /proc/interrupts does not have"), "{why}");
 }
 
-/// Without the driver's event and without names nobody knows what an interrupt carried: that is no zero.
+/// Without the driver's event and without names, the I/Os per interrupt are unknown, which is not zero.
 #[test]
 fn what_is_not_joined_is_absent() {
     let mut window = Window::new();
@@ -155,7 +154,7 @@ fn what_is_not_joined_is_absent() {
     assert_eq!(summary.devices[0].ios_per_interrupt, Some(2.0), "the device as a whole is known");
 }
 
-/// Two namespaces of one controller: each interrupt carries the entries of both.
+/// Two namespaces of one controller: each interrupt completes entries of both.
 #[test]
 fn namespaces_share_their_interrupts() {
     let mut window = Window::new();
@@ -176,7 +175,7 @@ fn namespaces_share_their_interrupts() {
     assert_eq!(summary.devices[0].shares_vectors_with, ["nvme0n2"]);
 }
 
-/// A handler of 2 us, 1,000 times in a second, takes 0.2 % of a CPU, of whichever sample.
+/// A handler of 2 us, 1,000 times per second, takes 0.2 % of a CPU, at any sampling rate.
 #[test]
 fn cpu_time_is_that_of_the_sample_times_the_count() {
     let mut window = Window::new();
@@ -194,7 +193,7 @@ fn cpu_time_is_that_of_the_sample_times_the_count() {
     assert_eq!((summary.softirq.runs, summary.softirq.deferred), (100, 1));
 }
 
-/// What two posts showed: four and five drives, with and without posted MSI. Millions of I/Os and of interrupts.
+/// Figures of two posts: four and five drives, with and without posted MSI. Millions of I/Os and of interrupts.
 #[test]
 fn the_published_ios_per_interrupt() {
     let cases = [
@@ -214,7 +213,7 @@ fn the_published_ios_per_interrupt() {
     }
 }
 
-/// Polls bring what no interrupt brings.
+/// Polled completions belong to no interrupt.
 #[test]
 fn what_was_polled_is_no_interrupts() {
     let mut window = Window::new();
@@ -225,7 +224,7 @@ fn what_was_polled_is_no_interrupts() {
     assert_eq!((device.completed.task, device.ios_per_interrupt), (999, Some(1.0)));
 }
 
-/// Half of what completed in softirqs was of disks that nobody asked for.
+/// Half of the completions in softirqs belong to disks that were not selected.
 #[test]
 fn softirqs_are_shared_with_disks_that_are_not_traced() {
     let mut window = Window::new();
@@ -238,7 +237,7 @@ fn softirqs_are_shared_with_disks_that_are_not_traced() {
     assert!((soft - summary.softirq.cpu_percent.unwrap() / 2.0).abs() < 1e-9, "{soft}");
 }
 
-/// A namespace that is not traced has its entries in the same interrupts.
+/// A namespace that is not traced completes entries in the same interrupts.
 #[test]
 fn a_neighbour_on_the_same_vectors_is_named() {
     let mut window = Window::new();
@@ -339,7 +338,7 @@ fn its_json_is_read_back_and_has_the_keys_of_the_contract() {
     }
 }
 
-/// Two intervals of the same are twice as much in twice the time.
+/// Two equal intervals have doubled counts over doubled time.
 #[test]
 fn intervals_are_merged() {
     let mut window = Window::new();
@@ -376,7 +375,7 @@ fn intervals_are_merged() {
     assert_eq!(not_doubled(&window.summary(), &same), Vec::<String>::new());
 }
 
-/// A queue that the driver's pointer tells only in the second interval is that of the window.
+/// If the driver's pointer is known only in the second interval, the queue is still valid for both.
 #[test]
 fn intervals_are_merged_to_their_window() {
     for (by_name, first) in [(true, [3, 2]), (true, [3, 0]), (false, [3, 0])] {

@@ -1,4 +1,4 @@
-//! What was lost of a window of interrupts, and whether the rest can be trusted.
+//! Computes what an interval of interrupts lost, and whether the rest can be trusted.
 
 use std::collections::BTreeMap;
 
@@ -9,24 +9,24 @@ use crate::merge::SaturatingSum as _;
 use crate::wire::interrupts::Reading;
 
 impl VectorSummary {
-    /// Interrupts that the kernel certainly counted in the window and that were not seen.
+    /// Interrupts that the kernel certainly counted in the interval and that were missed.
     pub fn uncounted(&self) -> u64 {
         short(self.kernel, self.interrupts)
     }
 
-    /// Whether the kernel's count agrees; None where it cannot be told.
+    /// Whether the kernel's count agrees; None where that is unknown.
     pub fn kernel_check(&self) -> Option<bool> {
         self.kernel.map(|bracket| bracket.holds(self.interrupts))
     }
 }
 
 impl DeviceInterrupts {
-    /// Of the classes that the kernel counts: all but passthrough.
+    /// I/Os of the classes that the kernel counts: all but passthrough.
     pub fn comparable(&self) -> u64 {
         self.ios.saturating_sub(self.passthrough)
     }
 
-    /// I/Os that the kernel certainly counted in the window and that were not seen.
+    /// I/Os that the kernel certainly counted in the interval and that were missed.
     pub fn uncounted(&self) -> u64 {
         short(self.kernel_ios, self.comparable())
     }
@@ -40,7 +40,7 @@ fn beyond(kernel: Option<Bracket>, seen: u64) -> u64 {
     kernel.map_or(0, |bracket| seen.saturating_sub(bracket.max))
 }
 
-/// What was lost in the window, by kind.
+/// Losses of the interval, by kind.
 pub fn lost(summary: &InterruptSummary, start: &Reading, end: &Reading) -> Lost {
     let missed = |reading: &Reading| reading.missed.values().saturating_sum();
     let ios = summary.devices.iter().map(DeviceInterrupts::uncounted).saturating_sum();
@@ -59,7 +59,7 @@ pub fn lost(summary: &InterruptSummary, start: &Reading, end: &Reading) -> Lost 
     }
 }
 
-/// Why a result must not be trusted, if it must not: `max_loss` in percent, of the I/Os and of the interrupts.
+/// Why a result must not be trusted; None if it may. `max_loss` in percent of the I/Os and of the interrupts.
 pub fn distrust(summary: &InterruptSummary, lost: &Lost, max_loss: f64) -> Option<String> {
     let gone: Vec<&str> = summary.devices.iter().filter(|d| d.vanished).map(|d| d.name.as_str()).collect();
     if !gone.is_empty() {

@@ -1,4 +1,4 @@
-//! What the kernel counted was seen, or is named as lost.
+//! Checks that everything the kernel counted was traced, or is reported as lost.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ pub fn kernel_counters(m: &Measured<'_>) -> Invariant {
             let seen = device.counted(*class);
             let (sum, all) = classes.entry(*class).or_default();
             (sum.min, sum.max, *all) = (sum.min + bracket.min, sum.max + bracket.max, *all + seen);
-            // What is lost has no class.
+            // Lost I/Os have no class.
             if seen > bracket.max || seen + device.lost_ios < bracket.min {
                 broken.push(format!(
                     "{}: {seen} of class {} seen and {} lost of all classes, where the kernel counted {} to {}",
@@ -59,7 +59,7 @@ pub fn kernel_counters(m: &Measured<'_>) -> Invariant {
     m.of_ios(NAME, numbers, broken.into_iter().next())
 }
 
-/// What has no stages is little, and all of it is named.
+/// Few I/Os lack stages, and all of them are reported.
 pub fn loss(m: &Measured<'_>) -> Invariant {
     let numbers: Vec<_> = [figure("lost", m.lost.ios)]
         .into_iter()

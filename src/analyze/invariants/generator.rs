@@ -1,10 +1,10 @@
-//! What the generator did was seen, and nothing beyond it.
+//! Checks that exactly the generator's operations were traced.
 
 use super::super::latency::{DeviceLatency, LatencySummary};
 use super::super::op::Op;
 use super::{Invariant, Measured, NOT_FOLLOWED, fail, figure, not_tested, pass};
 
-/// Operations of the generator = operations seen, and each of these has had a read of its own.
+/// Operations of the generator = operations traced, and each of these has a read of its own.
 pub fn count(m: &Measured<'_>) -> Invariant {
     const NAME: &str = "generator-count";
     let load = match m.load {
@@ -18,9 +18,9 @@ pub fn count(m: &Measured<'_>) -> Invariant {
     let unfollowed = m.end.unfollowed.saturating_sub(m.start.unfollowed);
     let untimed: u64 = m.summary.devices.iter().map(|d| d.started_before).sum();
     let merges: u64 = m.summary.devices.iter().map(|d| d.merges).sum();
-    // Each I/O without times has taken an operation with it, and those that were merged into it.
+    // An I/O without times may hide its operation, and those merged into it.
     let spare = m.lost.ios + untimed + unfollowed + if m.lost.ios + untimed > 0 { merges } else { 0 };
-    // A bio belongs to one operation, and each but a request's first has been merged into it.
+    // A bio belongs to one operation, and each bio but a request's first was merged into it.
     let reads = m.summary.devices.iter().filter_map(|d| d.ops.get(&Op::Read));
     let able = reads.map(|op| op.ios).sum::<u64>() + merges + m.lost.ios + untimed;
     let numbers = vec![
@@ -40,7 +40,7 @@ pub fn count(m: &Measured<'_>) -> Invariant {
             format!("{} reads of the generator were neither seen nor named as lost", made - seen - spare);
         return fail(NAME, numbers, why);
     }
-    // What was merged before the window began was not counted.
+    // Merges before the interval began were not counted.
     let began = m.summary.devices.iter().any(|device| device.in_flight_start != Some(0));
     if seen > able && !began {
         let why = format!("{} more operations were counted than there were reads to serve them", seen - able);
@@ -49,7 +49,7 @@ pub fn count(m: &Measured<'_>) -> Invariant {
     pass(NAME, numbers)
 }
 
-/// What the kernel sees of an operation lies within what the generator sees of it.
+/// The kernel-side time of an operation lies within the generator's time.
 pub fn time(m: &Measured<'_>) -> Invariant {
     const NAME: &str = "generator-time";
     let Ok(load) = m.load else { return not_tested(NAME, "no load of our own") };
@@ -66,7 +66,7 @@ pub fn time(m: &Measured<'_>) -> Invariant {
     let numbers = vec![figure("generator_ns", whole), figure("seen_ns", seen)];
     let uncovered = m.summary.devices.iter().filter_map(|d| d.ops.get(&Op::Read)?.operations.as_ref());
     let all = m.lost.ios == 0 && uncovered.map(|all| all.not_covered.values().sum::<u64>()).sum::<u64>() == 0;
-    // The stamps are the same on both sides, and so is their sum.
+    // Both sides use the same stamps, so their sums are equal.
     if m.own_stamps && all && operations_seen(m.summary) == Some(load.operations()) && seen != whole {
         let why = format!("{} ns lie between the sums, which are of the same stamps", whole.abs_diff(seen));
         return fail(NAME, numbers, why);
@@ -78,7 +78,7 @@ pub fn time(m: &Measured<'_>) -> Invariant {
     m.of_ios(NAME, numbers, None)
 }
 
-/// Reads as applications see them; None where they are not followed.
+/// Reads as operations of applications; None where they are not followed.
 fn operations_seen(summary: &LatencySummary) -> Option<u64> {
     let reads = |device: &DeviceLatency| {
         device.ops.get(&Op::Read).and_then(|op| op.operations.as_ref()).map_or(0, |all| all.operations)

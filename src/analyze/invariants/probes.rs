@@ -1,8 +1,8 @@
-//! The probes themselves: their tables, the runs they missed, their cost and their end.
+//! Checks the probes themselves: their tables, missed runs, cost and removal.
 
 use super::{Invariant, Left, Measured, Number, Outcome, fail, figure, not_tested, pass, too_many};
 
-/// Below this many I/Os nothing is said of the cost: the caches are cold.
+/// With fewer I/Os the cost is not checked, because the caches are cold.
 const LEAST_IOS: u64 = 1000;
 
 /// Every slot belongs to one request at a time, and every request finds one.
@@ -33,7 +33,7 @@ pub fn slots(m: &Measured<'_>) -> Invariant {
     tested
 }
 
-/// Not a program: addresses that found no place in the table.
+/// Not a program: addresses that found no room in the table.
 pub const UNLEARNED: &str = "unlearned";
 
 /// Runs that the kernel skipped, by program.
@@ -56,7 +56,7 @@ fn missed<'a>(m: &Measured<'a>) -> impl Iterator<Item = (&'static str, u64)> + u
     m.end.missed.iter().map(|(name, n)| (*name, n.saturating_sub(then.get(name).copied().unwrap_or(0))))
 }
 
-/// The probes' own cost is known, and the programs that count ran.
+/// The probes' own cost is known, and the counting programs ran.
 pub fn cost(m: &Measured<'_>) -> Invariant {
     const NAME: &str = "cost";
     if let Some(why) = m.no_cost {
@@ -95,7 +95,7 @@ pub fn cost(m: &Measured<'_>) -> Invariant {
     }
 }
 
-/// Nothing of the probes stays in the kernel.
+/// Nothing of the probes remains in the kernel.
 pub fn detached(m: &Measured<'_>) -> Invariant {
     const NAME: &str = "detached";
     match m.left {

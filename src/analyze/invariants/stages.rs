@@ -1,4 +1,4 @@
-//! Stages have an order, a sum and as many values as there were I/Os.
+//! Checks the order, sum and count of stages.
 
 use super::super::latency::DeviceLatency;
 use super::super::op::Op;
@@ -17,8 +17,8 @@ pub fn order(m: &Measured<'_>) -> Invariant {
     m.of_ios("stage-order", vec![figure("ios", m.ios()), figure("negative", negative)], broken)
 }
 
-/// The stages of operations add up to their totals, to the nanosecond: in each cover, and in each power of
-/// two of the total.
+/// The stages of operations add up to their totals, to the nanosecond: in each cover, and in each power of two of the
+/// total.
 pub fn sums(m: &Measured<'_>) -> Invariant {
     const NAME: &str = "stage-sums";
     if m.summary.devices.iter().all(|device| device.operations.is_none()) {
@@ -54,7 +54,7 @@ pub fn sums(m: &Measured<'_>) -> Invariant {
     }
 }
 
-/// Each histogram agrees with itself, and holds each I/O but those whose absence is named.
+/// Each histogram is consistent, and has every I/O except for those reported as missing.
 pub fn histograms(m: &Measured<'_>) -> Invariant {
     let (mut device_count, mut queue_count, mut named) = (0, 0, 0);
     let mut broken = None;
@@ -69,12 +69,11 @@ pub fn histograms(m: &Measured<'_>) -> Invariant {
         queue_count += with_queue;
         let absent = delta.counters.no_queue_start;
         named += absent;
-        // Without the event (a path of a multipath drive) no stamp is there at all.
+        // Without the event (a path of a multipath drive) no I/O has a stamp.
         if with_queue == 0 {
             continue;
         }
-        // An issue without the stamp is counted when it is issued: what was still out at the end, or lost, is
-        // in no histogram.
+        // A missing stamp is counted at the issue: I/Os in flight at the end, and lost ones, are in no histogram.
         let out = device.in_flight_end.unwrap_or(0)
             + device.kernel_total().map_or(0, |b| b.max - b.min)
             + device.lost_ios;
@@ -95,7 +94,7 @@ pub fn histograms(m: &Measured<'_>) -> Invariant {
     m.of_ios("histograms", numbers, broken)
 }
 
-/// I/Os that carry a bio: how many have a device stage, and how many a queue stage.
+/// I/Os with a bio: how many have a device stage, and how many a queue stage.
 fn counts(device: &DeviceLatency) -> (u64, u64) {
     let with_bio = [Op::Read, Op::Write, Op::Fua, Op::Discard, Op::WriteZeroes];
     let count = |stage| {

@@ -1,4 +1,4 @@
-//! What adds up whatever was measured: stages to totals, classes to devices, values to buckets.
+//! Checks sums that must agree in every measurement: stages with totals, classes with devices, values with buckets.
 
 use super::super::latency::{DeviceLatency, OpLatency};
 use super::super::op::Op;
@@ -15,7 +15,7 @@ pub fn add_up(all: &OperationLatency) -> Result<(), String> {
     }
     for (stage, hist) in &all.stages {
         agrees(hist).map_err(|why| format!("{}: {why}", stage.name()))?;
-        // What blk-throttle held of a system call has no submission: nothing tells where that ended.
+        // A system call throttled by blk-throttle has no submit stage, because the end of its submission is unknown.
         let held = *stage == Stage::Submit && hist.count() < n;
         if hist.count() != n && !held {
             return Err(format!("{} operations have {} and {n} a total", hist.count(), stage.name()));
@@ -50,7 +50,7 @@ pub fn add_up(all: &OperationLatency) -> Result<(), String> {
     Ok(())
 }
 
-/// Classes of I/O, queues and the device tell the same counts, and every histogram agrees with itself.
+/// Classes, queues and the device have the same counts, and every histogram is consistent.
 pub fn counts_agree(device: &DeviceLatency) -> Result<(), String> {
     let same = |what: &str, found: u64, wanted: u64| {
         if found == wanted { Ok(()) } else { Err(format!("{found} {what}, of {wanted}")) }
@@ -73,7 +73,7 @@ pub fn counts_agree(device: &DeviceLatency) -> Result<(), String> {
     Ok(())
 }
 
-/// The I/Os of no operation have stages, and those are among the stages of all I/Os.
+/// The I/Os of no operation have stages that are included in the stages of all I/Os.
 fn unowned_agree(op: Op, of: &OpLatency) -> Result<(), String> {
     let timed = of.unowned_timed();
     // An empty flush has no stages.
@@ -90,14 +90,13 @@ fn unowned_agree(op: Op, of: &OpLatency) -> Result<(), String> {
         if left.count() + hist.count() != all.count() || left.sum() + hist.sum() != all.sum() {
             return Err(format!("{name}: {} I/Os took {} ns, and all took less", hist.count(), hist.sum()));
         }
-        // Those of operations have to be possible too.
+        // The rest, which belongs to operations, must be consistent too.
         agrees(&left).map_err(|why| format!("{name} of operations: {why}"))?;
     }
     Ok(())
 }
 
-/// Sum and extremes are kept apart from the buckets, and must be possible beside them: an addition that got
-/// lost shows here.
+/// Sum and extremes are stored separately from the buckets, and must be possible with them: this finds a lost addition.
 pub fn agrees(hist: &Histogram) -> Result<(), String> {
     let (mut least, mut most) = (0u128, 0u128);
     let mut endless = false;
@@ -105,7 +104,7 @@ pub fn agrees(hist: &Histogram) -> Result<(), String> {
     for (lower, upper, n) in hist.buckets() {
         least += u128::from(lower) * u128::from(n);
         most += u128::from(upper - 1) * u128::from(n);
-        // The last bucket holds everything above it as well.
+        // The last bucket also has everything above it.
         endless |= upper == 1 << MAX_BITS;
         first.get_or_insert((lower, upper));
         last = Some((lower, upper));

@@ -13,7 +13,7 @@ use crate::load::{Direction, Job, JobResult, Target, Transfer};
 use crate::wire::rows::{OperationRow, Row};
 use crate::wire::{COVERS, OPERATION_STAGES, OPS, OPS_SHARDED, TOTALS};
 
-/// Reads of one disk, with all stages; what a test breaks is in `end`.
+/// Reads of one disk, with all stages; a test modifies `end`.
 struct World {
     start: Reading,
     end: Reading,
@@ -127,7 +127,7 @@ impl World {
         })
     }
 
-    /// The invariants in this state.
+    /// The invariants with this outcome.
     fn in_state(&self, state: Outcome) -> Vec<Cow<'static, str>> {
         self.test().into_iter().filter(|one| one.state == state).map(|one| one.name).collect()
     }
@@ -169,7 +169,7 @@ fn one_io_beside_the_kernels_counters_fails() {
         }
         assert_eq!(world.failed(), ["kernel-counters"], "{reads} {writes}");
     }
-    // One that only the kernel knows of is lost, and is in the books as that; but the count is wrong.
+    // An I/O that only the kernel knows of is reported as lost; but the count is wrong.
     let mut world = World::new();
     let DeviceSample { kernel_before, kernel_after, .. } = world.device();
     for counters in [kernel_before, kernel_after] {
@@ -182,7 +182,7 @@ fn one_io_beside_the_kernels_counters_fails() {
     assert_eq!(off.in_state(Outcome::NotTested), ["kernel-counters"]);
 }
 
-/// What is counted twice, once among all and once among those of no operation, must agree.
+/// Counts of all I/Os and of those without an operation must agree.
 #[test]
 fn an_io_of_no_operation_that_is_in_one_row_alone_fails() {
     let world = |own: &[u64]| {
@@ -219,7 +219,7 @@ fn a_read_of_the_generator_that_nobody_saw_fails() {
     world.end.unfollowed = 1;
     assert!(world.failed().is_empty(), "named as not followed");
     world.end.unfollowed = 0;
-    // A lost I/O may be several reads, and without one a merge is no excuse.
+    // A lost I/O may hide several reads; without one, merges are no explanation.
     world.device().counters.merges = 5;
     world.load.as_mut().unwrap().jobs[0].transfers[0].operations = READS + 3;
     assert_eq!(world.failed(), ["generator-count"]);
@@ -230,13 +230,13 @@ fn a_read_of_the_generator_that_nobody_saw_fails() {
     world.load.as_mut().unwrap().jobs[0].transfers[0].operations = READS + 7;
     assert_eq!(world.failed(), ["generator-count"]);
     let mut world = World::new();
-    // Reads of others are not ours, and then the times cannot be compared.
+    // Reads of other processes, with which the times cannot be compared.
     world.load.as_mut().unwrap().jobs[0].transfers[0].operations = READS - 7;
     assert_eq!(number(&world.test(), "generator-count", "of_others"), 7);
     assert_eq!(world.in_state(Outcome::NotTested), ["generator-time"]);
 }
 
-/// By no excuse is an operation counted twice: it has a read of its own, which may be merged or lost.
+/// Nothing explains an operation counted twice: each needs a read of its own, which may be merged or lost.
 #[test]
 fn an_operation_that_is_counted_twice_fails() {
     let mut world = World::new();
@@ -300,7 +300,7 @@ fn stages_that_do_not_add_up_fail() {
     let mut world = World::new();
     world.device().operations[0].by_total[10].0 -= 1;
     assert_eq!(world.failed(), ["stage-sums"]);
-    // In a cover that few operations have, which no view shows.
+    // In a rare cover, which no view shows.
     let mut world = World::new();
     let few = &mut world.device().operations[OPS_SHARDED];
     few.stages[2] = times(100, 1);
@@ -399,7 +399,7 @@ fn a_cost_that_is_not_known_fails_where_it_should_be() {
     assert_eq!(never.failed(), ["cost"]);
 }
 
-/// Issue runs are of all devices of the machine.
+/// Issue events come from all devices of the machine.
 #[test]
 fn a_cost_that_saw_few_of_the_ios_is_not_tested() {
     let mut world = World::new();

@@ -1,4 +1,4 @@
-//! The summary of latencies, from literals.
+//! Tests of the latency summary with literal readings.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ use super::*;
 use crate::wire::rows::OperationRow;
 use crate::wire::{OPS, OPS_SHARDED};
 
-/// Empty flushes, of which it is not known which belong to an operation.
+/// Empty flushes, whose operations are unknown.
 #[test]
 fn two_operations_do_not_speak_for_thousands() {
     let with = |operations: u64, unowned| {
@@ -51,7 +51,7 @@ fn a_stage_without_values_has_no_key() {
     assert_eq!(device.queues.len(), 1);
 }
 
-/// Of three reads two belong to no operation, and of one write none does.
+/// Two of three reads belong to no operation; the one write does.
 fn mixed() -> DeviceSample {
     let mut last = sample(&[100, 200, 300], 4, 4);
     last.rows[0].stages[0] = [10, 20, 30].into_iter().collect();
@@ -70,7 +70,7 @@ fn mixed() -> DeviceSample {
     last
 }
 
-/// Since a moment at which nothing had come yet.
+/// The interval since an empty first reading.
 fn whole(last: DeviceSample) -> DeviceLatency {
     let mut first = last.clone();
     for row in first.rows.iter_mut().chain(&mut first.unowned) {
@@ -276,7 +276,7 @@ fn its_json_is_read_back_and_has_the_keys_of_the_contract() {
     assert_eq!(dm["kernel_classes"]["none"], json!(["flush", "empty_flush", "discard", "passthrough"]));
 }
 
-/// Two intervals are the window of both; where each read the kernel's counters itself its bounds are wider.
+/// Two intervals merge to the whole one; where each read the kernel's counters itself, the bounds are wider.
 #[test]
 fn intervals_are_merged_to_their_window() {
     let [a, b, c] = [(&[100][..], 10), (&[100, 200, 300], 12), (&[100, 200, 300, 900], 13)]
@@ -294,7 +294,7 @@ fn intervals_are_merged_to_their_window() {
     assert_eq!(merged.devices[0].name, "web1:sda");
 }
 
-/// Sums are over operations with the same stages: those of an interval that shows others are counted.
+/// Sums are over operations with the same stages: those of an interval with other stages are only counted.
 #[test]
 fn operations_with_other_stages_are_not_covered() {
     let of = |stages: &[Stage], n: u64| {

@@ -1,4 +1,4 @@
-//! What a load shows of the drive below. Null is not known, and no zero.
+//! The drive's state around a load. Null means unknown, not zero.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! What was written before a load.
+//! What preconditioning wrote before a load.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! A section of a job file, or the command line: what it was, what its threads did, and what it shows of the drive.
+//! A section of a job file, or the command line: its options, what its threads did, and the drive's state.
 
 use std::collections::BTreeMap;
 
@@ -85,7 +85,7 @@ pub struct OneOfSeveral {
 }
 
 impl SeveralRecord {
-    /// None without any.
+    /// None without any section.
     pub fn of(loads: &[LoadSummary]) -> Option<Self> {
         let section = |load: &LoadSummary| OneOfSeveral {
             duration_ns: load.duration_ns,

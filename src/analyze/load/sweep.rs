@@ -1,4 +1,4 @@
-//! A sweep: the figures of each point, and the knee.
+//! The result of a sweep: the figures of each point, and the knee.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ pub struct SweepRecord {
     pub knee: Option<KneeRecord>,
 }
 
-/// A value for each word.
+/// A value for each option.
 pub type Values = BTreeMap<String, String>;
 
 /// What a single run would be, with its values and what was wrong with it.
@@ -77,7 +77,7 @@ impl SweepRecord {
     }
 }
 
-/// The words as keys.
+/// The options as unique keys.
 fn names(words: &[String]) -> Vec<String> {
     let before = |at: usize| words[..at].iter().filter(|word| **word == words[at]).count();
     let name = |at: usize| match before(at) {

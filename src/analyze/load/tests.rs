@@ -10,7 +10,7 @@ use crate::load::{
     Pattern, RingWorkers, Sampled, Target, Timestamps, Transfer,
 };
 
-/// Nothing was measured.
+/// A load without any measurement.
 pub fn idle() -> LoadSummary {
     LoadSummary {
         job: Job::new(Target::Existing("/dev/sda".into())),
@@ -100,7 +100,7 @@ fn sections_stand_beside_their_totals() {
     assert_eq!(json!(LoadResult::of(&[])), json!({}), "nothing was run");
 }
 
-/// Everything that can be measured was.
+/// A load with every measurement.
 pub fn full(stonewall: bool) -> LoadSummary {
     let mut load = mixed(stonewall);
     (load.job.verify, load.job.timestamps) = (true, Timestamps::Sampled(4));

@@ -1,4 +1,4 @@
-//! What the threads of a load did: one of them, or all of a section.
+//! The work of a load's threads: of one thread, or of all threads of a section.
 
 use std::collections::BTreeMap;
 
@@ -63,7 +63,7 @@ pub struct Work {
 }
 
 impl Work {
-    /// Of these threads, which ran for so long; `failures` are theirs.
+    /// The sum of these threads over the given duration; `failures` are theirs.
     pub fn of(
         jobs: &[JobResult],
         failures: &[Failures],
@@ -81,7 +81,7 @@ impl Work {
         jobs.iter().for_each(|job| latency.merge(&job.latency()));
         let (submitted, reaped) = (merged(|job| &job.submitted), merged(|job| &job.reaped));
         let (ios, errors) = (sum(JobResult::operations), sum(JobResult::errors));
-        // A ratio of nothing is no number.
+        // Without calls there is no ratio.
         let per =
             |calls: &Histogram| (!calls.is_empty()).then(|| (ios + errors) as f64 / calls.count() as f64);
         Self {
@@ -245,7 +245,7 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// `all` is the threads of `sections` as one.
+    /// `all` has the threads of all `sections`.
     pub fn of(all: &LoadSummary, sections: &[LoadSummary]) -> Self {
         let any = |direction: &Direction| sections.iter().any(|load| load.job.rw.has(*direction));
         let directions = Direction::ALL.into_iter().filter(any);

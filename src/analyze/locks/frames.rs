@@ -1,4 +1,4 @@
-//! Stacks of waiters: which function waits, without what watches it and what takes the lock for it.
+//! Stacks of lock waiters: removes the frames of the probe and finds the function that waits.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +9,14 @@ use crate::symbols::{Names, UNKNOWN};
 use crate::wire::locks::Reading;
 use crate::wire::locks::stacks::{StackKey, StackSample};
 
-/// The function outside the locking code that was waited longest in, where a stack has one.
+/// The function outside the locking code with the longest wait, if a stack has one.
 pub fn caller(stacks: &[Stack]) -> Option<&str> {
     stacks.iter().find_map(|stack| stack.frames.iter().find(|frame| !is_locking(frame))).map(String::as_str)
 }
 
-/// By lock, the one that waited longest first.
+/// Stacks by lock, longest wait first.
 pub fn stacks_by_lock(start: &Reading, end: &Reading, names: &Names) -> BTreeMap<u64, Vec<Stack>> {
-    // Different return addresses within the same functions are one stack to people.
+    // Different return addresses within the same functions are the same stack to users.
     let mut merged: BTreeMap<u64, BTreeMap<Way, StackSample>> = BTreeMap::new();
     let leader = |pid: u32| end.processes.get(&pid).map(|process| process.comm.as_slice());
     for (key, now) in &end.stacks {
@@ -46,10 +46,10 @@ pub fn stacks_by_lock(start: &Reading, end: &Reading, names: &Names) -> BTreeMap
     merged.into_iter().map(of_lock).collect()
 }
 
-/// Who waits, and where.
+/// The waiting thread, and its stack.
 type Way = (Option<Who>, Vec<String>);
 
-/// `leader`: what the process is called.
+/// `leader`: the name of the process.
 fn way(key: &StackKey, leader: Option<&[u8]>, names: &Names) -> Way {
     let of = |stack| Who {
         labels: who(stack, names, leader)
@@ -62,7 +62,7 @@ fn way(key: &StackKey, leader: Option<&[u8]>, names: &Names) -> Way {
     (key.has_waiter().then(|| of(&key.stack)), frames(key, names))
 }
 
-/// Innermost first, without what stands there since the wait is watched.
+/// Innermost first, without the frames that the probe itself added.
 fn frames(key: &StackKey, names: &Names) -> Vec<String> {
     let name = |address| match names.kernel(address) {
         [] => vec![UNKNOWN.to_string()],
@@ -75,7 +75,7 @@ fn frames(key: &StackKey, names: &Names) -> Vec<String> {
     all[own..].to_vec()
 }
 
-/// Between the event and our program.
+/// Whether the frame is between the tracepoint and our program.
 fn is_watching(frame: &str) -> bool {
     const PREFIXES: [&str; 8] =
         ["bpf_", "__bpf_", "__traceiter_", "trace_", "perf_", "kprobe_", "kretprobe_", "rethook_"];
@@ -90,7 +90,7 @@ fn is_watching(frame: &str) -> bool {
     frame == UNKNOWN || PREFIXES.iter().any(|prefix| frame.starts_with(prefix)) || WORDS.contains(&frame)
 }
 
-/// A function whose business is to take a lock.
+/// Whether the function's purpose is to take a lock.
 pub fn is_locking(frame: &str) -> bool {
     const PREFIXES: [&str; 25] = [
         "native_queued_spin_lock",
@@ -122,7 +122,7 @@ pub fn is_locking(frame: &str) -> bool {
     let name = frame.split('.').next().unwrap_or(frame);
     is_watching(name)
         || PREFIXES.iter().any(|prefix| {
-            // `down` is a function itself, and the beginning of others'.
+            // `down` is itself a function, and a prefix of unrelated ones.
             if *prefix == "down" { name == "down" } else { name.starts_with(prefix) }
         })
 }

@@ -1,4 +1,4 @@
-//! The other side of a wait: who had the lock, and who still waits for one.
+//! The holders of locks, and the waits that have not ended.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -54,7 +54,7 @@ impl Holder {
     }
 }
 
-/// Who was seen to release this lock in the window.
+/// The holder that was observed to release this lock in the interval.
 pub(super) fn holder(lock: u64, start: &Reading, end: &Reading) -> Option<Holder> {
     let now = end.holders.as_ref()?.get(&lock)?;
     let none = HolderSample::default();

@@ -37,7 +37,7 @@ const SYMBOLS: &[(u64, &str)] = &[
     (69, "down_timeout_of_something"),
 ];
 
-/// Three locks: one by its structs, one by who takes it, one that nothing is known of.
+/// Three locks: one known by its structs, one by its caller, one unknown.
 fn reading() -> Reading {
     let own = |name: &str, device: Option<&str>| LockName {
         name: name.to_string(),
@@ -99,7 +99,7 @@ fn a_lock_is_named_by_its_place_else_by_who_takes_it() {
     assert_eq!(summary.duration_ns, 1_000_000_000);
 }
 
-/// What our own program puts on top of the stack is not how anybody came to wait.
+/// Frames of our own program are not part of the wait.
 #[test]
 fn stacks_begin_where_the_wait_is() {
     let summary = summary(&[]);
@@ -130,7 +130,7 @@ fn a_window_has_what_came_in_it() {
     assert_eq!(nothing.contentions_per_second(), 0.0);
 }
 
-/// 199 samples a second for two seconds: 398 are one CPU's whole time.
+/// 199 samples a second for two seconds: 398 are the whole time of one CPU.
 #[test]
 fn time_behind_a_spinlock_is_a_range_where_the_sampler_sees_no_more() {
     let mut end = reading();
@@ -150,12 +150,12 @@ fn time_behind_a_spinlock_is_a_range_where_the_sampler_sees_no_more() {
     assert_eq!((spin(&end).low, spin(&end).high), (100.0, 150.0));
     end.spin = Some(SpinSample { sampler: Sampler::Cycles, ..sample });
     assert_eq!((spin(&end).low, spin(&end).high), (100.0, 100.0));
-    // It could not be begun again, and saw nothing since.
+    // The sampler could not be restarted, and took no samples since.
     let start = Reading { spin: end.spin, ..Reading::default() };
     assert_eq!(summarize(&Host::default(), &start, &end, &names(&[]), &[]).spin, None);
 }
 
-/// Of 200 ns before the window, and 160 ns in it, nobody knows the longest in it.
+/// 200 ns before the interval, and 160 ns in it: the interval's maximum is unknown.
 #[test]
 fn the_longest_wait_of_a_process_is_of_the_window() {
     let at = |contentions, wait_ns, max_wait_ns| {
@@ -289,7 +289,7 @@ fn its_json_is_read_back_and_has_the_keys_of_the_contract() {
     assert_eq!((&all["waiting"][0]["wait_ns"], &all["waiting"][0]["kind"]), (&json!(6), &json!("spin")));
 }
 
-/// Two intervals of the same are twice as much in twice the time.
+/// Two equal intervals have doubled counts over doubled time.
 #[test]
 fn intervals_are_merged() {
     let mut locks = summary(&[]);

@@ -1,4 +1,4 @@
-//! What was lost of a window of waits, and whether the rest can be trusted.
+//! Computes what an interval of lock waits lost, and whether the rest can be trusted.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use super::LockSummary;
 use crate::envelope::Lost;
 use crate::merge::SaturatingSum as _;
 
-/// What was lost in the window, by kind.
+/// Losses of the interval, by kind.
 pub fn lost(summary: &LockSummary) -> Lost {
     let (begins, stacks) = (&summary.events.begins, &summary.stacks);
     let kinds = [
@@ -33,10 +33,10 @@ pub fn lost(summary: &LockSummary) -> Lost {
     }
 }
 
-/// Why a result must not be trusted, if it must not: `max_loss` in percent of the waits.
+/// Why a result must not be trusted; None if it may. `max_loss` in percent of the waits.
 pub fn distrust(summary: &LockSummary, max_loss: f64) -> Option<String> {
     let events = &summary.events;
-    // A wait without its end has no time, one without its begin is not there at all.
+    // A wait without its end has no time; one without its begin is missing altogether.
     let lost = events.lost().saturating_add(events.begins.abandoned);
     let all = events.begins.total.saturating_add(events.lost());
     let percent = if all == 0 { 0.0 } else { lost as f64 * 100.0 / all as f64 };

@@ -1,4 +1,4 @@
-//! Waits for locks as stacks: the lock below, then who waits, and the function that waits on top.
+//! Lock waits as stacks: the lock at the root, then the waiting thread, and the waiting function as the leaf.
 
 use super::{LockRow, LockSummary, Stack};
 use crate::analyze::blocked::NO_STACK;
@@ -6,16 +6,17 @@ use crate::analyze::profile::{Area, Profile, Unit};
 use crate::analyze::stacks::{NOT_TAKEN, interrupting_frames, interrupts};
 use crate::merge::SaturatingSum as _;
 
-/// A window's waits by stack: each lock has what was counted of it exactly, which its stacks share as they were sampled.
+/// The waits of an interval by stack. Each lock's exact counts are divided among its stacks in proportion to the
+/// samples.
 #[derive(Debug, Clone)]
 pub struct Waited {
-    /// How many there were.
+    /// Number of waits.
     pub counts: Profile,
-    /// How long they took, ns.
+    /// Time of waits, ns.
     pub times: Profile,
-    /// Of that: of stacks whose frames of user mode end in the middle of a program.
+    /// The part of `times` with stacks whose user frames end in the middle of a program.
     pub cut_ns: u64,
-    /// Of that: of stacks for whose waiter there was no room.
+    /// The part of `times` with stacks for whose waiter there was no room.
     pub no_user_ns: u64,
 }
 
@@ -37,7 +38,7 @@ impl Waited {
     }
 }
 
-/// What each of the row's stacks has of all.
+/// Divides the row's total among its stacks.
 fn add<'a>(
     row: &'a LockRow,
     all: u64,
@@ -56,7 +57,7 @@ fn add<'a>(
         (stack, part as u64)
     };
     let mut parts: Vec<(&Stack, u64)> = row.stacks.iter().map(part).collect();
-    // What is lost by rounding down is less than one for each stack.
+    // Rounding loses less than one per stack.
     let left = all.saturating_sub(parts.iter().map(|(_, part)| part).saturating_sum());
     parts.iter_mut().take(1).for_each(|(_, part)| *part = part.saturating_add(left));
     for (stack, part) in &parts {
@@ -70,7 +71,7 @@ fn interrupt_of(stack: &Stack) -> Option<(crate::analyze::stacks::CpuClass, usiz
     interrupting_frames(stack.frames.iter().map(String::as_str))
 }
 
-/// Root first. An interrupt that waits stands by itself: whom it came into has nothing to do with it.
+/// Root first. An interrupt that waits has its own stack, without the interrupted thread.
 fn path(lock: u32, stack: &Stack, profile: &mut Profile) -> Vec<u32> {
     let mut ids = vec![lock];
     let interrupt = interrupt_of(stack);

@@ -1,20 +1,22 @@
-//! Lines of least squares through parts of a series, and the cuts that serve several series at once.
+//! Least-squares lines through parts of a series, and the cuts that fit several series at once.
 
-/// No part that the cuts leave is shorter, in steps.
+/// Minimum length of a part between cuts, in steps.
 pub const SHORTEST: usize = 3;
 
-/// One signal over time, with running sums, so that the line through any part of it is had at once. Values are kept
-/// from their mean and in units of the noise: sums of squares of large numbers would lose the small differences.
+/// One signal over time, with prefix sums, so that the line through any part is computed in constant time. Values are
+/// stored as deviations from the mean in units of the noise: sums of squares of large numbers would lose small
+/// differences.
 #[derive(Debug, Clone)]
 pub struct Series {
     mean: f64,
     noise: f64,
-    /// Up to each step: how many values, and the sums of t, y, t², t·y, y², and of t, t², t·y where t is the step.
+    /// Up to each step: the number of values; the sums of t, y, t², t·y, y² with t as time; and those of t, t², t·y
+    /// with t as step.
     sums: Vec<[f64; 9]>,
 }
 
 impl Series {
-    /// `times` in seconds, one for each value. None where nothing is known, or all of it is one and the same value.
+    /// `times` in seconds, one for each value. None where no value is known, or all are equal.
     pub fn new(times: &[f64], values: &[Option<f64>]) -> Option<Self> {
         let known: Vec<f64> = values.iter().flatten().copied().collect();
         let (low, high) =
@@ -44,12 +46,12 @@ impl Series {
         std::array::from_fn(|i| self.sums[to][i] - self.sums[from][i])
     }
 
-    /// Known values in a part.
+    /// Number of known values in a part.
     pub fn count(&self, from: usize, to: usize) -> usize {
         self.sum(from, to)[0].round() as usize
     }
 
-    /// Mean and standard deviation of a part, in the signal's own unit; None of fewer than two values.
+    /// Mean and standard deviation of a part, in the signal's own unit; None with fewer than two values.
     pub fn level(&self, from: usize, to: usize) -> Option<(f64, f64)> {
         let [n, _, y, _, _, yy, ..] = self.sum(from, to);
         if n < 1.5 {
@@ -59,19 +61,19 @@ impl Series {
         Some((self.mean + self.noise * y / n, self.noise * spread))
     }
 
-    /// What the line of least squares through a part leaves: a sum of squares, in units of the noise.
+    /// Squared error of the least-squares line through a part, in units of the noise.
     pub fn left(&self, from: usize, to: usize) -> f64 {
         let [n, t, y, tt, ty, yy, ..] = self.sum(from, to);
         left(n, (t, y), (tt, ty, yy))
     }
 
-    /// The same where every step is as long as the others, gaps among them.
+    /// Same, with all steps of equal length, gaps included.
     pub fn left_in_steps(&self, from: usize, to: usize) -> f64 {
         let [n, _, y, _, _, yy, t, tt, ty] = self.sum(from, to);
         left(n, (t, y), (tt, ty, yy))
     }
 
-    /// What one mean on either side of the cut leaves.
+    /// Squared error of one mean on either side of the cut.
     pub fn left_by_levels(&self, from: usize, cut: usize, to: usize) -> f64 {
         let of = |from, to| {
             let [n, _, y, _, _, yy, ..] = self.sum(from, to);
@@ -90,9 +92,9 @@ fn left(n: f64, (t, y): (f64, f64), (tt, ty, yy): (f64, f64, f64)) -> f64 {
     (syy - explained).max(0.0)
 }
 
-/// The standard deviation of what no line explains, from second differences: a slope has none, and an edge has two
-/// large ones, which the median does not see. A series that mostly stands still would have no noise at all by that,
-/// so it has at least a part of their root mean square.
+/// Standard deviation of the noise, from second differences: a slope has none, and an edge has two large ones, which
+/// the median ignores. A mostly constant series would have no noise that way, so at least a fraction of their root mean
+/// square is used.
 fn noise(known: &[f64]) -> f64 {
     let mut second: Vec<f64> = known.windows(3).map(|w| (w[0] - 2.0 * w[1] + w[2]).abs()).collect();
     if second.is_empty() {
@@ -106,8 +108,8 @@ fn noise(known: &[f64]) -> f64 {
     (median / of_one).max(mean_square.sqrt() / of_one / 3.0)
 }
 
-/// The cuts that make the least of: what all lines leave, and `penalty` for each cut. All signals are cut at the same
-/// steps. By dynamic programming over the last cut, which finds the very least.
+/// The cuts with the smallest sum of the lines' errors and `penalty` per cut. All signals are cut at the same steps.
+/// Dynamic programming over the last cut finds the exact minimum.
 pub fn cuts(signals: &[Series], steps: usize, penalty: f64) -> Vec<usize> {
     let cost = |from, to| signals.iter().map(|signal| signal.left(from, to)).sum::<f64>();
     let mut best = vec![f64::INFINITY; steps + 1];

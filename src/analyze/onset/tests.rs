@@ -5,7 +5,7 @@ use super::*;
 const GB: f64 = 1e9;
 const SECOND: u64 = 1_000_000_000;
 
-/// Numbers without a pattern, the same for the same seed.
+/// Pseudo-random numbers, equal for equal seeds.
 struct Noise(u64);
 
 impl Noise {
@@ -17,13 +17,13 @@ impl Noise {
         ((mixed ^ mixed >> 31) >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// With a mean of 0 and a standard deviation of 1.
+    /// Normally distributed with mean 0 and standard deviation 1.
     fn normal(&mut self) -> f64 {
         (-2.0 * (1.0 - self.uniform()).ln()).sqrt() * (std::f64::consts::TAU * self.uniform()).cos()
     }
 }
 
-/// What a moment has, before noise: bytes and pages per second, bytes, percent.
+/// A sample's state before noise: bytes and pages per second, bytes, percent.
 #[derive(Clone, Copy)]
 struct State {
     throughput: f64,
@@ -35,7 +35,7 @@ struct State {
 const CALM: State = State { throughput: 6.8e9, free: 40.0 * GB, reclaim: 0.0, spin: 1.0 };
 const STORM: State = State { throughput: 3.2e9, free: 1.3 * GB, reclaim: 800_000.0, spin: 60.0 };
 
-/// A run of seconds: each as `state` says, with so much noise (a share of each value).
+/// A run of one-second samples with the given states; `noise` is relative to each value.
 fn run(count: usize, seed: u64, noise: f64, state: impl Fn(usize) -> State) -> Vec<MemorySample> {
     let mut random = Noise(seed);
     let mut noisy = |value: f64| (value * (1.0 + noise * random.normal())).max(0.0);
@@ -55,7 +55,7 @@ fn run(count: usize, seed: u64, noise: f64, state: impl Fn(usize) -> State) -> V
     (0..count).map(one).collect()
 }
 
-/// Free memory falls until `at`, and then it is all different.
+/// Free memory falls until `at`, and then everything changes.
 fn storm(count: usize, at: usize, seed: u64, noise: f64) -> Vec<MemorySample> {
     run(count, seed, noise, |second| match second < at {
         true => State { free: (at - second) as f64 * 4.0 * GB + 2.0 * GB, ..CALM },
@@ -65,7 +65,7 @@ fn storm(count: usize, at: usize, seed: u64, noise: f64) -> Vec<MemorySample> {
 
 #[test]
 fn an_onset_is_found_where_it_was_planted() {
-    // Five moments on either side show a change in little noise only.
+    // Five samples on either side show a change only with little noise.
     for noise in [0.0, 0.02, 0.1] {
         let runs = [(10, 5), (20, 12), (60, 35), (120, 20), (120, 100)];
         for (count, at) in runs.into_iter().filter(|(count, _)| *count > 10 || noise < 0.1) {
@@ -75,7 +75,7 @@ fn an_onset_is_found_where_it_was_planted() {
                 let second = (found.at_ns / SECOND) as usize - 1;
                 assert!(second.abs_diff(at) <= 1, "{noise} {count} {at} {seed}: {second}");
                 assert_eq!(found.after_ns + SECOND, found.at_ns);
-                // With few moments and much noise some signal may stay behind its bound.
+                // With few samples and much noise a signal may miss its bound.
                 assert!(
                     found.moved.len() >= if noise < 0.1 { 4 } else { 2 },
                     "{noise} {count} {at} {found:?}"
@@ -98,7 +98,7 @@ fn levels_are_those_before_and_behind_with_their_interval() {
     assert!(found.of(Signal::System).is_none(), "spinning is kernel time");
 }
 
-/// The interval is what it says: of runs whose truth is known it holds that in 95 of 100.
+/// Of runs whose truth is known, the interval contains it in 95 of 100.
 #[test]
 fn an_interval_holds_the_truth_as_often_as_it_says() {
     let mut held = 0;
@@ -129,14 +129,14 @@ fn what_moved_first_is_named() {
         }
         assert!((29..=34).contains(&(found.at_ns / SECOND - 1)), "{seed}: {found:?}");
     }
-    // All at once: in the order in which trouble spreads.
+    // Simultaneous changes: in the order in which trouble spreads.
     let found = onset(&storm(60, 35, 1, 0.0)).unwrap();
     let order: Vec<Signal> = found.moved.iter().map(|moved| moved.signal).collect();
     assert_eq!(order, [Signal::Free, Signal::Reclaim, Signal::Spin, Signal::Throughput]);
     assert_eq!(found.first, order);
 }
 
-/// Over many seeds, lengths and amounts of noise: the rate that the head of the module states.
+/// Over many seeds, lengths and noise levels: the rate stated in the module's documentation.
 #[test]
 fn noise_alone_has_no_onset() {
     let (mut series, mut found) = (0, 0);
@@ -153,7 +153,7 @@ fn noise_alone_has_no_onset() {
     assert!(found * 1_000 <= series, "{found} of {series}");
 }
 
-/// Each second is like the one before it: what real series are, and least squares do not expect.
+/// Each second resembles the one before, as in real series; least squares assumes independence.
 #[test]
 fn noise_that_wanders_has_hardly_ever_an_onset() {
     let mut found = 0;
@@ -186,7 +186,7 @@ fn flat_drifting_and_periodic_series_have_none() {
     for seed in 0..20 {
         for noise in [0.0, 0.05] {
             steady(&run(60, seed, noise, |_| CALM));
-            // Everything for the worse, and nowhere in particular.
+            // Everything becomes worse, but gradually.
             steady(&run(60, seed, noise, |second| State {
                 throughput: 6.8e9 - second as f64 * 6e7,
                 free: (62 - second) as f64 * 0.6 * GB,
@@ -204,13 +204,13 @@ fn flat_drifting_and_periodic_series_have_none() {
                     },
                 ));
             }
-            // What comes back.
+            // A change that reverts.
             steady(&run(60, seed, noise, |second| if (20..40).contains(&second) { STORM } else { CALM }));
         }
     }
 }
 
-/// A load that begins moves everything; it is not trouble, nor is its end.
+/// A load that begins moves all signals; neither that nor its end is trouble.
 #[test]
 fn a_load_that_begins_or_ends_is_no_onset() {
     let idle = State { throughput: 0.0, spin: 0.0, ..CALM };
@@ -224,7 +224,7 @@ fn a_load_that_begins_or_ends_is_no_onset() {
         }
         let whole = |second: usize| match second {
             0..10 => idle,
-            // It ramps up.
+            // The load ramps up.
             10..14 => State { throughput: (second - 9) as f64 * 1.4e9, ..CALM },
             14..40 => CALM,
             40..70 => STORM,
@@ -248,7 +248,7 @@ fn memory_that_runs_out_without_harm_is_none() {
     assert_eq!(onset(&run(60, 3, 0.03, no_memory)), Err(NoOnset::Steady), "other trouble");
 }
 
-/// Each signal's least size, from both sides.
+/// Each signal's minimum size, from both sides.
 #[test]
 fn a_change_has_a_least_size() {
     let both = |after: State| {
@@ -282,7 +282,7 @@ fn what_is_not_known_is_not_needed() {
         |moment| moment.spin_percent = None,
         |moment| moment.read_bytes = None,
         |moment| moment.spin_percent = Some((f64::NAN, 1.0)),
-        // Every third is not known.
+        // Every third value is unknown.
         |moment| moment.free_bytes = moment.free_bytes.filter(|_| !(moment.at_ns / SECOND).is_multiple_of(3)),
     ] {
         let found = without(change).unwrap();
@@ -309,7 +309,7 @@ fn a_gap_widens_the_place_and_hides_nothing() {
     moments.drain(30..40);
     let found = onset(&moments).unwrap();
     assert_eq!((found.after_ns, found.at_ns), (30 * SECOND, 41 * SECOND));
-    // Twice the same, one out of order, one without a length.
+    // A duplicate, one out of order, one without a length.
     let mut odd = storm(60, 35, 9, 0.05);
     odd.insert(10, odd[9]);
     odd.insert(20, odd[3]);
@@ -317,7 +317,7 @@ fn a_gap_widens_the_place_and_hides_nothing() {
     assert_eq!(onset(&odd), onset(&storm(60, 35, 9, 0.05)));
 }
 
-/// Everything for the worse on either side of a gap, as it would be by a slope across it: nobody knows.
+/// Everything is worse on either side of a gap, which a slope across it could also cause: undecidable.
 #[test]
 fn a_slope_across_a_gap_is_no_onset() {
     for noise in [0.0, 0.03] {
@@ -345,7 +345,7 @@ fn too_short_a_series_says_so() {
     assert!(!known(3) && !known(17));
 }
 
-/// Ten times a second for ten minutes: cut in steps of fifteen moments, and placed by the moment.
+/// Ten samples per second for ten minutes: cut in steps of fifteen samples, and positioned to a single sample.
 #[test]
 fn a_long_run_is_placed_by_the_moment() {
     let mut moments = run(6_000, 11, 0.1, |at| match at < 4_321 {
@@ -397,7 +397,7 @@ proptest! {
         }
     }
 
-    /// Anywhere, of any size that matters, in any noise that leaves it visible.
+    /// At any position, of any relevant size, in any noise that leaves it visible.
     #[test]
     fn a_planted_onset_is_found_within_one_moment(
         count in 20usize..120, at in 0.3..0.7f64, seed: u64, noise in 0.0..0.08f64, left in 0.3..0.6f64,

@@ -1,19 +1,19 @@
-//! The steps of a run: differences of what was read ten times a second.
+//! Computes the samples of a run: differences between readings taken ten times a second.
 
 use crate::analyze::memory_sample::MemorySample;
 use crate::host::memory_reading::{DiskTotals, MemoryReading};
 use crate::host::vmstat::Counter;
 use crate::wire::pagecache::{Reading, Step};
 
-/// Steps that end inside the window. The first of them may have begun before it, where a reading stands at its start
-/// that saw it begin: each step is in one window, and in none that of before the run.
+/// Samples that end inside the interval. The first may begin before it, if there is an earlier reading at its start.
+/// Each sample belongs to one interval, and those before the run to none.
 pub fn moments(start: &Reading, end: &Reading) -> Vec<MemorySample> {
     let inside = inside(start, end);
     let pairs = inside.windows(2).filter(|pair| pair[1].memory.at_ns > pair[0].memory.at_ns);
     pairs.map(|pair| moment(start.at_ns, pair[0], pair[1])).collect()
 }
 
-/// What reading the steps of the window took of one CPU, in percent; None where there are not two.
+/// CPU time of taking the readings, in percent of one CPU; None with fewer than two.
 pub fn cpu_percent(start: &Reading, end: &Reading) -> Option<f64> {
     let inside = inside(start, end);
     let (first, last) = inside.first().zip(inside.last())?;
@@ -21,27 +21,27 @@ pub fn cpu_percent(start: &Reading, end: &Reading) -> Option<f64> {
     Some(100.0 * last.cpu_ns.checked_sub(first.cpu_ns)? as f64 / passed_ns as f64)
 }
 
-/// The readings between which the steps of the window lie.
+/// The readings that delimit the samples of the interval.
 fn inside<'a>(start: &Reading, end: &'a Reading) -> Vec<&'a Step> {
     let earlier = start.series.iter().map(|step| step.memory.at_ns).filter(|at_ns| *at_ns <= start.at_ns);
     let window = earlier.max().unwrap_or(start.at_ns)..=end.at_ns;
     end.series.iter().filter(|step| window.contains(&step.memory.at_ns)).collect()
 }
 
-/// One step, from the reading at its start to that at its end.
+/// The sample between two readings.
 fn moment(start_ns: u64, first: &Step, last: &Step) -> MemorySample {
     let (from, to) = (&first.memory, &last.memory);
     let grown = |counter| to.vmstat.since(&from.vmstat, counter);
     let sum = |counters: &[Counter]| to.vmstat.sum_since(&from.vmstat, counters);
     let both = |a: Counter, b: Counter| Some(grown(a)? + grown(b)?);
     let scanned = both(Counter::ScanFile, Counter::ScanAnon);
-    // All that was not looked at in the background: the kernel counts none of a group's apart.
+    // Everything that was not scanned in the background: the kernel does not count cgroup reclaim separately.
     let background = sum(&[Counter::ScanKswapd, Counter::ScanKhugepaged, Counter::ScanProactive]);
     let disks = from.disks.zip(to.disks);
     let moved = |of: fn(&(_, _)) -> Option<u64>| disks.as_ref().and_then(of);
     let shares = shares(from, to);
     let stalls = match (first.reclaims, last.reclaims) {
-        // With those of groups, which the kernel does not count.
+        // Includes cgroup reclaim, which the kernel does not count here.
         (Some(before), Some(now)) => now.checked_sub(before),
         _ => grown(Counter::Stalls),
     };
@@ -61,7 +61,7 @@ fn moment(start_ns: u64, first: &Step, last: &Step) -> MemorySample {
         direct_scanned_pages: scanned.zip(background).map(|(all, others)| all.saturating_sub(others)),
         direct_reclaims: stalls,
         spin_percent: first.spin_wait_ns.zip(last.spin_wait_ns).and_then(|(before, now)| {
-            // A wait counts where it ends, and may have begun before the step.
+            // A wait counts where it ends, and may have begun before the sample.
             let ns = now.checked_sub(before)? as f64;
             let percent = (100.0 * ns / (to.at_ns - from.at_ns) as f64).min(100.0);
             Some((percent, percent))
@@ -85,13 +85,13 @@ struct Shares {
     idle: f64,
 }
 
-/// Of all CPUs together. A column that went back, as `iowait` can, takes no part: it is zero in that step.
+/// Shares of all CPUs together. A column that went back, as `iowait` can, counts as zero in that sample.
 fn shares(from: &MemoryReading, to: &MemoryReading) -> Option<Shares> {
     let (before, now) = (from.cpus.ticks?, to.cpus.ticks?);
     let delta: [f64; 8] = std::array::from_fn(|i| now[i].saturating_sub(before[i]) as f64);
     let all: f64 = delta.iter().sum();
     let percent = |ticks: f64| 100.0 * ticks / all;
-    // user, nice, system, idle, iowait, irq, softirq, steal: interrupts are the kernel's work too.
+    // user, nice, system, idle, iowait, irq, softirq, steal: interrupts are kernel work too.
     (all > 0.0).then(|| Shares {
         system: percent(delta[2] + delta[5] + delta[6]),
         iowait: percent(delta[4]),

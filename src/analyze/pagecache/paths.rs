@@ -1,4 +1,4 @@
-//! The functions of the LRU lists: how much time goes into them, and how much of that into waiting for spinlocks.
+//! Time in functions of the LRU lists, and the part of it spent waiting for spinlocks.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,12 +13,12 @@ use crate::wire::pagecache::{Follower, PathSample, Reading};
 use crate::wire::stacks::{RawProfile, Sample};
 
 names! {
-    /// Where the time of a function is known from.
+    /// How the time of a function is measured.
     #[derive(Default, Hash)]
     pub enum Source {
         Fentry = "fentry",
         Kprobe = "kprobe",
-        /// The stacks of CPU samples.
+        /// From the stacks of CPU samples.
         #[default]
         Sampled = "sampled",
     }
@@ -55,7 +55,7 @@ merge!(PathSummary {
 });
 row!(PathSummary, (String, Source), |path| (path.function.clone(), path.source));
 
-/// What follows from merged counts, and the order.
+/// Computes what follows from merged counts, and sorts.
 pub fn settle(all: &mut [PathSummary], duration_ns: u64) {
     for path in all.iter_mut() {
         path.spin_ratio = spin_ratio(path.ns, path.spin_ns);
@@ -68,7 +68,7 @@ fn sort(all: &mut [PathSummary]) {
     all.sort_by(|a, b| b.ns.cmp(&a.ns).then_with(|| a.function.cmp(&b.function)));
 }
 
-/// Of the time within a function: waiting to the rest.
+/// Ratio of waiting time to the remaining time of a function.
 fn spin_ratio(ns: u64, spin_ns: (u64, u64)) -> Option<(f64, f64)> {
     let of = |spin: u64| {
         let useful = ns.checked_sub(spin).filter(|useful| *useful > 0)?;
@@ -77,7 +77,7 @@ fn spin_ratio(ns: u64, spin_ns: (u64, u64)) -> Option<(f64, f64)> {
     Some((of(spin_ns.0)?, of(spin_ns.1)?))
 }
 
-/// Names of the functions that are looked for in samples: those of all kernels.
+/// Functions that are searched in samples, of all kernel versions.
 pub const FUNCTIONS: [&str; 15] = [
     "folio_lruvec_lock",
     "folio_lruvec_lock_irq",
@@ -96,7 +96,7 @@ pub const FUNCTIONS: [&str; 15] = [
     "move_folios_to_lru",
 ];
 
-/// Where a CPU waits for a spinlock.
+/// Functions in which a CPU waits for a spinlock.
 const SLOW_PATHS: [&str; 4] = [
     "native_queued_spin_lock_slowpath",
     "__pv_queued_spin_lock_slowpath",
@@ -104,7 +104,7 @@ const SLOW_PATHS: [&str; 4] = [
     "pv_wait_node",
 ];
 
-/// Where interrupts come on again behind a lock that was taken with them off.
+/// Functions in which interrupts are enabled again after a lock that was taken with them off.
 const INTERRUPTS_ON: [&str; 4] = [
     "_raw_spin_unlock_irq",
     "_raw_spin_unlock_irqrestore",
@@ -112,7 +112,7 @@ const INTERRUPTS_ON: [&str; 4] = [
     "__raw_spin_unlock_irqrestore",
 ];
 
-/// By programs on the functions.
+/// Measured by programs on the functions.
 pub fn followed(start: &Reading, end: &Reading, duration_ns: u64) -> Vec<PathSummary> {
     let mut all: Vec<PathSummary> = end.paths.iter().map(|last| path(start, last, duration_ns)).collect();
     sort(&mut all);
@@ -122,7 +122,7 @@ pub fn followed(start: &Reading, end: &Reading, duration_ns: u64) -> Vec<PathSum
 fn path(start: &Reading, last: &PathSample, duration_ns: u64) -> PathSummary {
     let first = start.paths.iter().find(|path| path.function == last.function);
     let delta = last.counts.since(&first.map(|path| path.counts).unwrap_or_default());
-    // The wait itself is nothing but waiting.
+    // A slow path consists of waiting only.
     let spin = is_wait(last.function);
     let spin_ns = if spin { delta.ns } else { delta.spin_ns };
     PathSummary {
@@ -141,12 +141,12 @@ fn path(start: &Reading, last: &PathSample, duration_ns: u64) -> PathSummary {
     }
 }
 
-/// Whether the function is where a CPU waits for a spinlock.
+/// Whether a CPU waits for a spinlock in this function.
 pub fn is_wait(function: &str) -> bool {
     SLOW_PATHS.contains(&function)
 }
 
-/// The same from samples of the CPUs.
+/// Measured from CPU samples.
 pub fn sampled(raw: &RawProfile, names: &Names) -> Vec<PathSummary> {
     let mut found: BTreeMap<&str, [u64; 3]> = BTreeMap::new();
     for (sample, tally) in &raw.samples {
@@ -179,7 +179,7 @@ pub fn sampled(raw: &RawProfile, names: &Names) -> Vec<PathSummary> {
     all
 }
 
-/// What of a sample's kernel stack matters here.
+/// The relevant facts of a sample's kernel stack.
 struct Stack {
     /// Each once.
     functions: BTreeSet<&'static str>,

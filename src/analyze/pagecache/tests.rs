@@ -14,7 +14,7 @@ use crate::wire::pagecache::{
 };
 use crate::wire::stacks::{RawProfile, Sample, Sampler, Tally};
 
-/// Counters of the kernel's that have come so far.
+/// The kernel's counters, accumulated.
 fn kernel(at_ns: u64, scanned: u64, stolen: u64) -> MemoryReading {
     let text = format!(
         "pgscan_file {scanned}\npgscan_anon 0\npgsteal_file {stolen}\npgsteal_anon 0\npgscan_kswapd {}\n\
@@ -48,7 +48,7 @@ fn sample(begun: u64, times: &[u64], scanned: u64) -> ReclaimSample {
     }
 }
 
-/// Of two nodes: each kind is the sum over them, each node that over the kinds, and both are what the kernel says.
+/// Two nodes: each kind is the sum over nodes, each node the sum over kinds, and both equal the kernel's counts.
 #[test]
 fn reclaim_is_summed_by_kind_and_by_node() {
     let start = reading(1_000, 100);
@@ -76,7 +76,7 @@ fn reclaim_is_summed_by_kind_and_by_node() {
     assert_eq!(summary.memory.file_bytes, Some(25 << 10));
 }
 
-/// A count that the kernel does not confirm is shown as one, where the two must be equal.
+/// A count that differs from the kernel's is reported, where both must be equal.
 #[test]
 fn a_difference_is_told_where_the_counts_must_be_equal() {
     let (start, mut end) = (reading(0, 0), reading(1_000_000, 100));
@@ -114,7 +114,7 @@ fn who_reclaims_is_named_with_the_group() {
         summary.reclaimers.iter().map(|r| (r.pid, r.count, r.ns, r.cgroup.as_deref())).collect();
     assert_eq!(found, [(8, 1, 90, None), (7, 2, 30, Some("/a"))]);
     assert_eq!(summary.reclaimers[1].max_ns, Some(20));
-    // What was as long before is not known to be of this window.
+    // A maximum that was as long before may not belong to this interval.
     let max_after = |max_ns| {
         let mut start = reading(0, 0);
         let before = WireReclaimer { count: 1, ns: max_ns, max_ns, ..WireReclaimer::default() };
@@ -134,8 +134,8 @@ fn ios_are_those_that_the_disks_count() {
     assert_eq!(summarize(&Surroundings::default(), &start, &end).ios_per_second(), 20.0);
 }
 
-/// 100 pages were read ahead and 30 wanted: 70 were for nobody, but no more than were read. Where nobody knows what
-/// was wanted, or read, it is not known.
+/// 100 pages were read ahead and 30 used: 70 were unused, but at most as many as were read. Unknown if the used or the
+/// read pages are unknown.
 #[test]
 fn what_was_read_for_nobody_was_asked_for_read_and_not_wanted() {
     let mut end = reading(1_000_000, 0);
@@ -150,12 +150,12 @@ fn what_was_read_for_nobody_was_asked_for_read_and_not_wanted() {
     end.read_bytes = disks(500);
     let ahead = of(&end).unwrap();
     assert_eq!((ahead.asked_pages, ahead.wanted_pages, ahead.unused_pages), (100, Some(30), Some(70)));
-    // Windows that overlap ask again for what is there.
+    // Overlapping read-ahead windows request pages again that are already cached.
     for (read, unused) in [(60, 30), (20, 0)] {
         end.read_bytes = disks(read);
         assert_eq!(of(&end).unwrap().unused_pages, Some(unused));
     }
-    // What lies beside a page that was touched may be wanted or not: at least, where that is more than nothing.
+    // Pages next to a touched one may be used or not: a lower bound, where that is above zero.
     end.read_bytes = disks(500);
     for (mapped, unused) in [(20, Some(50)), (69, Some(1)), (70, None), (900, None)] {
         end.readahead.as_mut().unwrap().mapped = mapped;
@@ -175,8 +175,7 @@ fn step(at_ms: u64, scanned: u64, ticks: [u64; 8], read_bytes: u64, reclaims: Op
     let mut memory = kernel(at_ms * 1_000_000, scanned, scanned / 2);
     memory.cpus = CpuTotals { ticks: Some(ticks), running: Some(3), blocked: Some(16) };
     memory.disks = Some(DiskTotals { read_bytes, written_bytes: 0, ios: read_bytes / 4096 });
-    // 10 µs of waiting on each CPU for each page.
-    // A millisecond for each tenth of a second.
+    // 10 µs of waiting on each CPU for each page. A millisecond for each tenth of a second.
     Step { memory, reclaims, spin_wait_ns: reclaims.map(|_| scanned * 10_000), cpu_ns: at_ms * 10_000 }
 }
 
@@ -202,11 +201,11 @@ fn a_step_has_what_changed_in_it() {
     assert_eq!(shares, (Some(40.0), Some(5.0), Some(40.0)));
     assert_eq!((first.spin_percent, steps[1].spin_percent), (Some((1.0, 1.0)), Some((0.0, 0.0))));
     assert_eq!((first.running, first.blocked, first.free_bytes), (Some(3), Some(16), Some(100 << 10)));
-    // Counters that went back, and CPUs whose time stood still.
+    // Counters that went back, and CPUs whose time did not advance.
     assert_eq!((steps[1].read_bytes, steps[1].system_percent), (None, None));
 }
 
-/// A reading at 250 ms takes the steps up to it, and hands over where the step over its edge begins.
+/// A reading at 250 ms takes the samples up to it, and passes on the start of the one across its edge.
 #[test]
 fn a_step_over_the_edge_of_two_windows_is_in_the_second() {
     let at = |at_ms| step(at_ms, at_ms, [0; 8], 4096 * at_ms, Some(0));
@@ -221,7 +220,7 @@ fn a_step_over_the_edge_of_two_windows_is_in_the_second() {
     };
     assert_eq!(of(&start, &middle), [(150_000_000, Some(100))]);
     assert_eq!(of(&middle, &end), [(50_000_000, Some(100)), (150_000_000, Some(100))]);
-    // What reading them cost is their own windows', not the run's.
+    // The cost of reading them is that of their own intervals, not of the whole run.
     middle.series[1].cpu_ns = 0;
     let cpu =
         |start: &Reading, end: &Reading| summarize(&Surroundings::default(), start, end).series_cpu_percent;
@@ -269,7 +268,7 @@ fn profile(samples: HashMap<Sample, Tally>) -> RawProfile {
     }
 }
 
-/// Four samples in shrink_lruvec: one waits for a lock, one is where interrupts come on again.
+/// Four samples in shrink_lruvec: one waits for a lock, one is where interrupts are enabled again.
 #[test]
 fn samples_tell_of_spinning_as_a_range() {
     let functions = [
@@ -341,7 +340,7 @@ fn its_json_is_read_back_and_has_the_keys_of_the_contract() {
     assert_eq!(all["series"][0]["spin_percent"], json!([0.5, 1.5]));
 }
 
-/// What of two intervals is the same as of their window.
+/// Merging two intervals gives the same as their whole.
 #[test]
 fn intervals_are_merged() {
     let around = Surroundings::default();

@@ -1,8 +1,7 @@
-//! Stacks that are folded to text, as a profile: `root;...;leaf count` per line, as FlameGraph, inferno and speedscope
-//! read it.
+//! Reads and writes folded stacks: `root;...;leaf count` per line, as used by FlameGraph, inferno and speedscope.
 //!
 //! Escapes are those of [`escape`](super::super::stacks::escape) (`\x3b` a byte, `\u{202e}` a character). Kernel frames
-//! end in `_[k]`, by which these tools colour; of the other areas the text does not tell.
+//! end in `_[k]`, by which these tools colour; the text does not distinguish other areas.
 
 use std::collections::BTreeMap;
 
@@ -13,24 +12,27 @@ use crate::analyze::blocked::NO_STACK;
 use crate::analyze::stacks::{KERNEL_MARK, MARKS, RING_POLLERS, RING_WORKERS};
 use crate::analyze::submits::Part;
 
-/// What is a label also where it does not begin a stack.
+/// Labels that may also occur within a stack.
 const LABELS: [&str; 3] = [RING_WORKERS, RING_POLLERS, NO_STACK];
 
-/// What text is read has no more different frames and stacks: a line takes less room than what becomes of it.
+/// Limits on distinct frames and stacks of a text: they need more memory than their line.
 const MOST_FRAMES: usize = 1 << 20;
 const MOST_STACKS: usize = 4 << 20;
 
-/// Frames of one stack that is read, inlined ones among them. A picture has a row and a stack of calls for each.
+/// Limit on the frames of one stack, inlined ones included. The flame graph has a row, and the code a recursion level,
+/// for each.
 pub const MOST_DEPTH: usize = 4096;
 
-/// Characters of the text that stand in an error, before the dots.
+/// Characters of a quoted text in an error, before the ellipsis.
 const MOST_QUOTED: usize = 57;
 
-/// Reads folded text, of biopsy or of another tool. The first frame of a stack is taken for a label (a thread's
-/// name), unless it is marked as the kernel's.
+/// Parses folded text of biopsy or of another tool. The first frame of a stack is taken for a label (a thread's name),
+/// unless it is marked as a kernel frame.
 ///
 /// # Errors
-/// When a line is not a stack and a whole number, or its stack has more than [`MOST_DEPTH`] frames; it says which.
+///
+/// If a line is not a stack with a whole number, or its stack has more than [`MOST_DEPTH`] frames; the error names the
+/// line.
 pub fn parse(text: &str, unit: Unit) -> Result<Profile> {
     let mut profile = Profile::new(unit);
     for (number, line) in (1..).zip(text.lines()) {
@@ -46,7 +48,7 @@ pub fn parse(text: &str, unit: Unit) -> Result<Profile> {
     Ok(profile)
 }
 
-/// A profile from stacks that were folded before, as `ProfileSummary` and `ThreadSummary` hold them.
+/// A profile from folded stacks, as in `ProfileSummary` and `ThreadSummary`.
 pub fn profile(folded: &BTreeMap<String, u64>, unit: Unit) -> Profile {
     let mut profile = Profile::new(unit);
     for (key, value) in folded {
@@ -69,7 +71,7 @@ fn add(profile: &mut Profile, line: &str) -> Result<()> {
     Ok(())
 }
 
-/// What a text begins with: it may be a whole file.
+/// The start of a text, which may be a whole file.
 fn quoted(text: &str) -> String {
     let mut shown = text.escape_debug();
     let begin: String = shown.by_ref().take(MOST_QUOTED).collect();
@@ -86,7 +88,7 @@ fn add_stack(profile: &mut Profile, stack: &str, value: u64) {
         let area = match kernel {
             Some(_) => Area::of_kernel(&name),
             None if ids.is_empty() || LABELS.contains(&text) => Area::Label,
-            // Only the leaf, where I/Os were followed.
+            // Only the leaf can be a stage, where I/Os were followed.
             None if frames.peek().is_none() && Part::of_frame(&name).is_some() => Area::Stage,
             None => Area::User,
         };
@@ -95,7 +97,7 @@ fn add_stack(profile: &mut Profile, stack: &str, value: u64) {
     profile.add(&ids, value);
 }
 
-/// A name from its text. A backslash that begins no escape is one: others do not escape.
+/// Unescapes a name. A backslash that begins no escape is kept: other tools do not escape.
 fn unescaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -117,12 +119,12 @@ fn unescaped(text: &str) -> String {
     out
 }
 
-/// The character that an escape stands for, if it stands for one, and how long the escape is.
+/// Decodes an escape at the start of the text: its character, if any, and its length.
 fn one_escape(text: &str) -> Option<(Option<char>, usize)> {
     if let Some(digits) = text.strip_prefix("\\x") {
         let digits = digits.get(..2).filter(|d| d.chars().all(|c| c.is_ascii_hexdigit()))?;
         let byte = u8::from_str_radix(digits, 16).ok()?;
-        // From 0x80 on it is a byte that was no text in the first place.
+        // From 0x80 on it is a byte that was not valid text.
         let c = if byte.is_ascii() { char::from(byte) } else { char::REPLACEMENT_CHARACTER };
         return Some((Some(c), 4));
     }

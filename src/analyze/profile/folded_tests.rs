@@ -10,7 +10,7 @@ pub(crate) fn of(stacks: &[(&[(&str, Area)], u64)]) -> Profile {
     profile
 }
 
-/// A thread or a function of a program may be called as a kernel's frame is.
+/// A thread or user function may have a name like that of a kernel frame.
 #[test]
 fn a_user_frame_is_not_taken_for_the_kernels() {
     for name in ["nvme_poll_[k]", "x_[j]", "_[k]"] {
@@ -63,7 +63,7 @@ fn what_is_no_code_has_an_area_of_its_own() {
         parse("fio;[io_uring workers];io_read_[k];[device] 3\nfio;[queue];main 1\n", Unit::Samples).unwrap();
     let area = |name: &str| profile.frames().iter().find(|frame| frame.name == name).unwrap().area;
     assert_eq!((area("[io_uring workers]"), area("[device]")), (Area::Label, Area::Stage));
-    // A stage is what a stack ends in.
+    // A stage must be the leaf.
     assert_eq!(area("[queue]"), Area::User);
 }
 
@@ -92,7 +92,7 @@ fn a_long_line_is_not_printed_whole() {
     assert!(error.contains("'\\u{1b}\\u{1b}") && error.len() < 120, "{error}");
 }
 
-/// A short line is little, and what becomes of it more.
+/// A short line needs little memory, its frames more.
 #[test]
 fn text_that_is_no_profile_of_a_window_is_refused() {
     let text: String = (0..=MOST_FRAMES).map(|n| format!("{n:x} 1\n")).collect();

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// From lines `a;b;c 3`.
+/// Parses lines `a;b;c 3`.
 pub(in crate::analyze) fn of(lines: &str) -> Profile {
     let mut profile = Profile::new(Unit::Samples);
     for line in lines.split(',') {
@@ -68,13 +68,13 @@ fn equal_stacks_are_one() {
     let mut profile = of("a;b 3, a 1, a;b 4");
     assert_eq!(lines(&profile), ["a 1", "a;b 7"]);
     assert_eq!((profile.total(), profile.stacks().len(), profile.frames().len()), (8, 2, 2));
-    // No frame or no value: nothing was there.
+    // Without frames or value nothing is added.
     profile.add(&[], 5);
     profile.add(&[0], 0);
     assert_eq!(profile.total(), 8);
     assert_eq!(of("a;b 7, a 1"), profile);
     assert_ne!(of("a;b 7, a 2"), profile);
-    // A function of the kernel and one of a process are two.
+    // A kernel function and a user function of the same name are distinct.
     let kernel = profile.frame("a", Area::Kernel);
     assert_eq!((kernel, profile.frame("a", Area::Kernel), profile.frame("a", Area::User)), (2, 2, 0));
 }
@@ -113,7 +113,7 @@ fn what_is_narrow_becomes_one_frame_per_place() {
     );
     assert!((folded.share - 0.020).abs() < 1e-9);
     assert_eq!(folded.profile.total(), 1000);
-    // What is exactly as wide stays, and nothing is folded where nothing shall be.
+    // A part exactly as wide as the limit is kept, and with a limit of 0 nothing is folded.
     assert_eq!(lines(&of("a 1, b 99").fold_narrow(0.01).profile), ["a 1", "b 99"]);
     let all = of("a;b 1, c 1000000");
     let folded = all.fold_narrow(0.0);
@@ -163,7 +163,7 @@ proptest! {
         let sum: u64 =
             folded.profile.stacks().iter().filter(|s| narrow(&folded.profile, s)).map(|s| s.value).sum();
         prop_assert!((folded.share * total as f64 - sum as f64).abs() < 1e-6);
-        // What is folded in two steps is folded as in one.
+        // Folding in two steps gives the same as in one.
         prop_assert_eq!(profile.tree(min / 2.0).narrower(min), tree);
     }
 

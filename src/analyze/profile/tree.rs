@@ -1,29 +1,29 @@
-//! The stacks of a profile as a tree, and what is too narrow to be seen folded into one frame per place.
+//! Builds the tree of a profile's stacks, with parts that are too narrow folded into one frame each.
 //!
-//! The tree is never whole in memory: rows come sorted, so that a part of it is closed when the next row leaves it,
-//! and is dropped at once where it turns out narrow.
+//! The full tree is never in memory: rows come sorted, so a part is closed when the next row leaves it, and dropped at
+//! once if it is narrow.
 
-/// A stack that goes into a tree.
+/// A stack to add to a tree.
 #[derive(Debug, Clone, Copy)]
 pub struct Row<'a> {
-    /// Root first. Rows come sorted: what shares frames from the root on stands together.
+    /// Root first. Rows must be sorted, so that stacks with a common prefix are adjacent.
     pub frames: &'a [u32],
     pub value: u64,
-    /// The part of `value` that was there before, where two profiles are compared; else 0.
+    /// The part of `value` that belongs to the first profile in a comparison; otherwise 0.
     pub before: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Node {
-    /// The id of its frame; None: what was folded here, or the root of all.
+    /// The id of its frame; None: a folded part, or the root of all.
     pub frame: Option<u32>,
     /// 0: the root of all.
     pub depth: u32,
-    /// What ends here.
+    /// Value of stacks that end here.
     pub own: u64,
-    /// That and all above it.
+    /// Value of stacks through this node.
     pub total: u64,
-    /// The part of `own` and of `total` that was there before.
+    /// The parts of `own` and of `total` that belong to the first profile.
     pub before_own: u64,
     pub before: u64,
 }
@@ -35,7 +35,7 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// The tree of sorted rows without the parts that hold less than `min_share` of all.
+    /// The tree of sorted rows without the parts that hold less than `min_share` of the total.
     pub fn new<'a>(rows: impl Iterator<Item = Row<'a>> + Clone, min_share: f64) -> Tree {
         let total = rows.clone().fold(0u64, |sum, row| sum.saturating_add(row.value));
         let mut builder = Builder::new(total, min_share);
@@ -50,7 +50,7 @@ impl Tree {
         builder.finish()
     }
 
-    /// The same tree without the parts that hold less than a larger share.
+    /// The same tree with a larger minimum share.
     pub fn narrower(&self, min_share: f64) -> Tree {
         let mut builder = Builder::new(self.nodes[0].total, min_share);
         for node in &self.nodes[1..] {
@@ -66,24 +66,23 @@ impl Tree {
         builder.finish()
     }
 
-    /// The root of all first, then each frame before those above it.
+    /// Root of all first, then in depth-first order.
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
     }
 
-    /// What holds less than this share of all is folded.
+    /// Parts with less than this share of the total are folded.
     pub fn min_share(&self) -> f64 {
         self.min_share
     }
 
-    /// The share of all values that is in folded frames, 0 to 1.
+    /// The share of the total in folded frames, 0 to 1.
     pub fn narrow_share(&self) -> f64 {
         let folded = self.nodes[1..].iter().filter(|n| n.frame.is_none()).map(|n| n.own as f64).sum::<f64>();
         if self.nodes[0].total == 0 { 0.0 } else { folded / self.nodes[0].total as f64 }
     }
 
-    /// Every node in which something ends, with those on the way to it from the root on, itself last. The root of all
-    /// is not among them.
+    /// Visits every node in which a stack ends, with its path from the root, itself last. The root of all is excluded.
     pub fn each_path(&self, mut visit: impl FnMut(&[&Node], &Node)) {
         let mut path: Vec<&Node> = Vec::new();
         for node in &self.nodes[1..] {
@@ -96,12 +95,12 @@ impl Tree {
     }
 }
 
-/// What a folded frame is called.
+/// The name of a folded frame.
 pub fn narrow_name(min_share: f64) -> String {
     format!("(narrower than {} %)", percent(min_share))
 }
 
-/// A share as a percentage of three digits at most, without zeros at its end.
+/// A share as a percentage with at most three digits, without trailing zeros.
 pub fn percent(share: f64) -> String {
     let percent = 100.0 * share;
     let decimals = if percent >= 1.0 { 1 } else { 3 };
@@ -109,10 +108,10 @@ pub fn percent(share: f64) -> String {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_string() } else { text }
 }
 
-/// Nodes are opened and closed as in a depth-first walk.
+/// Opens and closes nodes in depth-first order.
 struct Builder {
     nodes: Vec<Node>,
-    /// The open nodes from the root of all on, each with what was folded below it (value, before).
+    /// The open nodes from the root of all, each with what was folded below it (value, before).
     open: Vec<(usize, u64, u64)>,
     min_share: f64,
     min: f64,
@@ -147,7 +146,7 @@ impl Builder {
         *folded_before += before;
     }
 
-    /// Closes all but so many frames above the root of all.
+    /// Closes all but `depth` frames above the root of all.
     fn close_to(&mut self, depth: usize) {
         while self.open.len() > depth + 1 {
             self.close();

@@ -1,12 +1,12 @@
-//! Samples of one kind, batch by batch, and what they say of the average.
+//! Counts samples by batch, and estimates averages with their error.
 
 use super::Share;
 use crate::wire::threads::Sampled;
 
-/// Fewer batches of the same length say nothing about the spread.
+/// With fewer batches of equal length the spread is unknown.
 const LEAST_BATCHES: usize = 8;
 
-/// How often something was seen, by batch.
+/// Number of samples by batch.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Counted(Vec<u64>);
 
@@ -22,15 +22,15 @@ impl Counted {
         other.0.iter().enumerate().for_each(|(batch, n)| self.add(batch, *n));
     }
 
-    /// What they are in a window that has these batches.
+    /// The average over the whole interval.
     pub fn share(&self, sampled: &Sampled) -> Share {
         let samples: u64 = self.0.iter().sum();
         let rounds = sampled.rounds.max(1) as f64;
         Share { samples, average_threads: samples as f64 / rounds, error: self.error(sampled) }
     }
 
-    /// By the spread of the batches' averages: rounds are no independent draws, since what a thread does lasts longer
-    /// than a round, but parts of the window nearly are.
+    /// From the spread of the batches' averages: rounds are not independent, because a thread's state lasts longer than
+    /// a round, but batches nearly are.
     fn error(&self, sampled: &Sampled) -> Option<f64> {
         let full = sampled.batches.iter().map(|batch| batch.rounds).max()?;
         let of = |(at, rounds): (usize, u64)| self.0.get(at).copied().unwrap_or(0) as f64 / rounds as f64;
@@ -42,7 +42,7 @@ impl Counted {
         let n = averages.len() as f64;
         let mean = averages.iter().sum::<f64>() / n;
         let variance = averages.iter().map(|average| (average - mean).powi(2)).sum::<f64>() / (n - 1.0);
-        // Student's factor for 95 %, from 2.37 of 8 batches to 2.05 of 32.
+        // Student's factor for 95 %, from 2.37 for 8 batches to 2.05 for 32.
         let student = 1.96 + 2.83 / (n - 1.0);
         Some(student * (variance / n).sqrt())
     }

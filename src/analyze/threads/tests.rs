@@ -50,7 +50,7 @@ fn thread(comm: &str, state: char) -> Sighting {
     }
 }
 
-/// Source T's run with read-ahead: 59.41 workers wait for pages and 23.92 are on their way, on average.
+/// Source T's run with read-ahead: on average 59.41 workers wait for pages and 23.92 are in transit.
 fn storm() -> Sampled {
     let mut tally = Tally::new(0);
     for round in 0..100u64 {
@@ -107,7 +107,7 @@ fn waiting_for_io_is_not_waiting_for_a_cpu() {
     assert_eq!(waits[0].wchan.as_deref(), Some("wait_on_page_bit_common"));
 }
 
-/// By hand: 30 batches of 1 and of 3 rounds in turn have a mean of 2 and a standard error of sqrt(30/29/30).
+/// Computed by hand: 30 batches alternating between 1 and 3 have a mean of 2 and a standard error of sqrt(30/29/30).
 #[test]
 fn the_error_is_that_of_the_batches() {
     let mut tally = Tally::new(0);
@@ -121,7 +121,7 @@ fn the_error_is_that_of_the_batches() {
     let expected = (1.96 + 2.83 / 29.0) * (30.0f64 / 29.0 / 30.0).sqrt();
     assert_eq!((share.samples, share.average_threads), (60, 2.0));
     assert!((share.error.unwrap() - expected).abs() < 1e-9, "{share:?} {expected}");
-    // What is there in every round has no error, and too few rounds have none that is known.
+    // A constant has no error, and with too few rounds the error is unknown.
     let mut steady = Tally::new(0);
     (0..7).for_each(|_| {
         steady.begin_round();
@@ -130,7 +130,7 @@ fn the_error_is_that_of_the_batches() {
     assert_eq!(summary(&steady.finish(1), &Column::USUAL).rows[0].share.error, None);
 }
 
-/// Without the kernel's marks the usual functions are known by their names.
+/// Without the kernel's section markers the scheduler's functions are recognised by their names.
 #[test]
 fn a_place_is_the_first_frame_outside_of_the_scheduler() {
     let mut tally = Tally::new(0);
@@ -138,7 +138,7 @@ fn a_place_is_the_first_frame_outside_of_the_scheduler() {
     tally.add(thread("a", 'D'), &[SCHEDULE, IO_SCHEDULE, WAIT]);
     tally.add(thread("b", 'D'), &[SCHEDULE, IO_SCHEDULE]);
     tally.add(thread("c", 'D'), &[SCHEDULE, 0x1234]);
-    // One that waits for a CPU was only interrupted there.
+    // A thread that waits for a CPU was only interrupted there.
     tally.add(thread("d", 'R'), &[SCHEDULE, READ]);
     let sampled = tally.finish(1);
     for scheduler in [scheduler(), Scheduler::default()] {
@@ -188,7 +188,7 @@ fn folded_stacks_hold_every_sample_and_no_escape_sequence() {
     assert_eq!(summary.folded.values().sum::<u64>(), summary.samples);
 }
 
-/// What files tell: neither who is on a CPU nor who waits for I/O.
+/// What /proc cannot tell: which thread is on a CPU, and which waits for I/O.
 #[test]
 fn what_is_not_told_is_absent() {
     let mut tally = Tally::new(0);
@@ -259,11 +259,11 @@ fn its_json_is_read_back_and_has_the_keys_of_the_contract() {
     );
 }
 
-/// Two intervals of the same have the same averages.
+/// Two equal intervals have the same averages.
 #[test]
 fn intervals_are_merged() {
     let one = summary(&storm(), &Column::USUAL);
-    // How sure the average of two is cannot be told any more.
+    // The error of a merged average is unknown.
     let same = ["average_threads", "looked_at", "hz", "error"];
     let wrong = not_doubled(&one, &same);
     assert!(!wrong.is_empty() && wrong.iter().all(|key| key.starts_with("error: ")), "{wrong:?}");
@@ -276,7 +276,7 @@ fn merged(a: &ThreadSummary, b: &ThreadSummary) -> ThreadSummary {
     all
 }
 
-/// Files tell neither who runs nor who waits for I/O, which an interval without threads must not hide.
+/// /proc tells neither which threads run nor which wait for I/O, and an interval without threads must not hide that.
 #[test]
 fn classes_that_one_interval_does_not_tell_are_told_of_none() {
     let of_files = |ns: u64, rounds: &[&[char]]| {
@@ -311,7 +311,7 @@ fn merged_rows_stand_in_the_order_of_their_window() {
     assert_eq!(short(&merged(&of(&[&["b"]]), &of(&[&["a"]]))), short(&of(&[&["b"], &["a"]])));
 }
 
-/// Rows that only their stacks tell apart stay apart.
+/// Rows that differ only by their stacks stay separate.
 #[test]
 fn rows_by_stack_are_merged_by_stack() {
     let row = |frame: &str, samples| Row {

@@ -1,4 +1,4 @@
-//! What was lost of the samples, and whether the rest can be trusted.
+//! Computes which samples were lost, and whether the rest can be trusted.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ pub fn lost(summary: &ThreadSummary) -> Lost {
     }
 }
 
-/// Why too much is missing for the averages to mean what they say: `max_loss` in percent of the samples.
+/// Why the averages must not be trusted; None if they may: `max_loss` in percent of the samples.
 pub fn distrust(end: &Reading, max_loss: f64) -> Option<String> {
     let loss = &end.loss;
     if end.rounds == 0 {

@@ -1,4 +1,4 @@
-//! One event, and what it says of its I/O or operation.
+//! Converts one raw event into its I/O or operation.
 
 use super::super::op::Op;
 use super::super::stage::Stage;
@@ -11,7 +11,7 @@ use crate::wire::events::{
 };
 use crate::wire::{CALL_AIO, CALL_RING};
 
-/// An I/O as it is shown, with its operation where that has ended, and whether others may have shared it.
+/// Converts an I/O, with its operation if that has ended. Also returns whether other operations may have shared it.
 pub fn traced(devices: &[TracedDevice], io: &WireIo, operation: Option<&WireOperation>) -> (bool, TracedIo) {
     let marked = |mark: u32| io.marks & mark != 0;
     let known = |stamp: u64| (stamp != 0).then_some(stamp);
@@ -30,9 +30,9 @@ pub fn traced(devices: &[TracedDevice], io: &WireIo, operation: Option<&WireOper
     }
     let end = operation.map(|operation| {
         let last = match op {
-            // A bio is issued as it enters, for its operation, and reaped as it ends.
+            // A bio is issued on entry, for its operation, and reaped when it ends.
             _ if bio => (operation.issued, operation.reaped) == (io.queued, io.ended),
-            // It has no stages of its own, and its operation those of the flush that it waited for.
+            // It has no stages of its own, and its operation has those of the flush that it waited for.
             Some(Op::EmptyFlush) => {
                 operation.io == io.io && (operation.reaped..=operation.ended).contains(&io.ended)
             }
@@ -52,7 +52,7 @@ pub fn traced(devices: &[TracedDevice], io: &WireIo, operation: Option<&WireOper
         op,
         flags: io.cmd_flags,
         offset: (!placeless && io.sector != u64::MAX).then(|| io.sector.saturating_mul(512)),
-        // Of a bio that began before, or is a part that its driver told nobody of.
+        // Unknown for a bio that began before the trace, or a part that its driver split off silently.
         bytes: (!bio || io.bytes > 0 || placeless).then_some(io.bytes),
         further: if bio { io.slot_base.saturating_sub(1) } else { 0 },
         queued_ns: queued,
@@ -90,10 +90,10 @@ fn span(begin: Option<u64>, end: Option<u64>) -> Option<u64> {
     end?.checked_sub(begin?)
 }
 
-/// An operation that has ended. `last`: the I/O that it is shown with was the last of its own.
+/// Converts an ended operation. `last`: its I/O here was its last one.
 pub fn ended(operation: &WireOperation, last: bool) -> TracedOperation {
     let seen = (operation.seen != 0).then_some(operation.seen);
-    // No bio brought a command of the driver's own: submission goes on until the issue.
+    // A command of the driver itself has no bio: submission lasts until the issue.
     let no_queue = operation.queued == 0;
     let stamps = [
         operation.entered,
@@ -152,7 +152,7 @@ mod tests {
         assert_eq!((end.last, end.total_ns), (true, Some(6_100)));
         assert_eq!(stages.iter().map(|(_, ns)| ns).sum::<u64>(), 6_100);
         assert_eq!(stages[..2], [(Stage::Submit, 300), (Stage::Device, 4_801)]);
-        // Of a part that md split off, nobody says where it is.
+        // The position of a part that md split off is unknown.
         let front = WireIo { sector: u64::MAX, bytes: 0, ..bio };
         let (_, front) = traced(&scene().devices, &front, None);
         assert_eq!((front.offset, front.bytes), (None, None));
@@ -179,10 +179,10 @@ mod tests {
         let before = WireIo { marks: IO_STARTED_BEFORE, ended: 9, ..WireIo::default() };
         let (_, before) = traced(&scene().devices, &before, None);
         assert_eq!((before.stages.iter().count(), before.total_ns), (0, None));
-        // Nobody fetched it; and a device that is in no table.
+        // Not fetched, and a device that is in no table.
         let unseen = ended(&WireOperation { seen: 0, ..operation(5, 1) }, true).end.unwrap();
         assert_eq!((unseen.stages.unwrap().get(Stage::Reap), unseen.total_ns), (None, Some(5_600)));
-        // No bio brought it: its submit goes on to the issue.
+        // It has no bio: its submit lasts until the issue.
         let command = ended(&WireOperation { queued: 0, ..operation(5, 1) }, true).end.unwrap();
         let stages: Vec<(Stage, u64)> = command.stages.unwrap().iter().collect();
         assert_eq!(stages[..2], [(Stage::Submit, 300), (Stage::Device, 3_801)]);

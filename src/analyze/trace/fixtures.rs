@@ -1,4 +1,4 @@
-//! Events as literals, for the tests of the join.
+//! Literal events for the tests of the join.
 
 use super::io::TracedIo;
 use super::scene::{Scene, TracedDevice};
@@ -25,7 +25,7 @@ pub fn io(number: u64, operation: u64) -> WireIo {
     }
 }
 
-/// Ended by the I/O of this number.
+/// Ended by the I/O with this number.
 pub fn operation(id: u64, number: u64) -> WireOperation {
     WireOperation {
         operation: id,
@@ -44,7 +44,7 @@ pub fn operation(id: u64, number: u64) -> WireOperation {
     }
 }
 
-/// What tests know them by.
+/// The numbers by which tests identify I/Os.
 pub fn numbers(ios: &[TracedIo]) -> Vec<u64> {
     ios.iter().map(|io| io.number).collect()
 }

@@ -1,4 +1,4 @@
-//! I/Os and operations come in events that lie apart: joined by number.
+//! Joins I/Os and operations, which come in separate events, by operation number.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -10,13 +10,13 @@ use crate::wire::events::{Event, WireIo, WireOperation};
 
 /// How long an I/O waits for the end of its operation.
 const PATIENCE_NS: u64 = 1_000_000_000;
-/// And how many of them do.
+/// Maximum number of waiting operations.
 const MOST_WAITING: usize = 1 << 17;
-/// What was sent before an operation has come by the time that the rings were emptied twice; others that share its
-/// I/O may end a little later.
+/// Events sent before that of an operation have arrived once the rings were emptied twice; other operations of its I/O
+/// may end slightly later.
 const ROUNDS: u64 = 3;
 
-/// Keys are numbers that the kernel side counts up: the low bits differ most.
+/// Hashes numbers that the kernel side counts up: their low bits vary most.
 #[derive(Debug, Clone, Copy, Default)]
 struct ByNumber(u64);
 
@@ -36,29 +36,28 @@ impl Hasher for ByNumber {
 
 type Numbered<T> = HashMap<u64, T, BuildHasherDefault<ByNumber>>;
 
-/// Joins I/Os with their operations. An I/O comes out when its operation's event is there, or when it has
-/// waited for too long.
+/// Joins I/Os with their operations. An I/O is returned when its operation's event has arrived, or after a timeout.
 #[derive(Debug, Default)]
 pub struct Join {
     devices: Vec<TracedDevice>,
     round: u64,
     /// By operation: its I/Os, and when they came.
     waiting: Numbered<Vec<(u64, WireIo)>>,
-    /// When something began to wait, and for which operation.
+    /// Start of each wait, and the operation waited for.
     since: VecDeque<(u64, u64)>,
     /// Operations whose I/Os may still be in another ring.
     ended: Numbered<Ended>,
-    /// In the order in which they are forgotten: by round.
+    /// Operations to forget, by round.
     forget: VecDeque<(u64, u64)>,
-    /// Operations by the I/O that ended them where that names another one.
+    /// Operations by the I/O that ended them, where that names another operation.
     merged: Numbered<Vec<WireOperation>>,
-    /// I/Os of several bios, complete but for the operations of the others.
+    /// I/Os of several bios, complete except for the other bios' operations.
     held: VecDeque<(u64, TracedIo)>,
-    /// I/Os that came out.
+    /// I/Os returned.
     pub ios: u64,
-    /// Of them: they name an operation whose end is not known.
+    /// I/Os returned without the end of their operation.
     pub unjoined: u64,
-    /// Operations whose event came and that no I/O showed.
+    /// Operations whose event came but that no I/O showed.
     pub unshown: u64,
 }
 
@@ -73,8 +72,8 @@ impl Join {
         Self { devices: scene.devices.clone(), round: 1, ..Self::default() }
     }
 
-    /// Takes what a look at all rings brought at `now_ns`, and gives the I/Os that are complete. `emptied`:
-    /// the rings held no more than that.
+    /// Takes the events read from all rings at `now_ns`, and returns the complete I/Os. `emptied`: the rings had no
+    /// further events.
     pub fn round(
         &mut self,
         now_ns: u64,
@@ -102,7 +101,7 @@ impl Join {
         out
     }
 
-    /// Nothing comes any more: gives what is left.
+    /// No more events come: returns the remaining I/Os.
     pub fn finish(&mut self) -> Vec<TracedIo> {
         let mut out = Vec::new();
         while !self.since.is_empty() {
@@ -141,7 +140,7 @@ impl Join {
         self.ended.insert(operation.operation, Ended { operation, shown });
     }
 
-    /// An I/O of several bios waits for the operations of the others, which end at the same time.
+    /// An I/O of several bios waits for the other bios' operations, which end at the same time.
     fn hold_or_show(&mut self, (merged, io): (bool, TracedIo), out: &mut Vec<TracedIo>) {
         if merged {
             self.held.push_back((self.round, io));
@@ -160,7 +159,7 @@ impl Join {
         out.push(io);
     }
 
-    /// Shows the I/Os that have waited longest without their operation.
+    /// Returns the I/Os that have waited longest without their operation.
     fn give_up(&mut self, out: &mut Vec<TracedIo>) {
         let Some((since, operation)) = self.since.pop_front() else { return };
         let Some(mut ios) = self.waiting.remove(&operation) else { return };
@@ -177,7 +176,7 @@ impl Join {
         self.settle(0, out);
     }
 
-    /// Shows what was held, and forgets operations, of this many rounds ago.
+    /// Returns held I/Os, and forgets operations, that are this many rounds old.
     fn settle(&mut self, round: u64, out: &mut Vec<TracedIo>) {
         let over = |then: u64| then == 0 || then.saturating_add(ROUNDS) <= round;
         let (late, held): (VecDeque<_>, VecDeque<_>) =
@@ -221,7 +220,7 @@ mod tests {
         assert_eq!((join.ios, join.unjoined, join.unshown), (1, 0, 0));
     }
 
-    /// The rings are looked at one after the other, so an operation can come before its I/O.
+    /// The rings are read one after the other, so an operation can come before its I/O.
     #[test]
     fn the_order_of_the_rings_does_not_matter() {
         let mut join = Join::new(&scene());
@@ -252,7 +251,7 @@ mod tests {
         let waiter =
             |number: u64, ended| WireIo { op: 4, queued: 0, issued: 0, reaped: 0, ended, ..io(number, 5) };
         let flush = operation(5, 2);
-        // Of a request of io_uring the operation ends after it.
+        // The operation of an io_uring request ends after it.
         for waited in [flush.ended, flush.ended - 100] {
             let events =
                 [Event::Io(waiter(1, waited - 1)), Event::Io(waiter(2, waited)), Event::Operation(flush)];
@@ -260,7 +259,7 @@ mod tests {
             assert_eq!(out.iter().map(|io| end(io).last).collect::<Vec<_>>(), [false, true]);
             assert!(out.iter().all(|io| io.total_ns.is_none() && io.stages.iter().next().is_none()));
         }
-        // Another one was the last, and was not asked for.
+        // Another I/O was the last one, and was not selected.
         let out = Join::new(&scene()).round(0, [Event::Io(waiter(2, 2_000)), Event::Operation(flush)], true);
         assert!(!end(&out[0]).last);
     }
@@ -280,7 +279,7 @@ mod tests {
         let out = join.round(PATIENCE_NS, [], true);
         assert_eq!(numbers(&out), [1]);
         assert_eq!(out[0].operation, Some(TracedOperation { id: 5, end: None }));
-        // The end comes for the other one.
+        // The end comes for the other I/O.
         assert_eq!(numbers(&join.round(PATIENCE_NS + 1, [Event::Operation(operation(5, 2))], true)), [2]);
         assert_eq!((join.ios, join.unjoined), (2, 1));
         join.round(PATIENCE_NS + 2, [Event::Io(io(3, 6))], true);
@@ -305,7 +304,7 @@ mod tests {
         assert_eq!(out, [], "the second may come late");
         let out = join.round(2, [], true);
         assert_eq!(out[0].merged.iter().map(|o| o.id).collect::<Vec<_>>(), [6]);
-        // One that comes too late is counted.
+        // An operation that comes too late is counted.
         join.round(3, [Event::Operation(WireOperation { operation: 7, ..other })], true);
         join.finish();
         assert_eq!((join.ios, join.unshown), (1, 1));

@@ -1,37 +1,37 @@
-//! The operation that an I/O belongs to, as far as it is known.
+//! The operation of an I/O, as far as it is known.
 
 use super::io::Stages;
 
-/// One operation, as far as it is known.
+/// One operation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TracedOperation {
     /// Unique in the run.
     pub id: u64,
-    /// None: it had not ended when the I/O was shown, or its event is lost.
+    /// None: it had not ended when the I/O was returned, or its event was lost.
     pub end: Option<OperationEnd>,
 }
 
-/// What is known when an operation has ended.
+/// Facts that are known when an operation has ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct OperationEnd {
     pub kind: Kind,
-    /// What the application gave it; None for a system call, which has no such thing.
+    /// The application's `user_data`; None for a system call, which has none.
     pub user_data: Option<u64>,
-    /// Of io_uring.
+    /// For io_uring.
     pub opcode: Option<u32>,
-    /// I/Os that finished for it.
+    /// Number of its I/Os that completed.
     pub ios: u32,
-    /// This I/O was the last of them, and the operation's stages are its.
+    /// This I/O was the last of them, so the operation's stages belong to it.
     pub last: bool,
-    /// They add up to the total. None where parts that ended at one moment left a mixture of stamps.
+    /// They add up to the total. None where parts that ended at the same time mixed their stamps.
     pub stages: Option<Stages>,
     pub total_ns: Option<u64>,
 }
 
-/// What hands an operation over.
+/// How an operation is submitted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Kind {
-    /// A system call that returns with the result.
+    /// A blocking system call.
     #[default]
     Call,
     Ring,

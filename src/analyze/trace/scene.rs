@@ -1,4 +1,4 @@
-//! What the numbers in events mean on one machine.
+//! Resolves the numbers in events on one machine.
 
 use std::collections::BTreeMap;
 
@@ -11,21 +11,21 @@ use crate::wire::files::WireFile;
 /// What the numbers in events mean on this machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Scene {
-    /// Start of the window, CLOCK_MONOTONIC.
+    /// Start of the interval, CLOCK_MONOTONIC.
     pub start_ns: u64,
     pub devices: Vec<TracedDevice>,
     /// NUMA node by CPU; empty on a kernel without NUMA.
     pub nodes: BTreeMap<u32, u32>,
-    /// Flags of a request by bit, in the kernel's own words: `sync`, `fua`, `meta`.
+    /// Request flags by bit, in the kernel's own words: `sync`, `fua`, `meta`.
     pub flags: BTreeMap<u32, String>,
-    /// Paths of control groups by the kernel's id.
+    /// Paths of cgroups by the kernel's id.
     pub cgroups: BTreeMap<u64, String>,
-    /// Paths of files, as they were when they had their first I/O.
+    /// Paths of files, as of their first I/O.
     pub files: BTreeMap<WireFile, String>,
 }
 
 impl Scene {
-    /// The machine's facts; the devices in the order of their numbers in events.
+    /// From the machine's facts; the devices in the order of their numbers in events.
     pub fn new<'a>(
         host: &Host,
         devices: impl Iterator<Item = (&'a str, &'a WireDevice)>,
@@ -49,40 +49,40 @@ impl Scene {
         }
     }
 
-    /// Whether all groups of these I/Os have a path.
+    /// Whether all cgroups of these I/Os have a path.
     pub fn knows_cgroups(&self, ios: &[TracedIo]) -> bool {
         let mut ids = ios.iter().filter_map(|io| io.owner?.cgroup);
         ids.all(|id| self.cgroups.contains_key(&id))
     }
 
-    /// Of the I/O's device.
+    /// Name of the I/O's device.
     pub fn name(&self, io: &TracedIo) -> &str {
         self.devices.get(io.device).map_or("", |device| &device.name)
     }
 
-    /// The NVMe standard's number of an I/O's queue.
+    /// Number of an I/O's queue as in the NVMe standard.
     pub fn qid(&self, io: &TracedIo) -> Option<u32> {
         self.devices.get(io.device).filter(|device| device.nvme).and(io.queue).map(|queue| queue + 1)
     }
 
-    /// Since the start of the window: when it ended.
+    /// When the I/O ended, since the start of the interval.
     pub fn at_ns(&self, io: &TracedIo) -> u64 {
         io.ended_ns.saturating_sub(self.start_ns)
     }
 
-    /// The words for an I/O's flags.
+    /// The names of an I/O's flags.
     pub fn flag_names(&self, io: &TracedIo) -> impl Iterator<Item = &str> {
         let bits = io.flags;
         self.flags.iter().filter(move |(bit, _)| bits >> **bit & 1 == 1).map(|(_, name)| name.as_str())
     }
 
-    /// What an I/O reads or writes; None: it is not known.
+    /// What an I/O reads or writes; None: unknown.
     pub fn file(&self, io: &TracedIo) -> Option<File> {
         let file = io.file?;
         File::new(&file, self.files.get(&file).map(String::as_str))
     }
 
-    /// Path of a group.
+    /// Path of a cgroup.
     pub fn cgroup(&self, id: u64) -> Option<&str> {
         self.cgroups.get(&id).map(String::as_str)
     }
@@ -92,7 +92,7 @@ impl Scene {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TracedDevice {
     pub name: String,
-    /// Its hardware queues have numbers of the NVMe standard, one higher: 0 is the admin queue.
+    /// Its hardware queues are numbered as in the NVMe standard, one higher: 0 is the admin queue.
     pub nvme: bool,
     pub slot_base: u32,
     pub slots_per_queue: u32,

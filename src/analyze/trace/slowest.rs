@@ -1,14 +1,14 @@
-//! The slowest I/Os of a run.
+//! Keeps the slowest I/Os of a run.
 
 use std::collections::BTreeMap;
 
 use super::io::TracedIo;
 
-/// Keeps so many of them.
+/// Keeps at most `most` I/Os.
 #[derive(Debug, Default)]
 pub struct Slowest {
     most: usize,
-    /// By how long they took; those that took equally long, by number.
+    /// By duration, then by number.
     ios: BTreeMap<(u64, u64), TracedIo>,
 }
 
@@ -17,7 +17,7 @@ impl Slowest {
         Self { most, ios: BTreeMap::new() }
     }
 
-    /// Keeps an I/O while it is among the slowest. One that was never timed is not.
+    /// Adds an I/O if it is among the slowest. One that was not timed is ignored.
     pub fn add(&mut self, io: TracedIo) {
         let Some(took) = io.total_ns else { return };
         self.ios.insert((took, io.number), io);
@@ -26,13 +26,13 @@ impl Slowest {
         }
     }
 
-    /// Less than this is not among them any more.
+    /// An I/O that took less is not among the slowest any more.
     pub fn floor_ns(&self) -> u64 {
         let full = self.ios.len() >= self.most;
         self.ios.first_key_value().filter(|_| full).map_or(0, |((took, _), _)| took + 1)
     }
 
-    /// The slowest first.
+    /// Slowest first.
     pub fn into_sorted(self) -> impl Iterator<Item = TracedIo> {
         self.ios.into_values().rev()
     }
