@@ -1,5 +1,5 @@
-//! A measurement from its begin to its end: the window with its intervals, what ends it, whom it follows, and the probes
-//! that run side by side. What comes of it goes to the caller: nothing is printed here.
+//! Runs a measurement from start to end: its interval and sub-intervals, what ends it, which submitters it follows, and
+//! the probes that run in parallel. Results go to the caller: nothing is printed here.
 
 pub mod background;
 pub mod beside;

@@ -1,4 +1,4 @@
-//! A probe on a thread of its own, for as long as the main thread measures.
+//! Runs a probe on its own thread while the main thread measures.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,22 +10,23 @@ use anyhow::{Context, Result, anyhow};
 
 use crate::probe::Probe;
 
-/// A probe that runs; `T` is what its thread makes of the window.
+/// A running probe; `T` is its thread's summary of the interval.
 pub struct Background<T> {
-    /// Told: the window opens. Dropped before: there is none.
+    /// A message opens the interval. If it is dropped first, there is none.
     open: Sender<()>,
-    /// It is open, or the thread has failed.
+    /// Closes when the interval is open, or the thread has failed.
     opened: Receiver<()>,
     stop: Arc<AtomicBool>,
-    /// The thread has detached, or has failed.
+    /// Closes when the thread has detached, or has failed.
     stopped: Receiver<()>,
-    /// Dropped or told: the thread may go on to what costs CPU time.
+    /// After a message or a drop, the thread may start work that costs CPU time.
     go: Sender<()>,
     thread: JoinHandle<Result<T>>,
 }
 
 impl<T: Send + 'static> Background<T> {
-    /// Prepares on the new thread, and returns when that is done. `summarize` gets the first and the last reading.
+    /// Prepares the probe on the new thread, and returns when that is done. `summarize` gets the first and the last
+    /// reading.
     pub fn start<P: Probe>(
         prepare: impl FnOnce() -> Result<P> + Send + 'static,
         summarize: impl FnOnce(&P, &P::Reading, &P::Reading) -> T + Send + 'static,
@@ -41,7 +42,7 @@ impl<T: Send + 'static> Background<T> {
             let mut probe = match prepare() {
                 Ok(probe) => probe,
                 Err(error) => {
-                    // It fails where the receiver is gone, which needs no answer.
+                    // Sending fails if the receiver is gone, which can be ignored.
                     let _sent = prepared.send(Err(error));
                     return Err(anyhow!("the probe was refused"));
                 }
@@ -54,7 +55,7 @@ impl<T: Send + 'static> Background<T> {
             let start = probe.start().clone();
             let end = probe.detach();
             drop(detached);
-            // An error: the other side is gone, and nobody waits for a summary; there it is all the same.
+            // An error means that the other side is gone and does not wait for a summary; it is computed all the same.
             let _told = may_go.recv();
             Ok(summarize(&probe, &start, &end?))
         };
@@ -66,32 +67,32 @@ impl<T: Send + 'static> Background<T> {
         Ok(Self { open, opened, stop, stopped, go, thread })
     }
 
-    /// Opens the window, and does not wait for it. A failure is that of [`Self::finish`].
+    /// Opens the interval without waiting for it. A failure is reported by [`Self::finish`].
     pub fn begin(&self) {
-        // A thread that has ended says why when it is joined.
+        // A thread that has ended reports the reason when it is joined.
         let _told = self.open.send(());
     }
 
-    /// Returns when the window is open.
+    /// Waits until the interval is open.
     pub fn begun(&self) {
-        // It only ever ends: nothing is sent.
+        // The channel only closes: nothing is sent.
         let _ended = self.opened.recv();
     }
 
-    /// Closes the window, and does not wait for it. One that nobody opened is empty.
+    /// Closes the interval without waiting. An interval that was never opened is empty.
     pub fn end(&self) {
         self.stop.store(true, Ordering::Relaxed);
         self.begin();
     }
 
-    /// Closes the window, and returns when nothing of the probe is attached any more.
+    /// Closes the interval, and returns when the probe is detached.
     pub fn stop(&self) {
         self.end();
-        // It only ever ends: nothing is sent.
+        // The channel only closes: nothing is sent.
         let _ended = self.stopped.recv();
     }
 
-    /// What came of it.
+    /// Returns the summary.
     pub fn finish(self) -> Result<T> {
         self.stop();
         drop((self.open, self.go));

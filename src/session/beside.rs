@@ -1,5 +1,5 @@
-//! What is measured beside the latencies: interrupts, CPUs, stacks, locks, memory and threads. One that this machine
-//! refuses is named as missing, and leaves the others.
+//! Measures interrupts, CPUs, stacks, locks, memory and threads in parallel with the latencies. A probe that this
+//! machine refuses is reported as missing, and the others go on.
 
 use std::path::Path;
 
@@ -28,26 +28,27 @@ use anyhow::Result;
 use super::background::Background;
 use super::{pressure, threads};
 
-/// Threads are told apart by what the findings look at.
+/// The thread columns that the findings use.
 const COLUMNS: [Column; 4] = [Column::Comm, Column::State, Column::Wchan, Column::Kstack];
 
-/// What stacks of waiters may cost, in percent of each CPU.
+/// CPU budget of lock-wait stacks, in percent of each CPU.
 const MAX_COST: f64 = 1.0;
 
-/// How to measure.
+/// Measurement options.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Names of the devices; empty: all.
     pub devices: Vec<String>,
-    /// Whose lock waits are counted. The CPUs, interrupts, threads and the page cache are the machine's.
+    /// The threads whose lock waits are counted. CPUs, interrupts, threads and the page cache are measured for the
+    /// whole machine.
     pub filter: Filter,
     /// Stacks per second and CPU.
     pub frequency: u64,
-    /// Measure what the programs cost.
+    /// Whether to measure the cost of the programs.
     pub cost: bool,
 }
 
-/// What a thread of its own makes of locks and memory.
+/// The result of the lock and memory probes' thread.
 struct Pressure {
     seen: PressureSummary,
     locks_cost: Option<Cost>,
@@ -55,14 +56,14 @@ struct Pressure {
     missing: Vec<Missing>,
 }
 
-/// The same of threads.
+/// The result of the thread probe's thread.
 struct Threads {
     seen: ThreadSummary,
     cost: Cost,
     missing: Vec<Missing>,
 }
 
-/// A part of the result, and what it is called where it is not there.
+/// A part of the result, and its label where it is missing.
 #[derive(Clone, Copy)]
 struct Part(&'static str, &'static str);
 
@@ -83,7 +84,7 @@ impl Part {
     }
 }
 
-/// All that takes long to attach, before the window.
+/// The probes that take long to attach, before the interval.
 pub struct Prepared {
     counter: Option<InterruptProbe>,
     pressure: Option<Background<Pressure>>,
@@ -92,7 +93,7 @@ pub struct Prepared {
     missing: Vec<Missing>,
 }
 
-/// All that could be attached, in the window.
+/// All attached probes, during the interval.
 pub struct Probes {
     sampler: Option<StacksProbe>,
     counter: Option<InterruptProbe>,
@@ -102,7 +103,7 @@ pub struct Probes {
     missing: Vec<Missing>,
 }
 
-/// The window is over.
+/// The probes after the interval.
 pub struct Ended {
     sampler: Option<StacksProbe>,
     profile: Option<RawProfile>,
@@ -114,7 +115,7 @@ pub struct Ended {
     missing: Vec<Missing>,
 }
 
-/// What was seen.
+/// The summaries.
 pub struct Seen {
     pub interrupts: Option<InterruptSummary>,
     pub profile: Option<ProfileSummary>,
@@ -124,7 +125,7 @@ pub struct Seen {
 }
 
 impl Prepared {
-    /// Prepares all that this machine permits.
+    /// Prepares every probe that this machine permits.
     pub fn new(host: &Host, options: &Options) -> Self {
         let root = Path::new("/");
         let mut missing = Vec::new();
@@ -144,7 +145,7 @@ impl Prepared {
         Self { counter, pressure, threads, frequency: options.frequency, missing }
     }
 
-    /// Opens the window of all: what each says of it is said of the same time.
+    /// Opens the intervals of all probes together, so that all results cover the same time.
     pub fn begin(self) -> Probes {
         let mut missing = self.missing;
         let mut refused = |what: Part, error: &anyhow::Error| missing.push(what.refused(error));
@@ -163,14 +164,14 @@ impl Prepared {
 }
 
 impl Probes {
-    /// Moves the cost slices on; called several times a second.
+    /// Advances the cost slices; call it several times a second.
     pub fn tick(&mut self) {
         if let Some(counter) = &mut self.counter {
             counter.tick();
         }
     }
 
-    /// Closes the window of all. [`Ended::detach`] takes longer, and it is in nobody's window.
+    /// Closes the intervals of all probes. [`Ended::detach`] takes longer, and its time is in no interval.
     pub fn end(mut self) -> Ended {
         let mut missing = self.missing;
         self.threads.iter().for_each(Background::end);
@@ -193,7 +194,7 @@ impl Probes {
 }
 
 impl Ended {
-    /// Nothing is attached any more when it returns.
+    /// Detaches everything.
     pub fn detach(&mut self) {
         if let Some(sampler) = self.sampler.take() {
             let profile = sampler.finish();
@@ -204,7 +205,7 @@ impl Ended {
         self.pressure.iter().for_each(Background::stop);
     }
 
-    /// What came of it; what was lost, what it cost and what is missing goes into the envelope.
+    /// Summarizes the results; losses, cost and missing parts go into the envelope.
     pub fn summarize(mut self, host: &Host, latency: &LatencySummary, envelope: &mut Envelope) -> Seen {
         let missing = &mut envelope.missing;
         missing.append(&mut self.missing);
@@ -257,11 +258,11 @@ impl Ended {
         if let Some(cost) = pagecache_cost {
             let (cost, known) = std::mem::take(&mut envelope.cost).beside(cost);
             envelope.cost = cost;
-            // Where both were measured the thread of the probes has said nothing either.
+            // If both were measured, the probes' thread has not reported it missing either.
             missing.retain(|gap| gap.part != pressure::unmeasured().part);
             missing.extend((!known).then(pressure::unmeasured));
         }
-        // What several lack, such as the kernel's symbols, is one gap.
+        // A gap that several probes share, such as the kernel's symbols, is listed once.
         let mut told: Vec<Missing> = Vec::new();
         missing.retain(|gap| {
             let is_new = !told.contains(gap);

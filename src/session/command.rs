@@ -1,4 +1,4 @@
-//! The command that is measured while it runs.
+//! Runs the measured command.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use super::service::NOTIFY_SOCKET;
 use super::stop;
 
-/// How long a command may take to end by itself after Ctrl-C, which a terminal sends to it as well.
+/// How long a command may take to end by itself after Ctrl-C, which the terminal sends to it as well.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// A running command.
@@ -20,7 +20,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts it. With `quiet_stdout` its stdout goes to stderr: ours carries JSON.
+    /// Starts the command. With `quiet_stdout` its stdout goes to stderr, because ours carries JSON.
     pub fn start(command: &[String], quiet_stdout: bool) -> Result<Self> {
         let (program, arguments) = command.split_first().context("a command has a name")?;
         let mut start = Command::new(program);
@@ -47,20 +47,20 @@ impl Running {
         self.status.is_some()
     }
 
-    /// Its status where it has ended or a stop was asked for; a command that is still running when the
-    /// measured time is over goes on by itself.
+    /// Its exit status if it has ended or a stop was requested. A command that still runs when the measured time is
+    /// over keeps running.
     pub fn status(mut self) -> Option<i32> {
         if self.ended() || stop::requested() { self.finish() } else { None }
     }
 
-    /// Waits for the end after a stop was asked for, with SIGTERM after a while; its status as a shell
-    /// shows it (128 + signal).
+    /// Waits for the end after a stop was requested, with SIGTERM after a while; returns its status as a shell shows it
+    /// (128 + signal).
     fn finish(mut self) -> Option<i32> {
         let asked = Instant::now();
         let mut terminated = false;
         while !self.ended() {
             if !terminated && asked.elapsed() > GRACE {
-                // SAFETY: signals the child that we started and have not reaped, so the pid is its own.
+                // SAFETY: signals a child that we started and have not reaped, so the pid is still its own.
                 unsafe { libc::kill(self.child.id() as libc::pid_t, libc::SIGTERM) };
                 terminated = true;
             }

@@ -1,4 +1,4 @@
-//! What a diagnosis makes of its latencies.
+//! Summarizes the latencies for a diagnosis.
 
 use crate::analyze::latency::{LatencySummary, summarize};
 use crate::analyze::{loss, missing, sharing};
@@ -9,19 +9,19 @@ use crate::probe::Probe;
 use crate::probe::latency::LatencyProbe;
 use crate::wire::reading::Reading;
 
-/// What the window was of.
+/// Context of the measurement.
 pub struct Run<'a> {
     pub host: &'a Host,
-    /// Disks and partitions that were named.
+    /// Disks and partitions that the user named.
     pub devices: &'a [String],
-    /// A command was measured.
+    /// Whether a command was measured.
     pub command: bool,
     /// None: the load was not ours.
     pub load: Option<&'a LoadSummary>,
 }
 
 impl Run<'_> {
-    /// Latencies of the devices that the run is about, and the envelope of all that was lost, cost and not seen.
+    /// The latencies of the relevant devices, and the envelope with all losses, costs and gaps.
     pub fn summarize(
         &self,
         probe: &LatencyProbe,
@@ -31,7 +31,7 @@ impl Run<'_> {
         let start = probe.start();
         let whole = summarize(self.host, start, end);
         let cost = probe.cost(whole.ios_per_second());
-        // What happens on devices that a command does not use is not what the run is about.
+        // I/O on devices that the command does not use is not part of the run.
         let mut latency = if self.command { sharing::of_command(&whole) } else { whole };
         let mut missing = probe.missing().to_vec();
         missing.extend(of_disk(self.host, self.devices));
@@ -46,7 +46,7 @@ impl Run<'_> {
     }
 }
 
-/// What the load ran without.
+/// A gap of the load.
 fn without(why: &str) -> Missing {
     Missing {
         part: Some("load".to_string()),
@@ -56,7 +56,7 @@ fn without(why: &str) -> Missing {
     }
 }
 
-/// Of a named partition: what is that of its disk.
+/// Lists the figures of named partitions that are known only for the whole disk.
 fn of_disk(host: &Host, names: &[String]) -> impl Iterator<Item = Missing> {
     let partitions = names.iter().filter_map(|name| Some((name, &host.device(name)?.name)));
     partitions.filter(|(name, disk)| name != disk).map(|(name, disk)| Missing {

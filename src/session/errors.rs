@@ -1,4 +1,4 @@
-//! The view `errors`.
+//! The `errors` view.
 
 use super::watch::{Live, Piece};
 use crate::analyze::errors::{ErrorSummary, summarize};
@@ -7,10 +7,10 @@ use crate::host::Host;
 use crate::probe::errors::ErrorProbe;
 use crate::wire::errors::Reading;
 
-/// Requests that failed or were given back.
+/// Shows requests that failed or were requeued.
 pub struct ErrorView<'a> {
     pub host: &'a Host,
-    /// Of these disks; empty: of all.
+    /// The selected disks; empty: all.
     pub named: &'a [String],
 }
 

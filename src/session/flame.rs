@@ -1,4 +1,4 @@
-//! The stacks of one interval, for a flame graph: attaches the probes, waits, and names what they took.
+//! Measures the stacks of one interval for a flame graph: attaches the probes, waits, and symbolizes the stacks.
 
 mod io;
 mod lock_wait;
@@ -19,28 +19,28 @@ use crate::host::Host;
 use crate::probe::cost::{self, Statistics};
 use crate::probe::filter::Filter;
 
-/// How long the end of the interval can go unnoticed.
+/// Maximum delay until the end of the interval is noticed.
 const NAP: Duration = Duration::from_millis(20);
 
-/// How to measure.
+/// Measurement options.
 #[derive(Debug, Clone)]
 pub struct Options {
     pub filter: Filter,
     /// On-CPU samples per second and CPU.
     pub frequency: u64,
-    /// CPU budget of the stacks of waits and of I/Os, in percent of each CPU.
+    /// CPU budget for taking stacks of waits and I/Os, in percent of each CPU.
     pub max_cost: f64,
-    /// Shorter waits off the CPU have no stack.
+    /// Shorter off-CPU waits have no stack.
     pub min_block: Duration,
-    /// Sleeping threads and idle workers as well.
+    /// Includes sleeping threads and idle workers.
     pub all_waits: bool,
     /// Names of the devices whose I/Os are followed; empty: all.
     pub devices: Vec<String>,
-    /// The files of I/Os are frames.
+    /// Adds frames for the files of I/Os.
     pub files: bool,
-    /// Measure what the programs cost.
+    /// Measures the cost of the programs.
     pub cost: bool,
-    /// Loss of I/Os in percent above which they are not to be trusted.
+    /// Loss of I/Os in percent above which the result must not be trusted.
     pub max_loss: f64,
 }
 
@@ -48,13 +48,13 @@ pub struct Options {
 pub struct Measurement {
     pub summary: FlameSummary,
     pub envelope: Envelope,
-    /// Why it must not be trusted, where that is more than a matter of how much was lost.
+    /// Why it must not be trusted, other than by the amount of loss.
     pub doubt: Option<String>,
-    /// Of the command, where it has ended.
+    /// Exit status of the command, if it has ended.
     pub status: Option<i32>,
 }
 
-/// What a source measured.
+/// The result of a source.
 struct Stacks {
     summary: FlameSummary,
     cost: Cost,
@@ -63,13 +63,13 @@ struct Stacks {
     doubt: Option<String>,
 }
 
-/// What a source does while the interval lasts, again and again: each time for as long as it is given at most.
+/// Repeated work of a source during the interval; each call takes at most the given time.
 type Beat<'a> = &'a mut dyn FnMut(Duration) -> Result<()>;
 
 /// Waits until the interval is over.
 type Interval<'a> = &'a mut dyn FnMut(Beat<'_>) -> Result<()>;
 
-/// Of a source that has nothing to do.
+/// For a source without repeated work.
 fn nap(time: Duration) -> Result<()> {
     std::thread::sleep(time);
     Ok(())
@@ -127,12 +127,12 @@ fn too_short() -> Missing {
     }
 }
 
-/// Samples, or waits, that are in no stack, by probe and kind.
+/// Lost samples or waits, by probe and kind.
 fn lost(samples: u64, probe: &str, kinds: BTreeMap<String, u64>) -> Lost {
     Lost { samples, probes: BTreeMap::from([(probe.to_string(), kinds)]), ..Lost::default() }
 }
 
-/// What a program cost whose time is known, as far as the kernel's statistics were on.
+/// Cost of a program with known run time, if the kernel's statistics were on.
 fn cost_of(program_ns: u64, duration_ns: u64, map_bytes: u64) -> Cost {
     let is_counted = program_ns > 0 && duration_ns > 0;
     let cpu_percent = is_counted.then(|| 100.0 * program_ns as f64 / duration_ns as f64);

@@ -1,4 +1,4 @@
-//! The view `interrupts`.
+//! The `interrupts` view.
 
 use super::watch::{Live, Piece};
 use crate::analyze::interrupts::{InterruptSummary, summarize, trust};
@@ -7,7 +7,7 @@ use crate::host::Host;
 use crate::probe::interrupts::InterruptProbe;
 use crate::wire::interrupts::Reading;
 
-/// Interrupts, and the completions that each carries.
+/// Shows interrupts, and the completions per interrupt.
 pub struct InterruptView<'a> {
     pub host: &'a Host,
     /// One of this many interrupts is timed.

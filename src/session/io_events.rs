@@ -1,4 +1,4 @@
-//! The view `latency` with the I/Os that its probe sends events of: one set of programs serves both.
+//! The `latency` view combined with events of single I/Os: one set of programs serves both.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -17,39 +17,39 @@ use crate::probe::Probe;
 use crate::probe::latency::LatencyProbe;
 use crate::wire::reading::Reading;
 
-/// Takes the I/Os.
+/// Receives the I/Os.
 pub trait IoSink: Send {
-    /// The window opens; what the numbers in I/Os mean.
+    /// The interval opens; `scene` resolves the numbers in I/Os.
     fn begin(&mut self, scene: Scene);
 
     /// I/Os whose events were read.
     fn add(&mut self, ios: Vec<TracedIo>);
 
-    /// All that had ended was read.
+    /// All I/Os that had ended were read.
     fn settle(&mut self, _probe: &mut LatencyProbe) {}
 
     /// An interval has ended.
     fn end_interval(&mut self, _probe: &LatencyProbe) {}
 
-    /// The window has ended with this reading; `start` has its begin.
+    /// The measurement has ended with this reading; `start` has its start.
     fn end(&mut self, _probe: &LatencyProbe, _tracer: &Tracer, _last: &Reading, _start: Envelope) {}
 }
 
-/// How often the rings are looked into at each tick.
+/// How often the rings are read per tick at most.
 const MOST_LOOKS: u32 = 64;
 
 /// A latency probe with events.
 pub struct EventProbe<'a> {
     host: &'a Host,
     probe: LatencyProbe,
-    /// None: the window is not open.
+    /// None: the interval is not open.
     tracer: Option<Tracer>,
     sink: RefCell<Box<dyn IoSink + 'a>>,
     failed: Option<anyhow::Error>,
 }
 
 impl<'a> EventProbe<'a> {
-    /// `probe` has events.
+    /// `probe` must have events.
     pub fn new(host: &'a Host, probe: LatencyProbe, sink: Box<dyn IoSink + 'a>) -> Self {
         Self { host, probe, tracer: None, sink: RefCell::new(sink), failed: None }
     }
@@ -57,7 +57,7 @@ impl<'a> EventProbe<'a> {
     fn take(&mut self) -> Result<()> {
         let Some(tracer) = &mut self.tracer else { return Ok(()) };
         let sink = self.sink.get_mut();
-        // As many as come while these are written may be there by then: the rest is for the next tick.
+        // Handling these takes time in which as many may arrive: the rest waits for the next tick.
         for _ in 0..MOST_LOOKS {
             let ios = tracer.next(&mut self.probe, Duration::ZERO)?;
             if ios.is_empty() {
@@ -113,10 +113,10 @@ impl Probe for EventProbe<'_> {
     }
 }
 
-/// Latencies; the sink of the probe gets the I/Os.
+/// Shows latencies; the probe's sink receives the I/Os.
 pub struct EventView<'a> {
     view: LatencyView<'a>,
-    /// Of the first interval.
+    /// The envelope of the first interval.
     start: Option<Envelope>,
 }
 

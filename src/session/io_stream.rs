@@ -1,4 +1,4 @@
-//! Each I/O of a latency view to another thread, which writes them.
+//! Sends each I/O of a latency view to another thread, which writes them.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 
@@ -14,10 +14,10 @@ use crate::host::Host;
 use crate::probe::latency::LatencyProbe;
 use crate::wire::reading::Reading;
 
-/// I/Os that wait for the other thread, at some 400 bytes each.
+/// Maximum number of I/Os in the queue, at about 400 bytes each.
 const MOST_WAITING: usize = 1 << 16;
 
-/// The end of the thread that writes.
+/// The writing thread's end.
 pub struct IoReceiver {
     from: Receiver<Message>,
     done: Sender<usize>,
@@ -29,21 +29,21 @@ impl IoReceiver {
         self.from.recv().ok()
     }
 
-    /// So many I/Os are written.
+    /// Reports that `ios` I/Os were written.
     pub fn done(&self, ios: usize) {
         // The latency view ends first.
         let _gone = self.done.send(ios);
     }
 }
 
-/// The end of the latency view.
+/// The latency view's end.
 pub struct IoSender {
     to: Sender<Message>,
     done: Receiver<usize>,
     waiting: usize,
 }
 
-/// Both ends.
+/// Creates both ends.
 pub fn link() -> (IoSender, IoReceiver) {
     let ((to, from), (done, is_done)) = (channel(), channel());
     (IoSender { to, done: is_done, waiting: 0 }, IoReceiver { from, done })
@@ -51,7 +51,7 @@ pub fn link() -> (IoSender, IoReceiver) {
 
 impl IoSender {
     fn send(&mut self, message: Message) {
-        // A thread that has ended says why itself.
+        // A thread that has ended reports the reason itself.
         let _gone = self.to.send(message);
     }
 
@@ -66,17 +66,18 @@ impl IoSender {
     }
 }
 
-/// What the thread gets. It ends with [`Self::End`], or early with the latency view.
+/// A message to the thread. The stream ends with [`Self::End`], or early with the latency view.
 pub enum Message {
     Begin(Scene),
     Ios(Vec<TracedIo>),
     End(Result<Box<(Whole, TraceSummary)>>),
 }
 
-/// Sends I/Os. Where the other thread is too slow it waits, and what finds no room in the rings meanwhile is counted.
+/// Sends I/Os. If the other thread is too slow it waits, and events that find no room in the rings meanwhile are
+/// counted as lost.
 pub struct StreamSink<'a> {
     host: &'a Host,
-    /// Of these devices alone; empty: of all.
+    /// The selected devices; empty: all.
     devices: &'a [String],
     /// Whether a device's I/Os are sent, by its number.
     is_sent: Vec<bool>,
@@ -136,7 +137,7 @@ mod tests {
         assert!(matches!(from.next(), Some(Message::Begin(scene)) if scene.devices.len() == 2));
         let Some(Message::Ios(ios)) = from.next() else { panic!("there are I/Os") };
         assert_eq!((ios.len(), ios[0].number, sink.left_out), (1, 2, 2));
-        // It waits for a reader that is too slow, and goes on without one.
+        // It waits for a slow reader, and goes on without one.
         let many = || vec![io(4, 1); MOST_WAITING];
         std::thread::scope(|scope| {
             scope.spawn(move || {

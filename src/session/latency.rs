@@ -1,4 +1,4 @@
-//! The view `latency`.
+//! The `latency` view.
 
 use std::collections::BTreeMap;
 
@@ -15,18 +15,18 @@ use crate::host::cgroups::Hierarchy;
 use crate::probe::latency::LatencyProbe;
 use crate::wire::reading::Reading;
 
-/// Latencies, and those of groups.
+/// Shows latencies, optionally by group.
 pub struct LatencyView<'a> {
     host: &'a Host,
     by: &'a [Dimension],
-    /// Where cgroups are asked for.
+    /// Set when grouping by cgroup.
     hierarchy: Option<Hierarchy>,
-    /// The paths of cgroups by id: what ends within the window keeps its name.
+    /// Paths of cgroups by id: a cgroup removed during the interval keeps its name.
     cgroups: BTreeMap<u64, String>,
 }
 
 impl<'a> LatencyView<'a> {
-    /// `by`: each dimension once.
+    /// `by`: each dimension at most once.
     pub fn new(host: &'a Host, by: &'a [Dimension]) -> Result<Self> {
         let hierarchy = if by.contains(&Dimension::Cgroup) { Some(submitters::hierarchy()?) } else { None };
         let cgroups = hierarchy.as_ref().map(Hierarchy::paths).unwrap_or_default();

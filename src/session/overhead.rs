@@ -1,4 +1,4 @@
-//! Measures what the programs take from a load that runs: they are attached and detached in turn.
+//! Measures the overhead of the programs on a running load, by attaching and detaching them alternately.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -12,23 +12,24 @@ use crate::host::activity::Activity;
 use crate::host::cpu_time::COLUMNS;
 use crate::probe::latency::LatencyProbe;
 
-/// How long the programs are attached, and then are not.
+/// Duration of a phase, with or without the programs.
 const PHASE: Duration = Duration::from_secs(2);
-/// Left out at the begin of each: the kernel's text is patched, and caches are cold.
+/// Excluded at the start of each phase: the kernel's text is patched, and caches are cold.
 const SETTLE: Duration = Duration::from_millis(250);
-/// An interval of fewer pairs is wide.
+/// With fewer pairs the confidence interval is wide.
 pub const LEAST_PAIRS: u32 = 10;
 
-/// How long so many pairs take, at least.
+/// The minimum duration of this many pairs.
 pub fn length(pairs: u32) -> Duration {
     PHASE * 2 * pairs
 }
 
-/// `disks`: whose I/Os are counted, each once.
-/// The pairs until the window is over, or that many where it has no end of its own.
+/// `disks`: whose I/Os are counted, each once. Measures pairs until the window is over, or [`LEAST_PAIRS`] if it is
+/// open-ended.
 ///
 /// # Errors
-/// When the kernel does not attach again what it had attached before.
+///
+/// If the kernel refuses to attach what it had attached before.
 pub fn measure(
     probe: &mut LatencyProbe,
     window: &mut Window<'_>,
@@ -36,7 +37,7 @@ pub fn measure(
 ) -> Result<OverheadSummary> {
     let mut pairs = Vec::new();
     loop {
-        // What drifts with time falls on both alike.
+        // Alternating the order makes drift affect both equally.
         let first = pairs.len() % 2 == 1;
         let mut pair = Pair::default();
         for with in [first, !first] {
@@ -56,7 +57,7 @@ fn summary(pairs: &[Pair]) -> OverheadSummary {
     OverheadSummary::new(u64::try_from(PHASE.saturating_sub(SETTLE).as_nanos()).unwrap_or(u64::MAX), pairs)
 }
 
-/// None: the window was over before.
+/// None: the window ended first.
 fn phase(
     probe: &mut LatencyProbe,
     window: &mut Window<'_>,
@@ -64,7 +65,7 @@ fn phase(
     disks: &[String],
 ) -> Result<Option<Phase>> {
     probe.set_attached(with)?;
-    // To detach from functions takes seconds.
+    // Detaching from functions takes seconds.
     let begin = Instant::now();
     let wait = |window: &mut Window<'_>, probe: &mut LatencyProbe, until: Instant| {
         let is_within = window.end_at().is_none_or(|end| until <= end);

@@ -1,4 +1,4 @@
-//! Who waits for locks and who reclaims memory: two probes that explain each other, as one.
+//! Runs the lock and page cache probes as one, because their results explain each other.
 
 use std::path::Path;
 
@@ -20,27 +20,27 @@ use anyhow::Result;
 use super::watch::{Live, Piece};
 use crate::probe::Probe;
 
-/// Samples of each CPU a second, where the functions of the LRU lists cannot be followed.
+/// Samples per second and CPU, where the LRU functions cannot be traced.
 const FREQUENCY: u64 = 99;
 
-/// Both at one moment; of what could not be attached there is none.
+/// Readings of both probes at one time; None for a probe that is not attached.
 #[derive(Clone)]
 pub struct Reading {
     locks: Option<wire::locks::Reading>,
     pagecache: Option<wire::pagecache::Reading>,
 }
 
-/// The two probes. One that this machine refuses leaves the other.
+/// The two probes. If the machine refuses one, the other still runs.
 pub struct Probes {
     locks: Option<LockProbe>,
     pagecache: Option<PagecacheProbe>,
-    /// Why one is not there.
+    /// Why one is missing.
     missing: Vec<Missing>,
     start: Reading,
 }
 
 impl Probes {
-    /// Attaches both; nothing is counted before [`Self::begin`]. Refused where both are.
+    /// Attaches both; nothing is counted before [`Self::begin`]. Fails if both are refused.
     pub fn prepare(host: &Host, locks: &Options, pagecache: &probe::pagecache::Options) -> Result<Self> {
         let root = Path::new("/");
         let locks = LockProbe::prepare(host, root, locks);
@@ -70,12 +70,12 @@ impl Probes {
         Ok(Self { locks, pagecache, missing, start: Reading { locks: None, pagecache: None } })
     }
 
-    /// Whether the functions of the LRU lists are followed, or there is nobody to follow them.
+    /// Whether the LRU functions are traced, or no page cache probe exists to trace them.
     pub fn follows_functions(&self) -> bool {
         self.pagecache.as_ref().is_none_or(PagecacheProbe::follows_functions)
     }
 
-    /// What the programs of each cost, those of locks per wait; `seen` is what they saw.
+    /// The cost of each probe's programs, for locks per wait; `seen` is their result.
     pub fn costs(&self, seen: &PressureSummary) -> (Option<Cost>, Option<Cost>) {
         let locks = self.locks.as_ref().zip(seen.locks.as_ref());
         let pagecache = self.pagecache.as_ref().zip(seen.pagecache.as_ref());
@@ -85,7 +85,7 @@ impl Probes {
         )
     }
 
-    /// Of both together.
+    /// The cost of both together.
     pub fn cost(&self, seen: &PressureSummary) -> Cost {
         match self.costs(seen) {
             (Some(locks), Some(pagecache)) => locks.beside(pagecache).0,
@@ -93,7 +93,7 @@ impl Probes {
         }
     }
 
-    /// What both cannot see.
+    /// The gaps of both.
     pub fn missing(&self, seen: &PressureSummary) -> Vec<Missing> {
         let mut all = self.missing.clone();
         all.extend(self.pagecache.iter().flat_map(PagecacheProbe::missing).cloned());
@@ -110,7 +110,7 @@ impl Probes {
     }
 }
 
-/// How much of what was read ahead was of no use.
+/// Unused read-ahead is unknown because of mapped pages.
 fn hidden_by_mapping() -> Missing {
     Missing {
         part: Some("readahead.unused_pages".to_string()),
@@ -122,7 +122,7 @@ fn hidden_by_mapping() -> Missing {
     }
 }
 
-/// What follows the page cache was not measured, and everything else was.
+/// The cost of tracing the page cache was not measured; all other costs were.
 pub fn unmeasured() -> Missing {
     Missing {
         part: Some("cost.pagecache".to_string()),
@@ -138,7 +138,7 @@ impl Probe for Probes {
     type Reading = Reading;
 
     fn begin(&mut self) -> Result<()> {
-        // First the one that takes no samples: to begin those takes longer.
+        // The one without samples first: starting the sampler takes longer.
         self.pagecache.iter_mut().try_for_each(PagecacheProbe::begin)?;
         self.locks.iter_mut().try_for_each(LockProbe::begin)?;
         self.start = Reading {
@@ -172,20 +172,20 @@ impl Probe for Probes {
     }
 }
 
-/// Gives names to what the readings hold; those that are known stay known.
+/// Symbolizes the readings; resolved names are kept.
 pub struct Naming<'a> {
     host: &'a Host,
-    /// Locks of other devices are left out; empty: of none.
+    /// Locks of other devices are left out; empty: none are left out.
     devices: &'a [String],
     symbolizer: Symbolizer,
     names: Names,
     samples: Option<StacksProbe>,
-    /// They were taken.
+    /// Whether samples were taken.
     sampled: bool,
 }
 
 impl<'a> Naming<'a> {
-    /// `samples`: take samples of the CPUs, which the functions' shares come from where nobody may attach to them.
+    /// `samples`: sample the CPUs, for the functions' shares where they cannot be traced.
     pub fn new(host: &'a Host, devices: &'a [String], samples: bool) -> Self {
         let samples = if samples { StacksProbe::of_kernel(FREQUENCY).ok() } else { None };
         Self {
@@ -198,7 +198,7 @@ impl<'a> Naming<'a> {
         }
     }
 
-    /// What is not in a cost that was measured.
+    /// What a measured cost does not include.
     pub fn not_counted(&self) -> Option<Missing> {
         self.sampled.then(|| Missing {
             part: Some("cost.paths".to_string()),
@@ -210,7 +210,7 @@ impl<'a> Naming<'a> {
         })
     }
 
-    /// The waits between two readings.
+    /// The lock waits between two readings.
     pub fn locks(&mut self, from: &Reading, to: &Reading) -> Option<LockSummary> {
         let (from, to) = (from.locks.as_ref()?, to.locks.as_ref()?);
         let mut wanted = locks::addresses(to);
@@ -219,12 +219,12 @@ impl<'a> Naming<'a> {
         Some(locks::summarize(self.host, from, to, &self.names, self.devices))
     }
 
-    /// All between two readings.
+    /// Everything between two readings.
     pub fn whole(&mut self, from: &Reading, to: &Reading) -> PressureSummary {
         PressureSummary { locks: self.locks(from, to), pagecache: self.pagecache(from, to) }
     }
 
-    /// Takes the samples of the CPUs, which are then over.
+    /// Stops the CPU sampler and adds its samples.
     fn add_samples(&mut self, summary: &mut PressureSummary) {
         let raw = self.samples.take().and_then(|samples| samples.finish().ok());
         if let Some((raw, pagecache)) = raw.zip(summary.pagecache.as_mut()) {
@@ -238,7 +238,7 @@ impl<'a> Naming<'a> {
     }
 }
 
-/// Lock waits and the page cache.
+/// Shows lock waits and the page cache.
 pub struct PressureView<'a> {
     pub naming: Naming<'a>,
     /// Whether the cost is measured.
@@ -249,7 +249,7 @@ impl Live for PressureView<'_> {
     type Probe = Probes;
     type Summary = PressureSummary;
 
-    /// Samples of the CPUs are the whole window's, and stand in its last piece.
+    /// CPU samples cover the whole interval, and are included in its last piece.
     fn summary(
         &mut self,
         probes: &Probes,

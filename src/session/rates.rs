@@ -12,11 +12,11 @@ const EVERY: Duration = Duration::from_millis(100);
 struct Device {
     name: String,
     last: Option<(Instant, Counters)>,
-    /// Each with its end.
+    /// Each window with its end.
     windows: VecDeque<(Instant, Window)>,
 }
 
-/// All devices.
+/// The samples of all devices.
 pub struct RateSampler {
     devices: Vec<Device>,
     due: Instant,
@@ -28,7 +28,7 @@ impl RateSampler {
         Self { devices: devices.map(device).collect(), due: Instant::now() }
     }
 
-    /// Called several times a second: takes a sample where one is due.
+    /// Takes a sample if one is due; call it several times a second.
     pub fn tick(&mut self) {
         if Instant::now() < self.due {
             return;
@@ -36,11 +36,11 @@ impl RateSampler {
         for device in &mut self.devices {
             device.sample();
         }
-        // A tick that comes late is no reason for two in a row.
+        // A late tick must not cause two samples in a row.
         self.due = Instant::now() + EVERY;
     }
 
-    /// The windows that ended after `from` and not after `to`, of the devices that ever did something.
+    /// The windows that ended after `from` and not after `to`, of the devices with any I/O.
     pub fn between(&self, from: Instant, to: Instant) -> Vec<DeviceWindows> {
         let used = |device: &&Device| device.last.is_some_and(|(_, counters)| counters.ios() > 0);
         let windows = |device: &Device| DeviceWindows {
@@ -52,7 +52,7 @@ impl RateSampler {
         self.devices.iter().filter(used).map(windows).collect()
     }
 
-    /// The devices that did something.
+    /// The devices with any activity.
     pub fn end(self) -> Vec<DeviceRates> {
         let all = self.devices.into_iter().map(|device| {
             let windows = device.windows.into_iter().map(|(_, window)| window).collect();

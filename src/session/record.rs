@@ -1,4 +1,4 @@
-//! Several views at once, each with its probe on a thread of its own, whose intervals end at the same moments.
+//! Records several views at once, each with its probe on its own thread, with synchronised intervals.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ use super::watch::{self, Grid, Live, Pieces, Shown};
 use super::window::Window;
 use crate::probe::Probe;
 
-/// The window that all views share.
+/// The interval that all views share.
 #[derive(Debug, Clone, Copy)]
 pub struct Opening {
     pub at: Instant,
@@ -21,7 +21,7 @@ pub struct Opening {
     pub length: Option<Duration>,
 }
 
-/// The window that has opened, as the thread of a view sees it.
+/// The open interval as seen by a view's thread.
 pub struct Opened<'a> {
     pub opening: Opening,
     over: &'a AtomicBool,
@@ -29,32 +29,32 @@ pub struct Opened<'a> {
 }
 
 impl<'a> Opened<'a> {
-    /// Says that the view counts.
+    /// Signals that the view counts.
     pub fn window(self) -> Window<'a> {
         drop(self.begun);
         Window::beside(self.over, self.opening.length.map(|length| self.opening.at + length))
     }
 }
 
-/// How a view ended.
+/// The result of a view.
 pub struct Ended<T> {
     pub view: &'static str,
-    /// None: its thread has panicked.
+    /// None: its thread panicked.
     pub tape: Option<T>,
-    /// Why it is not to be trusted, or why it ended early.
+    /// Why it must not be trusted, or why it ended early.
     pub doubt: Result<Option<String>>,
 }
 
 struct Thread<'scope, T> {
     view: &'static str,
-    /// Dropped before it was told: there is no window.
+    /// A message opens the interval. If it is dropped first, there is none.
     open: Sender<Opening>,
-    /// It counts, or the thread has failed.
+    /// Closes when the view counts, or the thread has failed.
     begun: Receiver<()>,
     handle: ScopedJoinHandle<'scope, (T, Result<Option<String>>)>,
 }
 
-/// The views that are recorded; `T` takes what each of them shows.
+/// The recorded views; `T` receives the output of each.
 pub struct Views<'scope, 'env, T> {
     scope: &'scope Scope<'scope, 'env>,
     threads: Vec<Thread<'scope, T>>,
@@ -63,15 +63,16 @@ pub struct Views<'scope, 'env, T> {
 }
 
 impl<'scope, 'env, T: Send + 'scope> Views<'scope, 'env, T> {
-    /// Loss above `max_loss` percent is not to be trusted.
+    /// Loss above `max_loss` percent makes a view untrustworthy.
     pub fn new(scope: &'scope Scope<'scope, 'env>, max_loss: f64) -> Self {
         Self { scope, threads: Vec::new(), over: Arc::default(), max_loss }
     }
 
-    /// Prepares a live view on a thread of its own, and returns when that is done. `show` takes its intervals.
+    /// Prepares a live view on its own thread, and returns when that is done. `show` receives its intervals.
     ///
     /// # Errors
-    /// That of `prepare`: then the view is not among those that are recorded.
+    ///
+    /// The error of `prepare`: then the view is not recorded.
     pub fn add<V: Live>(
         &mut self,
         view: &'static str,
@@ -92,8 +93,8 @@ impl<'scope, 'env, T: Send + 'scope> Views<'scope, 'env, T> {
         self.add_with(view, tape, prepare, record)
     }
 
-    /// The same of any view: `record` does all from the opening of the window on. It calls [`Opened::window`] once it
-    /// counts, and returns why what it recorded is not to be trusted, if so.
+    /// Same as [`Self::add`], for any view: `record` does everything from the opening of the interval on. It calls
+    /// [`Opened::window`] once it counts, and returns why its recording must not be trusted, if so.
     pub fn add_with<P>(
         &mut self,
         view: &'static str,
@@ -109,7 +110,7 @@ impl<'scope, 'env, T: Send + 'scope> Views<'scope, 'env, T> {
             let ready = match prepare() {
                 Ok(ready) => ready,
                 Err(error) => {
-                    // It fails where the receiver is gone, which needs no answer.
+                    // Sending fails if the receiver is gone, which can be ignored.
                     let _sent = prepared.send(Err(error));
                     return (tape, Ok(None));
                 }
@@ -128,24 +129,24 @@ impl<'scope, 'env, T: Send + 'scope> Views<'scope, 'env, T> {
         Ok(())
     }
 
-    /// Opens the window, and returns when all count.
+    /// Opens the interval, and returns when all views count.
     pub fn begin(&self, opening: Opening) {
         for thread in &self.threads {
-            // A thread that has ended says why when it is joined.
+            // A thread that has ended reports the reason when it is joined.
             let _told = thread.open.send(opening);
         }
         for thread in &self.threads {
-            // It only ever ends: nothing is sent.
+            // The channel only closes: nothing is sent.
             let _ended = thread.begun.recv();
         }
     }
 
-    /// Whether one of them could not go on.
+    /// Whether one of the views has stopped early.
     pub fn has_failed(&self) -> bool {
         self.threads.iter().any(|thread| thread.handle.is_finished())
     }
 
-    /// Closes the window, and waits for the last intervals.
+    /// Closes the interval, and waits for the last intervals.
     pub fn finish(mut self) -> Vec<Ended<T>> {
         self.over.store(true, Ordering::Relaxed);
         let ended = |Thread { view, open, handle, .. }: Thread<'scope, T>| {
@@ -162,7 +163,7 @@ impl<'scope, 'env, T: Send + 'scope> Views<'scope, 'env, T> {
 }
 
 impl<T> Drop for Views<'_, '_, T> {
-    /// An error of the caller ends the threads, which their scope waits for.
+    /// After an error of the caller the threads must end, because their scope waits for them.
     fn drop(&mut self) {
         self.over.store(true, Ordering::Relaxed);
     }

@@ -1,13 +1,14 @@
-//! Messages to a service manager (sd_notify(3)).
+//! Sends messages to a service manager (sd_notify(3)).
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// The variable that says where it listens. A command that we start does not get it: we are the service.
+/// The environment variable with its socket. The started command does not inherit it, because biopsy is the service.
 pub const NOTIFY_SOCKET: &str = "NOTIFY_SOCKET";
 
-/// The interval has begun: for systemd with `Type=notify`, or a script that waits. It is no error where nobody listens.
+/// Reports that the interval has begun: for systemd with `Type=notify`, or a script that waits. It is not an error if
+/// there is no listener.
 pub fn ready() {
     let Some(place) = std::env::var_os(NOTIFY_SOCKET) else { return };
     let address = match place.as_bytes().strip_prefix(b"@") {

@@ -1,4 +1,4 @@
-//! The slowest I/Os of each interval, for the flight recorder.
+//! Keeps the slowest I/Os of each interval, for the flight recorder.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,22 +10,22 @@ use crate::analyze::trace::slowest::Slowest;
 use crate::clock::now_ns;
 use crate::probe::latency::LatencyProbe;
 
-/// Of each interval at most: 60 intervals take about 2 MB.
+/// Maximum per interval: 60 intervals take about 2 MB.
 pub const MOST: usize = 100;
 
 /// The slowest I/Os of the last intervals.
 #[derive(Debug)]
 pub struct HeldIos {
     keep_ns: u64,
-    /// What their numbers mean.
+    /// Resolves their numbers.
     scene: Arc<Scene>,
     /// In the order of intervals.
     ios: VecDeque<TracedIo>,
-    /// When each interval ended, and its I/Os whose event found no room.
+    /// End of each interval, and the number of its I/Os whose event was lost.
     lost: VecDeque<(u64, u64)>,
 }
 
-/// Those of a window.
+/// The slowest I/Os of a time range.
 pub struct WindowIos {
     pub scene: Arc<Scene>,
     pub ios: Vec<TracedIo>,
@@ -33,12 +33,12 @@ pub struct WindowIos {
 }
 
 impl HeldIos {
-    /// Keeps what ended within `keep_ns`.
+    /// Keeps I/Os that ended within the last `keep_ns`.
     pub fn new(keep_ns: u64) -> Self {
         Self { keep_ns, scene: Arc::default(), ios: VecDeque::new(), lost: VecDeque::new() }
     }
 
-    /// An interval that ends now.
+    /// Adds an interval that ends now.
     fn add(&mut self, ios: impl Iterator<Item = TracedIo>, lost: u64) {
         let now = now_ns();
         let from = now.saturating_sub(self.keep_ns);
@@ -48,7 +48,7 @@ impl HeldIos {
         self.lost.retain(|(end_ns, _)| *end_ns > from);
     }
 
-    /// Those that ended after `from_ns` and not after `to_ns`, in the order of their ends.
+    /// I/Os that ended after `from_ns` and not after `to_ns`, in the order of their ends.
     pub fn between(&self, from_ns: u64, to_ns: u64) -> WindowIos {
         let within = |io: &&TracedIo| io.ended_ns > from_ns && io.ended_ns <= to_ns;
         let mut ios: Vec<TracedIo> = self.ios.iter().filter(within).cloned().collect();
@@ -58,12 +58,12 @@ impl HeldIos {
     }
 }
 
-/// Keeps the slowest I/Os of each interval.
+/// Collects the slowest I/Os of each interval.
 pub struct SlowestSink {
     slowest: Slowest,
-    /// What the programs know: faster I/Os have no event.
+    /// The programs' threshold: faster I/Os cause no event.
     floor_ns: u64,
-    /// Where the floor begins in this interval.
+    /// The threshold at the start of this interval.
     first_floor_ns: u64,
     lost: u64,
     held: Arc<Mutex<HeldIos>>,
@@ -92,13 +92,13 @@ impl IoSink for SlowestSink {
         }
     }
 
-    /// The floor of the next one begins at half of where this one had it, so that not every I/O has an event until the
-    /// slowest are known; lower, where this one had fewer than it may have.
+    /// The next interval starts at half of this one's final threshold, so that not every I/O causes an event until the
+    /// slowest are known; lower if this interval got fewer I/Os than the maximum.
     fn end_interval(&mut self, probe: &LatencyProbe) {
         let slowest = std::mem::replace(&mut self.slowest, Slowest::new(MOST));
         let reached = slowest.floor_ns();
         self.first_floor_ns = if reached > 0 { reached / 2 } else { self.first_floor_ns / 4 };
-        // What could not be read is lost with what is counted later.
+        // If the counter cannot be read, the loss is included in the next reading.
         let before = self.lost;
         self.lost = probe.emitted().map_or(before, |emitted| emitted.lost_ios);
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);

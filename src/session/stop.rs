@@ -1,4 +1,4 @@
-//! Ctrl-C: the first signal asks for the end, the second ends at once.
+//! Handles Ctrl-C: the first signal requests a stop, the second exits at once.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -6,7 +6,7 @@ static STOP: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn on_signal(_signal: libc::c_int) {
     if STOP.swap(true, Ordering::SeqCst) {
-        // SAFETY: _exit is async-signal-safe. Links and maps die with the process.
+        // SAFETY: _exit is async-signal-safe. Links and maps are released with the process.
         unsafe { libc::_exit(130) };
     }
 }
@@ -24,8 +24,8 @@ pub fn install() {
             libc::sigaction(signal, &action, std::ptr::null_mut());
         }
     }
-    // A file that may not grow is an error of the write (EFBIG), and no end of the process. A handler, since a command
-    // that is started would inherit an ignored signal.
+    // Exceeding the file size limit is an error of the write (EFBIG) and must not end the process. SIGXFSZ gets a
+    // handler, because a started command would inherit an ignored signal.
     // SAFETY: the handler does nothing.
     unsafe { libc::signal(libc::SIGXFSZ, on_file_size as extern "C" fn(libc::c_int) as usize) };
 }
@@ -36,9 +36,9 @@ extern "C" fn on_dump(_signal: libc::c_int) {
     DUMP.store(true, Ordering::SeqCst);
 }
 
-/// From now on SIGUSR1 asks for a dump.
+/// From now on SIGUSR1 requests a dump.
 pub fn install_dump() {
-    // SAFETY: as above; the handler only touches an atomic. Reads and writes that it interrupts go on.
+    // SAFETY: as above; the handler only touches an atomic. Interrupted reads and writes are restarted.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = on_dump as extern "C" fn(libc::c_int) as usize;
@@ -47,12 +47,12 @@ pub fn install_dump() {
     }
 }
 
-/// Whether a dump was asked for since the last call.
+/// Whether a dump was requested since the last call.
 pub fn dump_requested() -> bool {
     DUMP.swap(false, Ordering::Relaxed)
 }
 
-/// Whether the end was asked for. The generator's workers look at this flag too.
+/// Whether a stop was requested. The generator's workers check the same flag.
 pub fn requested() -> bool {
     STOP.load(Ordering::Relaxed)
 }

@@ -1,4 +1,4 @@
-//! Whose I/O is measured: `-p`, `--comm` and `--cgroup`.
+//! Resolves the submitters to measure: `-p`, `--comm` and `--cgroup`.
 
 use std::path::{Path, PathBuf};
 
@@ -8,14 +8,14 @@ use crate::probe::filter::Filter;
 use crate::refusal::Refusal;
 use anyhow::Result;
 
-/// The submitters that were named, as they are on this machine.
+/// The selected submitters, as found on this machine.
 pub struct Chosen {
     pub filter: Filter,
     folders: Vec<PathBuf>,
 }
 
 impl Chosen {
-    /// Processes by their ids, threads by their names, cgroups by their paths. Refused where one of them is not there.
+    /// Processes by id, threads by name, cgroups by path. Refused if one does not exist.
     pub fn new(pids: &[u32], comms: &[String], paths: &[String]) -> Result<Self> {
         let root = Path::new("/");
         let pids = pids.iter().map(|pid| processes::find(root, *pid)).collect::<Result<_>>()?;
@@ -33,7 +33,7 @@ impl Chosen {
         Ok(Self { filter, folders })
     }
 
-    /// As words for a caption; None: everybody.
+    /// A caption; None: all submitters.
     pub fn words(&self) -> Option<String> {
         let pids = self.filter.pids.iter().map(|pid| format!("process {pid}"));
         let comms = self.filter.comms.iter().map(|comm| format!("threads named {comm}"));
@@ -42,7 +42,7 @@ impl Chosen {
         (!all.is_empty()).then(|| all.join(", "))
     }
 
-    /// Says so where all processes, or all cgroups, that were named are gone: nothing more can come.
+    /// A message if all selected processes, or all cgroups, are gone: no more I/O can come.
     pub fn gone(&self) -> Option<&'static str> {
         let pids = &self.filter.pids;
         let root = Path::new("/");
@@ -62,7 +62,7 @@ impl Chosen {
     }
 }
 
-/// The block controller's, which is named in a refusal where there is none.
+/// The hierarchy of the block controller; without one, a refusal that names it.
 pub fn hierarchy() -> Result<Hierarchy> {
     Hierarchy::read(Path::new("/")).ok_or_else(|| {
         let why =

@@ -1,4 +1,4 @@
-//! The view `system`: CPU time, CPU quotas, and the rate of each device every 100 ms.
+//! The `system` view: CPU time, CPU quotas, and the rate of each device every 100 ms.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -15,10 +15,10 @@ use crate::host::cpu_quota::CpuQuota;
 use crate::probe::Probe;
 use crate::probe::cpu::{self as cpu_probe, CpuProbe};
 
-/// Two of these are shorter than what a sample of the rates is for.
+/// Half of the sampling period of the rates.
 const NAP: Duration = Duration::from_millis(50);
 
-/// The kernel's accounts at one moment.
+/// The kernel's accounting at one time.
 #[derive(Clone)]
 pub struct Reading {
     cpu: cpu_probe::Reading,
@@ -26,7 +26,7 @@ pub struct Reading {
     at: Instant,
 }
 
-/// Reads the kernel's accounts, and samples the counters of devices in between.
+/// Reads the kernel's accounting, and samples device counters in between.
 pub struct SystemProbe {
     root: PathBuf,
     cpu: CpuProbe,
@@ -35,7 +35,7 @@ pub struct SystemProbe {
 }
 
 impl SystemProbe {
-    /// `devices`: whose rates are sampled; empty: all that are in use.
+    /// `devices`: whose rates are sampled; empty: all devices in use.
     pub fn prepare(root: &Path, host: &Host, devices: &[String]) -> Self {
         let used = || host.devices.iter().filter(|device| !device.is_placeholder());
         let all = || used().map(|device| device.name.as_str());
@@ -80,7 +80,7 @@ impl Probe for SystemProbe {
     }
 }
 
-/// What the machine did beside its I/O.
+/// Shows what the machine did besides its I/O.
 pub struct SystemView;
 
 impl Live for SystemView {

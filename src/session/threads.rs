@@ -1,4 +1,4 @@
-//! The view `threads`.
+//! The `threads` view.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::probe::threads::ThreadProbe;
 use crate::symbols::{Helper, Scheduler, Symbolizer};
 use crate::wire::threads::{Reading, Sampled};
 
-/// What names the numbers of the samples; what was read of the kernel's symbols serves every piece.
+/// Resolves the numbers in samples; the kernel's symbols are read once for all pieces.
 pub struct Naming<'a> {
     root: &'a Path,
     symbolizer: Symbolizer,
@@ -30,7 +30,7 @@ impl<'a> Naming<'a> {
         Self { root, symbolizer: Symbolizer::new(Helper::own()), scheduler: None, devices }
     }
 
-    /// The samples of a piece, counted apart by `columns`; and what could not be named.
+    /// The samples of a piece, grouped by `columns`; and what could not be named.
     pub fn summary(
         &mut self,
         probe: &ThreadProbe,
@@ -53,12 +53,12 @@ impl<'a> Naming<'a> {
     }
 }
 
-/// Samples of threads.
+/// Shows samples of threads.
 pub struct ThreadView<'a> {
     pub naming: Naming<'a>,
-    /// What is counted apart.
+    /// Columns to group by.
     pub columns: &'a [Column],
-    /// The process does other work too: then the cost is that of the programs alone.
+    /// The process also does other work, so the cost includes only the programs.
     pub shares_process: bool,
 }
 

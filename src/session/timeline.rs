@@ -1,4 +1,4 @@
-//! Reads the probe about once a second while a diagnosis runs, for the timeline of its devices.
+//! Reads the probe about once a second during a diagnosis, for the timeline of its devices.
 
 use std::time::{Duration, Instant};
 
@@ -9,16 +9,16 @@ use crate::probe::Probe;
 use crate::probe::latency::LatencyProbe;
 use crate::wire::reading::Reading;
 
-/// Readings take at most this part of the time: 2 ms a second.
+/// Readings take at most 1 in this many parts of the time: 2 ms per second.
 const LEAST_PAUSE: u32 = 500;
 
-/// The timeline so far, and the reading at which its last interval ends.
+/// The timeline so far, and the reading at the end of its last interval.
 pub struct TimelineSampler<'a> {
     host: &'a Host,
     timeline: Timeline,
     last: Option<Reading>,
     due: Option<Instant>,
-    /// The shortest that a reading took: longer ones waited for a CPU.
+    /// The shortest duration of a reading: longer ones waited for a CPU.
     cost: Duration,
 }
 
@@ -27,7 +27,8 @@ impl<'a> TimelineSampler<'a> {
         Self { host, timeline: Timeline::default(), last: None, due: None, cost: Duration::MAX }
     }
 
-    /// Called several times a second. A reading that fails leaves the interval to the next.
+    /// Takes a reading if one is due; call it several times a second. After a failed reading the next one covers both
+    /// intervals.
     pub fn tick(&mut self, probe: &LatencyProbe) {
         let begin = Instant::now();
         let step = Duration::from_nanos(self.timeline.step_ns());
@@ -47,7 +48,7 @@ impl<'a> TimelineSampler<'a> {
         self.last = Some(now);
     }
 
-    /// With what came since the last reading.
+    /// Adds what came since the last reading.
     pub fn end(mut self, start: &Reading, end: &Reading) -> Timeline {
         self.add(start, end.clone());
         self.timeline.finish();

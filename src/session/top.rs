@@ -1,4 +1,4 @@
-//! The view `top`: the kernel's own counters, without a program.
+//! The `top` view: the kernel's own counters, without any BPF program.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,28 +14,29 @@ use crate::host::activity::{self, Activity};
 use crate::host::{Host, select};
 use crate::probe::Probe;
 
-/// How soon Ctrl-C is seen.
+/// Maximum delay until Ctrl-C is noticed.
 const NAP: Duration = Duration::from_millis(50);
 
 /// The disks of the view.
 pub struct Disks {
     root: PathBuf,
-    /// With -d; empty: all.
+    /// Selected with -d; empty: all.
     named: Vec<String>,
-    /// Read for each line.
+    /// Disks that are read for each line.
     all: Vec<String>,
-    /// Summed up.
+    /// Disks that are summed up.
     total: Vec<String>,
-    /// In `/sys/block` when they were chosen.
+    /// Contents of `/sys/block` when they were chosen.
     present: Vec<String>,
     start: Activity,
-    /// Disks may have come since.
+    /// Disks may have been added since.
     is_due: std::cell::Cell<bool>,
 }
 
 impl Disks {
     /// # Errors
-    /// When one of `devices` is not there, or two of them are in part the same.
+    ///
+    /// If one of `devices` does not exist, or two of them overlap.
     pub fn new(root: &Path, devices: &[String]) -> Result<Self> {
         let present = activity::disk_names(root);
         let host = Host::read(root)?;
@@ -60,17 +61,17 @@ impl Disks {
         })
     }
 
-    /// With -d; empty: all are read.
+    /// Selected with -d; empty: all are read.
     pub fn named(&self) -> &[String] {
         &self.named
     }
 
-    /// Disks that came are in the view from now on.
+    /// Adds new disks to the view.
     fn look_again(&mut self) {
         if !self.named.is_empty() || activity::disk_names(&self.root) == self.present {
             return;
         }
-        // Where that fails, those that were chosen stay.
+        // If that fails, the chosen disks stay.
         if let Ok(now) = Self::new(&self.root, &[]) {
             *self = Self { start: std::mem::take(&mut self.start), ..now };
         }
@@ -109,9 +110,9 @@ impl Probe for Disks {
     }
 }
 
-/// What the machine did.
+/// Shows the machine's activity.
 pub struct TopView {
-    /// With -d.
+    /// Selected with -d.
     pub named: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Each I/O with its operation, while a window is open.
+//! Traces each I/O with its operation during an interval.
 
 use std::time::Duration;
 
@@ -29,14 +29,14 @@ impl Tracer {
         Self { join: Join::new(scene), is_over: false }
     }
 
-    /// The I/Os that ended since the last call, after a wait of at most `left`.
+    /// The I/Os that ended since the last call; waits at most `left`.
     pub fn next(&mut self, probe: &mut LatencyProbe, left: Duration) -> Result<Vec<TracedIo>> {
         probe.tick();
         self.read(probe, Some(left)).map(Option::unwrap_or_default)
     }
 
-    /// Once the probe is detached and [`LatencyProbe::end_events`] was called: what is left, piece by piece. None: that
-    /// was all.
+    /// The remaining I/Os in batches, after the probe was detached and [`LatencyProbe::end_events`] was called. None:
+    /// no more.
     pub fn rest(&mut self, probe: &LatencyProbe) -> Result<Option<Vec<TracedIo>>> {
         if self.is_over {
             return Ok(None);
@@ -55,19 +55,19 @@ impl Tracer {
         Ok(Some(ios))
     }
 
-    /// What came of it; `matched` I/Os were asked for, and so many shown.
+    /// The summary: `matched` I/Os fit the filter, and `shown` were shown.
     pub fn summary(&self, shown: u64, matched: u64, devices: Vec<DeviceLatency>) -> TraceSummary {
         let (unjoined, unshown) = (self.join.unjoined, self.join.unshown);
         TraceSummary { summary: true, shown, matched, unjoined, unshown, devices }
     }
 
-    /// I/Os so far.
+    /// Number of I/Os so far.
     pub fn ios(&self) -> u64 {
         self.join.ios
     }
 }
 
-/// What was counted while the window was open.
+/// The counts of the whole interval.
 pub struct Whole {
     pub envelope: Envelope,
     pub latency: LatencySummary,
@@ -75,10 +75,11 @@ pub struct Whole {
 }
 
 impl Whole {
-    /// Of a probe that was detached with `last`; `start` has the begin of the window.
+    /// Of a probe that was detached with the reading `last`; `start` has the start of the interval.
     ///
     /// # Errors
-    /// When the counts of events cannot be read.
+    ///
+    /// If the counts of events cannot be read.
     pub fn read(host: &Host, probe: &LatencyProbe, last: &Reading, start: Envelope) -> Result<Self> {
         let emitted = probe.emitted()?;
         let latency = summarize(host, probe.start(), last);
@@ -92,7 +93,7 @@ impl Whole {
         Ok(Self { envelope, latency, emitted })
     }
 
-    /// Why it must not be trusted, and what helps; None: it may.
+    /// Why it must not be trusted, with a remedy; None if it may.
     pub fn distrust(&self, max_loss: f64, remedy: &str) -> Option<String> {
         let doubt = loss::distrust(&self.latency, &self.envelope.lost, max_loss);
         doubt.or_else(|| trace::distrust(&self.emitted, max_loss, remedy))

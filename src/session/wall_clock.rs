@@ -1,4 +1,4 @@
-//! The wall clock and the kernel's name, for the envelope around a result.
+//! Provides the wall clock and the kernel's version, for the envelope of a result.
 
 use std::ffi::CStr;
 
@@ -7,40 +7,39 @@ use crate::host::activity::Clocks;
 use jiff::tz::{Offset, TimeZone};
 use jiff::{SignedDuration, Timestamp, Zoned};
 
-/// Now, RFC 3339 in UTC with milliseconds.
+/// The current time, RFC 3339 in UTC with milliseconds.
 pub fn now_rfc3339() -> String {
     format!("{:.3}", Timestamp::now())
 }
 
-/// Nanoseconds since 1970 of a time as it stands in an envelope.
+/// Parses an envelope's time to nanoseconds since 1970.
 pub fn unix_ns(text: &str) -> Option<i64> {
     i64::try_from(text.parse::<Timestamp>().ok()?.as_nanosecond()).ok()
 }
 
-/// Nanoseconds since 1970, now.
+/// Current nanoseconds since 1970.
 pub fn unix_ns_now() -> u64 {
     u64::try_from(Timestamp::now().as_nanosecond()).unwrap_or(0)
 }
 
-/// The other way; None for a time that no calendar has.
+/// Formats nanoseconds since 1970; None for a time out of range.
 pub fn rfc3339(unix_ns: i64) -> Option<String> {
     Timestamp::from_nanosecond(unix_ns.into()).ok().map(|time| format!("{time:.3}"))
 }
 
-/// Now in milliseconds since 1970, and by the clock of this place as ctime writes it.
+/// Current milliseconds since 1970, and the local time in the format of ctime.
 pub fn local_time() -> (u64, String) {
     let now = local(Timestamp::now());
     let unix_ms = u64::try_from(now.timestamp().as_millisecond()).unwrap_or(0);
     (unix_ms, now.strftime("%a %b %e %H:%M:%S %Y").to_string())
 }
 
-/// Now as it stands in a file's name, by the clock of this place: `20261125-221207`.
+/// Current local time for a file name: `20261125-221207`.
 pub fn stamp() -> String {
     local(Timestamp::now()).strftime("%Y%m%d-%H%M%S").to_string()
 }
 
-/// The time of day, so many nanoseconds after a time as it stands in an envelope: in local time or UTC.
-/// None where that is no time.
+/// Time of day at `after_ns` after an envelope's time, in local time or UTC. None if `start` is not a time.
 pub fn time_of_day(start: &str, after_ns: u64, utc: bool, milliseconds: bool) -> Option<String> {
     let after = SignedDuration::from_nanos(i64::try_from(after_ns).ok()?);
     let time = start.parse::<Timestamp>().ok()?.checked_add(after).ok()?;
@@ -49,7 +48,7 @@ pub fn time_of_day(start: &str, after_ns: u64, utc: bool, milliseconds: bool) ->
     Some(time.strftime(format).to_string())
 }
 
-/// A local time: TZ, else /etc/localtime, as the C library reads them. UTC where it cannot.
+/// Local time by TZ or /etc/localtime, as the C library reads them; UTC if it cannot.
 fn local(time: Timestamp) -> Zoned {
     let seconds: libc::time_t = time.as_second();
     // SAFETY: zeroed is a valid tm, and the call only reads the one and writes to the other.
@@ -61,7 +60,7 @@ fn local(time: Timestamp) -> Zoned {
     time.to_zoned(TimeZone::fixed(offset.unwrap_or(Offset::UTC)))
 }
 
-/// The clocks of a reading.
+/// Both clocks of a reading.
 pub fn both() -> Clocks {
     Clocks { at_ns: crate::clock::now_ns(), boot_ns: crate::clock::boot_ns() }
 }
@@ -76,7 +75,7 @@ pub fn kernel() -> String {
     }
 }
 
-/// An envelope that begins now; the caller adds the length and what its probes say.
+/// An envelope that starts now; the caller adds the duration and the results of its probes.
 pub fn envelope() -> Envelope {
     Envelope {
         version: env!("CARGO_PKG_VERSION").to_string(),

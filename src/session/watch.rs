@@ -1,4 +1,4 @@
-//! A view of a live probe: once, or every interval, until its window is over.
+//! Runs a live view: once, or at every interval, until its window is over.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use crate::probe::Probe;
 pub struct Often {
     /// None: once, at the end.
     pub interval: Option<Duration>,
-    /// At most so many times.
+    /// Maximum number of times.
     pub count: Option<u64>,
 }
 
@@ -23,19 +23,19 @@ pub struct Often {
 pub struct Piece<'a, R> {
     pub from: &'a R,
     pub to: &'a R,
-    /// Nothing more comes.
+    /// Whether it is the last piece.
     pub is_last: bool,
 }
 
 /// A reading of a view's probe.
 pub type Reading<V> = <<V as Live>::Probe as Probe>::Reading;
 
-/// A view of a live probe: what its readings mean.
+/// A view of a live probe: summarizes its readings.
 pub trait Live {
     type Probe: Probe;
     type Summary;
 
-    /// A piece of the window in its envelope, which has its start already.
+    /// Summarizes a piece of the window; the envelope already has its start.
     fn summary(
         &mut self,
         probe: &Self::Probe,
@@ -43,25 +43,25 @@ pub trait Live {
         envelope: Envelope,
     ) -> (Envelope, Self::Summary);
 
-    /// Why the whole window is not to be trusted, where the loss is above so many percent.
+    /// Why the whole window must not be trusted: `max_loss` in percent.
     fn distrust(&mut self, first: &Reading<Self>, last: &Reading<Self>, max_loss: f64) -> Option<String>;
 }
 
-/// A piece of the window, to be shown.
+/// A piece of the window, ready to be shown.
 pub struct Shown<'a, S> {
     pub envelope: &'a Envelope,
     pub summary: &'a S,
-    /// Of the command, where it has ended.
+    /// Exit status of the command, if it has ended.
     pub status: Option<i32>,
-    /// Not the first one.
+    /// Not the first piece.
     pub is_further: bool,
-    /// One of several intervals, or the only one of a view that has intervals.
+    /// One of several intervals, or the only one of a view with intervals.
     pub is_interval: bool,
-    /// When it was read, on [`clock::now_ns`]; 0 of what was kept.
+    /// When it was read, on [`clock::now_ns`]; 0 for a recorded one.
     pub end_ns: u64,
 }
 
-/// When intervals end.
+/// The ends of intervals.
 #[derive(Debug, Clone, Copy)]
 pub struct Grid {
     due: Instant,
@@ -69,12 +69,12 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// The first one begins at `begin`.
+    /// The first interval begins at `begin`.
     pub fn new(begin: Instant, interval: Duration) -> Self {
         Self { due: begin, interval }
     }
 
-    /// The end of the next one. A machine that was stopped has none to catch up with.
+    /// The end of the next interval. After a suspension, missed intervals are skipped.
     pub fn next_end(&mut self) -> Instant {
         self.due += self.interval;
         let late = Instant::now().saturating_duration_since(self.due);
@@ -84,7 +84,7 @@ impl Grid {
     }
 }
 
-/// Shows the pieces as they come. Why the whole is not to be trusted, if so.
+/// Shows the pieces as they come. Returns why the whole must not be trusted, if so.
 pub fn run<V: Live>(
     view: &mut V,
     probe: &mut V::Probe,
@@ -99,17 +99,17 @@ pub fn run<V: Live>(
     follow(view, probe, window, Pieces { start, grid, count: often.count }, max_loss, show)
 }
 
-/// Into which pieces a window is cut.
+/// How a window is divided into pieces.
 pub struct Pieces {
-    /// Of the first one.
+    /// The envelope of the first piece.
     pub start: Envelope,
-    /// None: it is one.
+    /// None: a single piece.
     pub grid: Option<Grid>,
-    /// At most so many.
+    /// Maximum number of pieces.
     pub count: Option<u64>,
 }
 
-/// The same with a window that was opened at `pieces.start`.
+/// Same as [`run`], with a window that was opened at `pieces.start`.
 pub fn follow<V: Live>(
     view: &mut V,
     probe: &mut V::Probe,
@@ -149,7 +149,7 @@ pub fn follow<V: Live>(
     if grid.is_none() {
         window.wait(probe, end_at);
     }
-    // What the command still does after the window is not ours to measure.
+    // What the command does after the window is not measured.
     let closing = Instant::now();
     let end = probe.detach()?;
     let end_ns = clock::now_ns();
@@ -162,7 +162,7 @@ pub fn follow<V: Live>(
     Ok(view.distrust(&first, &end, max_loss))
 }
 
-/// From a time to another one, and to now.
+/// Nanoseconds from `started` to `begin`, and to now.
 fn since(started: Instant, begin: Instant) -> [u64; 2] {
     [begin.duration_since(started), started.elapsed()]
         .map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
@@ -179,7 +179,7 @@ mod tests {
         let mut grid = Grid::new(begin, second);
         assert_eq!([grid.next_end(), grid.next_end()], [begin + second, begin + 2 * second]);
         let Some(past) = begin.checked_sub(Duration::from_millis(7_500)) else { return };
-        // The one that is due is read late, and the next one is on time.
+        // The interval that is due is read late, and the next one on time.
         let mut grid = Grid::new(past, second);
         assert_eq!([grid.next_end(), grid.next_end()], [past + 7 * second, past + 8 * second]);
     }

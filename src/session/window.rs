@@ -1,4 +1,4 @@
-//! When a measurement is over.
+//! Decides when a measurement is over.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -13,32 +13,32 @@ use super::{service, stop};
 use crate::host::block;
 use crate::probe::Probe;
 
-/// How often a device's existence is looked at: when it goes away its events end.
+/// How often the devices' existence is checked: a removed device causes no more events.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// How soon the end of the command, or a signal, is seen.
+/// Maximum delay until the command's end, or a signal, is noticed.
 const NAP: Duration = Duration::from_millis(20);
 
-/// What ends a measurement, beside a stop that is asked for ([`stop`]).
+/// What ends a measurement, besides a requested stop ([`stop`]).
 #[derive(Clone, Copy)]
 pub struct Until<'a> {
     pub length: Option<Duration>,
-    /// The end of this command, which is started; empty: there is none.
+    /// The end of this command, which is started; empty: none.
     pub command: &'a [String],
-    /// Its stdout goes to stderr: ours carries the product.
+    /// The command's stdout goes to stderr, because ours carries the result.
     pub quiet_stdout: bool,
-    /// All of these disks and partitions are gone; empty: none was named.
+    /// The removal of all these disks and partitions; empty: none was named.
     pub named: &'a [String],
-    /// All of these are gone.
+    /// The end of all these submitters.
     pub followed: Option<&'a Chosen>,
-    /// Prints why the measurement ended early: what was followed is gone.
+    /// Prints why the measurement ended early: everything followed is gone.
     pub say: fn(&str),
 }
 
-/// A measurement that has begun.
+/// A running measurement.
 pub struct Window<'a> {
     until: Until<'a>,
-    /// Another window has ended, and this one with it.
+    /// The flag of another window, which this one ends with.
     over: Option<&'a AtomicBool>,
     child: Option<Running>,
     end_at: Option<Instant>,
@@ -46,7 +46,7 @@ pub struct Window<'a> {
 }
 
 impl<'a> Window<'a> {
-    /// Begins now, and starts the command by `start`.
+    /// Starts now, and starts the command with `start`.
     pub fn open_with(until: Until<'a>, start: impl FnOnce(&Until<'a>) -> Result<Running>) -> Result<Self> {
         let began = Instant::now();
         service::ready();
@@ -55,29 +55,29 @@ impl<'a> Window<'a> {
         Ok(Self { until, over: None, child, end_at, looked: began })
     }
 
-    /// Begins now, and ends when `over` is set, or then.
+    /// Starts now, and ends when `over` is set, or at `end_at`.
     pub fn beside(over: &'a AtomicBool, end_at: Option<Instant>) -> Self {
         let nothing =
             Until { length: None, command: &[], quiet_stdout: true, named: &[], followed: None, say: |_| {} };
         Self { until: nothing, over: Some(over), child: None, end_at, looked: Instant::now() }
     }
 
-    /// Begins now, and starts the command.
+    /// Starts now, and starts the command.
     pub fn open(until: Until<'a>) -> Result<Self> {
         Self::open_with(until, |until| Running::start(until.command, until.quiet_stdout))
     }
 
-    /// When its length is over.
+    /// When its duration is over.
     pub fn end_at(&self) -> Option<Instant> {
         self.end_at
     }
 
-    /// What is left of its length, and at most so long.
+    /// The remaining time, at most `most`.
     pub fn left(&self, most: Duration) -> Duration {
         self.end_at.map_or(most, |end| end.saturating_duration_since(Instant::now()).min(most))
     }
 
-    /// Whether something ended it, its length aside.
+    /// Whether something other than its duration ended it.
     pub fn is_stopped(&mut self) -> bool {
         if let Some(over) = self.over {
             return over.load(Ordering::Relaxed);
@@ -96,7 +96,7 @@ impl<'a> Window<'a> {
 
     /// Keeps the probe going until the deadline (true), or until something ends the window.
     pub fn wait(&mut self, probe: &mut impl Probe, deadline: Option<Instant>) -> bool {
-        // Each wake-up costs the same, and a window beside others has neither a command nor a user.
+        // Each wake-up has a cost, and a window parallel to others has neither a command nor user input.
         let longest = if self.over.is_some() { Duration::MAX } else { NAP };
         let window = RefCell::new(self);
         probe.wait(deadline, longest, &|| window.borrow_mut().is_stopped())
@@ -107,13 +107,13 @@ impl<'a> Window<'a> {
         self.is_stopped() || self.end_at.is_some_and(|end| Instant::now() >= end)
     }
 
-    /// The command's status. What it still does is not measured.
+    /// The command's exit status. What it still does is not measured.
     pub fn status(self) -> Option<i32> {
         self.child.and_then(Running::status)
     }
 }
 
-/// Some of these disks and partitions were named, and none is there any more.
+/// Whether disks and partitions were named and all of them are gone.
 pub fn are_gone(named: &[String]) -> bool {
     !named.is_empty() && named.iter().all(|name| !block::is_there(Path::new("/"), name))
 }

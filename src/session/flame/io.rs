@@ -1,4 +1,4 @@
-//! Time of I/Os by submitter.
+//! Measures the time of I/Os by submitter.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -35,7 +35,7 @@ pub fn measure(options: &Options, host: &Host, interval: Interval<'_>) -> Result
         event_files: options.files,
         stacks: Some(StackOptions { max_cost: options.max_cost, ..StackOptions::default() }),
         filter: options.filter.clone(),
-        // Each layer has its own time: together they would count twice. A layer that is named is measured.
+        // Each layer has its own time, and including several would count it twice. A named layer is measured.
         layers: !options.devices.is_empty(),
         only_named: true,
         devices: options.devices.clone(),
@@ -94,11 +94,11 @@ pub fn measure(options: &Options, host: &Host, interval: Interval<'_>) -> Result
     })
 }
 
-/// How often mappings are read. A process that ended is recorded until the second reading after that, and an I/O comes
-/// here some rounds after it was submitted.
+/// How often mappings are read. An ended process is kept until the second reading after its end, and an I/O arrives
+/// here some rounds after its submission.
 const READ_EVERY: Duration = Duration::from_millis(100);
 
-/// When the mappings of a process are read again: it may load more while it runs.
+/// When to read the mappings of a process again: it may load more libraries while it runs.
 #[derive(Debug, Default)]
 struct Backoff {
     last: Option<Instant>,
@@ -109,7 +109,7 @@ impl Backoff {
     const SHORTEST: Duration = Duration::from_millis(50);
     const LONGEST: Duration = Duration::from_secs(3);
 
-    /// Each time the wait until the next doubles.
+    /// The pause doubles each time.
     fn is_due(&mut self) -> bool {
         if self.last.is_some_and(|last| last.elapsed() < self.wait) {
             return false;
@@ -120,18 +120,18 @@ impl Backoff {
     }
 }
 
-/// Collects what the events of I/Os say, and what must be read while their processes live.
+/// Collects the events of I/Os, and reads what is available only while their processes live.
 struct Collector {
     scene: Scene,
-    /// Where the files of I/Os are frames.
+    /// Set where the files of I/Os are frames.
     names: Option<FileNames>,
     tally: Tally,
     mapped: Mapped,
     process_events: ProcessEvents,
-    /// Processes whose mappings are read next, and when that was done last.
+    /// Processes whose mappings are read next, and the time of the last reading.
     due: Vec<(u32, Comm)>,
     read: Instant,
-    /// By process and name: a process with another name has called exec.
+    /// By process and name: a process with a new name has called exec.
     backoffs: HashMap<(u32, [u8; 16]), Backoff>,
     leaders: HashMap<u32, Vec<u8>>,
 }

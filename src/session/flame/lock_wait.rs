@@ -1,4 +1,4 @@
-//! Time waited for locks.
+//! Measures lock wait time by stack.
 
 use std::path::Path;
 
@@ -33,7 +33,7 @@ pub fn measure(options: &Options, host: &Host, interval: Interval<'_>) -> Result
         let rate = sum(end).saturating_sub(sum(start)) as f64 / seconds.max(1e-9);
         (start.clone(), end.clone(), probe.missing().to_vec(), probe.cost(rate))
     };
-    // Its tables are emptied all the time.
+    // The probe empties its tables continuously.
     let background = Background::start(prepare, read)?;
     background.begin();
     background.begun();

@@ -1,4 +1,4 @@
-//! Time off the CPU, and time in reclaim.
+//! Measures off-CPU time and time in reclaim by stack.
 
 use anyhow::Result;
 
@@ -30,7 +30,7 @@ pub fn measure(what: What, options: &Options, host: &Host, interval: Interval<'_
     let probe = BlockedProbe::attach(host, probe::Options { waits, io_wait, ..Default::default() })?;
     interval(&mut nap)?;
     let missing = probe.missing().to_vec();
-    // Of waits for I/O none is idle.
+    // No wait for I/O counts as idle.
     Ok(named(what, &probe.finish()?, missing, options.all_waits || io_wait))
 }
 
@@ -52,7 +52,7 @@ fn named(what: What, raw: &RawBlocked, mut missing: Vec<Missing>, with_idle: boo
         ("uninterrupted", left_out.uninterrupted),
         ("ended_since", left_out.ended_since),
     ];
-    // The others have no stack of their own, and are in the sums.
+    // The other left-out waits only lack their own stack, and are included in the sums.
     let gone = left_out.unkept + left_out.missed;
     let profile = folded::profile(&summary.folded, Unit::Nanoseconds);
     Stacks {

@@ -1,4 +1,4 @@
-//! What the CPUs do, by samples.
+//! Samples on-CPU stacks.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ pub fn measure(options: &Options, interval: Interval<'_>) -> Result<Stacks> {
     let mut raw = probe.finish()?;
     if !options.filter.is_empty() {
         raw.samples.retain(|sample, _| is_selected(&options.filter, sample));
-        // It is that of the whole machine.
+        // The idle time is that of the whole machine.
         raw.idle_ns = None;
     }
     let (summary, missing) = named(&raw, &symbolizer);
@@ -44,7 +44,7 @@ fn named(raw: &RawProfile, symbolizer: &Symbolizer) -> (FlameSummary, Vec<Missin
     let summary = FlameSummary {
         duration_ns: raw.duration_ns,
         source: Source::Sampler { sampler: raw.sampler, hz: raw.frequency, cpus: raw.cpus },
-        // Idle ones are in no stack.
+        // Idle samples are in no stack.
         measured: profile.total(),
         lost: raw.lost,
         period_ns: 1_000_000_000u64.checked_div(raw.frequency),
@@ -60,11 +60,11 @@ fn of_samples(samples: u64) -> Lost {
     lost(samples, "stacks", BTreeMap::from([("samples".to_string(), samples)]))
 }
 
-/// The samples of each interval.
+/// Shows the samples of each interval.
 pub struct OnCpuView {
-    /// What it has read serves every interval.
+    /// Its caches serve every interval.
     symbolizer: Symbolizer,
-    /// Of all intervals.
+    /// Totals over all intervals.
     measured: u64,
     lost: u64,
 }
@@ -85,7 +85,7 @@ impl Live for OnCpuView {
     type Probe = StacksProbe;
     type Summary = FlameSummary;
 
-    /// The cost is not known: the kernel's program statistics are on only while other views measure theirs.
+    /// The cost is unknown: the kernel's program statistics are on only while other views measure theirs.
     fn summary(
         &mut self,
         _: &StacksProbe,
@@ -118,7 +118,7 @@ impl Live for OnCpuView {
     }
 }
 
-/// By process and name of the thread; the program has filtered by cgroup.
+/// Filters by process and thread name; the program has already filtered by cgroup.
 fn is_selected(filter: &Filter, sample: &Sample) -> bool {
     let is_named = |comm: &String| {
         let bytes = comm.as_bytes();
