@@ -1,8 +1,9 @@
-//! Experiments: one load in several arms, in random balanced blocks, and by how much the arms differ.
+//! Experiments: runs one load in several arms, in random balanced blocks, and estimates the differences between the
+//! arms.
 //!
-//! A block runs each arm once. Every second block runs them in the reverse order of the block before it (ABBA), so that
-//! a drift that is linear over the two cancels. Ratios are of arms within a block. An interval is made of blocks, never of
-//! I/Os: those of one block are not independent of each other.
+//! A block runs each arm once. Every second block reverses the order of the block before it (ABBA), so that a drift
+//! that is linear over the two cancels. Ratios compare arms within a block. Confidence intervals are computed from
+//! blocks, never from I/Os, because the I/Os of a block are not independent.
 
 pub mod compare;
 mod depth;

@@ -1,4 +1,4 @@
-//! Compares values of settings: rounds of each in balanced blocks, until the ratio is known as well as it has to be.
+//! Compares values of settings: runs each in balanced blocks, until the ratio is known precisely enough.
 
 mod command;
 pub(crate) mod comparison;

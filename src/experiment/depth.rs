@@ -1,4 +1,5 @@
-//! What more and fewer operations in flight do to a load: the curve that tells a latency from a limit.
+//! The effect of a higher or lower queue depth on a load: the curve shows whether latency or a throughput limit bounds
+//! the rate.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,14 +7,14 @@ use serde::{Deserialize, Serialize};
 use super::ratio::{Ratio, ratio};
 use crate::names::names;
 
-/// Less than this gained from twice the depth: what limits is full.
+/// With a smaller gain from doubling the depth, the rate is limited by throughput.
 pub const SATURATED: f64 = 0.05;
 
-/// More than this gained: what limits is the latency at this depth.
+/// With a larger gain, the rate is limited by the latency at this depth.
 pub const LATENCY_BOUND: f64 = 0.25;
 
 names! {
-    /// How an arm's load differs from the one that was measured.
+    /// How an arm's load differs from the measured one.
     pub enum Arm {
         HalfTheDepth = "half-the-depth",
         TheSame = "the-same",
@@ -59,17 +60,17 @@ pub struct Curve {
 names! {
     /// What limits the rate of a closed load.
     pub enum Regime {
-        /// More in flight gives more: the depth limits, and at this depth the latency.
+        /// A higher depth gives more: the depth limits the rate, and thereby the latency.
         LatencyBound = "latency-bound",
-        /// Between the two: both ways gain something.
+        /// In between: both more depth and less latency gain something.
         NearTheKnee = "near-the-knee",
-        /// More in flight gives the same rate and a longer latency: something is full.
+        /// A higher depth gives the same rate with a higher latency: something is saturated.
         Saturated = "saturated",
     }
 }
 
 impl Regime {
-    /// By the rate with twice as many I/Os in flight, as a ratio to that with the same.
+    /// Classifies by the ratio of the rate at twice the depth to that at the same depth.
     pub fn of(rate_of_twice: f64) -> Self {
         match rate_of_twice - 1.0 {
             gain if gain < SATURATED => Self::Saturated,
@@ -80,7 +81,7 @@ impl Regime {
 }
 
 impl Curve {
-    /// Fills the fields that follow from the blocks.
+    /// Computes the fields that follow from the blocks.
     pub fn derived(mut self) -> Self {
         let ratios: Vec<_> = self.arms.iter().map(|tried| self.rate(tried.arm)).collect();
         self.arms.iter_mut().zip(ratios).for_each(|(tried, ratio)| tried.ratio = ratio);
@@ -89,12 +90,12 @@ impl Curve {
         self
     }
 
-    /// An arm, where it was tried.
+    /// An arm, if it was tried.
     pub fn tried(&self, arm: Arm) -> Option<&Tried> {
         self.arms.iter().find(|tried| tried.arm == arm)
     }
 
-    /// Operations per second of an arm to those of the load as it was measured.
+    /// Ratio of an arm's rate to that of the load as measured.
     pub fn rate(&self, arm: Arm) -> Option<Ratio> {
         let rates = |arm: Arm| -> Option<Vec<f64>> {
             let tried = self.tried(arm)?;
@@ -103,11 +104,11 @@ impl Curve {
         ratio(&rates(arm)?, &rates(Arm::TheSame)?)
     }
 
-    /// By what twice the depth gains. None where that was not tried, or was cut short.
+    /// The regime by the gain from doubling the depth. None where that was not tried, or was cut short.
     ///
-    /// A gain of up to twice [`LATENCY_BOUND`] whose interval reaches below that bound is near the knee: runs of one
-    /// device lie on both sides of the bound, and there both ways are named. None as well where the interval holds every
-    /// regime: on a busy machine the blocks differ by more than the depth.
+    /// A gain of up to twice [`LATENCY_BOUND`] whose interval extends below that bound is near the knee: runs of one
+    /// device fall on both sides of the bound, and near the knee both remedies are named. Also None where the interval
+    /// covers every regime: on a busy machine the blocks vary by more than the effect of the depth.
     pub fn regime(&self) -> Option<Regime> {
         let gain = self.rate(Arm::TwiceTheDepth)?;
         if gain.low < 1.0 + SATURATED && gain.high > 1.0 + 2.0 * LATENCY_BOUND {
@@ -120,7 +121,7 @@ impl Curve {
         }
     }
 
-    /// How many regimes besides that of the estimate the interval of the gain reaches into.
+    /// How many other regimes the interval of the gain extends into.
     pub fn other_regimes(&self) -> i32 {
         let reaches = |gain: Ratio, bound: f64| gain.low < 1.0 + bound && gain.high > 1.0 + bound;
         let gain = self.rate(Arm::TwiceTheDepth);

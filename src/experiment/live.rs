@@ -1,4 +1,4 @@
-//! The experiment on a load of our own: the prepared target is driven again at other depths.
+//! Runs the depth experiment on biopsy's own load: the prepared target is driven again at other depths.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -12,20 +12,20 @@ use crate::load::{Job, LoadSummary, Permission, Phase, Prepared, Progress, Scrat
 use crate::refusal::Refusal;
 use crate::units::time;
 
-/// Of each run the begin is left out: the depth has to fill first.
+/// Excluded at the start of each run, while the queue fills.
 const RAMP: Duration = Duration::from_millis(50);
 
-/// What is counted of a run at most; of four arms less, so that all of it fits in.
+/// Maximum counted time per run; less with four arms, so that everything fits.
 const COUNTED: Duration = Duration::from_millis(150);
 const PLANNED: Duration = Duration::from_millis(4_400);
 
 /// Three pairs, each balanced.
 const BLOCKS: usize = 6;
 
-/// Threads begin and operations drain besides: on a slow device fewer blocks fit in.
+/// Time limit, including thread start and drain: on a slow device fewer blocks fit.
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// The arms of a job; one more job only where `more_jobs`: each takes the time of all others.
+/// The arms of a job; the arm with one more job only with `more_jobs`, because each arm takes time from all others.
 fn arms(job: &Job, more_jobs: bool) -> Vec<(Arm, u32, u32)> {
     let (depth, jobs) = (job.iodepth, job.numjobs);
     let half = (depth > 1).then_some((Arm::HalfTheDepth, depth / 2, jobs));
@@ -39,8 +39,8 @@ fn arms(job: &Job, more_jobs: bool) -> Vec<(Arm, u32, u32)> {
     all.into_iter().flatten().collect()
 }
 
-/// Drives the job of a load again, in its arms. What was measured before `stop`, or before an arm failed, is in the
-/// curve: blocks that are whole. Refused where an operation takes too long for a block.
+/// Runs the job of a load again in its arms. Complete blocks measured before `stop`, or before an arm failed, are in
+/// the curve. Refused where an operation takes too long for a block.
 pub fn of_depth(
     load: &LoadSummary,
     more_jobs: bool,
@@ -98,7 +98,7 @@ pub fn of_depth(
                 rates: None,
             });
             done += 1;
-            // Else each run would read what the one before it has brought into the drive's cache.
+            // Otherwise each run would read what the previous one has brought into the drive's cache.
             prepared[arm].reseed(seeded(job.seed, done));
             match run(&mut prepared[arm], stop) {
                 Ok(point) => block[arm] = Some(point),

@@ -1,8 +1,8 @@
-//! In which order arms run.
+//! Determines the order in which arms run.
 
 use crate::load::random::below;
 
-/// For each block the order of its arms, by their numbers. The same seed gives the same order.
+/// The order of arms in each block, by index. The same seed gives the same order.
 pub fn blocks(arms: usize, blocks: usize, mut seed: u64) -> Vec<Vec<usize>> {
     let mut all: Vec<Vec<usize>> = Vec::with_capacity(blocks);
     while all.len() < blocks {
@@ -45,7 +45,7 @@ mod tests {
         for seed in 0..3_000 {
             first[blocks(3, 1, seed)[0][0]] += 1;
         }
-        // The standard deviation is 26.
+        // Standard deviation 26.
         assert!(first.iter().all(|n| (900..1_100).contains(n)), "{first:?}");
     }
 }

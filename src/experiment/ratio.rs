@@ -1,11 +1,11 @@
-//! The ratio of two arms, with an interval.
+//! The ratio of two arms, with a confidence interval.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::stats::Paired;
 
-/// The share of experiments whose interval misses the truth.
+/// The share of experiments whose interval misses the true value.
 pub const ERROR: f64 = 0.05;
 
 /// How many times another arm's values an arm's are, with the bounds of a 95 % confidence interval.
@@ -20,17 +20,17 @@ pub struct Ratio {
 }
 
 impl Ratio {
-    /// Of logarithms, with an interval that misses the truth in the share `p` of experiments.
+    /// From logarithms, with an interval that misses the true value in the share `p` of experiments.
     pub fn of(paired: &Paired, p: f64) -> Self {
         let (low, high) = paired.estimate().interval(p);
         Self { estimate: paired.mean.exp(), low: low.exp(), high: high.exp(), blocks: paired.pairs }
     }
 
-    /// `+1 % IOPS (-1 to +3 %)`, where `what` is IOPS; nothing of it where that is empty.
+    /// `+1 % IOPS (-1 to +3 %)` for `what` IOPS; without the unit if it is empty.
     pub fn change(&self, what: &str) -> String {
         let signed = |ratio: f64| {
             let percent = ((ratio - 1.0) * 100.0).round();
-            // No -0.
+            // Avoids -0.
             format!("{:+.0}", if percent == 0.0 { 0.0 } else { percent })
         };
         let what = if what.is_empty() { String::new() } else { format!(" {what}") };
@@ -38,13 +38,13 @@ impl Ratio {
     }
 }
 
-/// Fewer blocks tell nothing of how much they differ.
+/// With fewer blocks the variation between them is unknown.
 pub const LEAST_BLOCKS: usize = 3;
 
-/// From a value of both arms per block, in the order of the blocks. Blocks in which one of the two has no value above zero
-/// are left out; None where fewer than [`LEAST_BLOCKS`] are left.
+/// From a value of both arms per block, in block order. Blocks where either value is not above zero are left out; None
+/// if fewer than [`LEAST_BLOCKS`] remain.
 ///
-/// The logarithms of the blocks' ratios are taken for normally distributed (Student's t).
+/// The logarithms of the blocks' ratios are assumed to be normally distributed (Student's t).
 pub fn ratio(of: &[f64], to: &[f64]) -> Option<Ratio> {
     let paired = Paired::of_ratios(of, to).filter(|paired| paired.pairs >= LEAST_BLOCKS)?;
     Some(Ratio::of(&paired, ERROR))
@@ -66,7 +66,7 @@ mod tests {
         assert!((twice.estimate - 2.0).abs() < 1e-12 && (twice.high - 2.0).abs() < 1e-9);
     }
 
-    /// Of 95 in 100 experiments the interval holds the truth.
+    /// In 95 of 100 experiments the interval contains the true value.
     #[test]
     fn the_interval_holds_the_truth_as_often_as_it_says() {
         let mut seed = 7;

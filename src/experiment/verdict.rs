@@ -1,4 +1,4 @@
-//! What an interval of a ratio says, and whether more rounds are needed.
+//! Derives the verdict from the interval of a ratio, and decides whether more rounds are needed.
 
 use crate::names::names;
 use crate::stats::Looks;
@@ -10,14 +10,14 @@ names! {
         Worse = "worse",
         /// The whole interval lies within the margin.
         Same = "same",
-        /// The interval holds 1, and reaches beyond the margin.
+        /// The interval contains 1, and extends beyond the margin.
         Unclear = "unclear",
     }
 }
 
 impl Verdict {
-    /// Of the interval of a ratio's logarithm: within the margin as a whole, both one-sided tests pass. "Same" comes before
-    /// better and worse, since a difference below the margin does not matter.
+    /// From the interval of a ratio's logarithm. If all of it is within the margin, both one-sided tests pass. "Same"
+    /// takes precedence over better and worse, since a difference below the margin does not matter.
     pub fn of((low, high): (f64, f64), margin: f64, more_is_better: bool) -> Self {
         let margin = margin.ln_1p();
         match (low > 0.0, high < 0.0) {
@@ -31,22 +31,23 @@ impl Verdict {
     }
 }
 
-/// When an experiment is looked at, and when it has seen enough.
+/// When an experiment is evaluated, and when it may stop.
 #[derive(Debug, Clone)]
 pub struct Plan {
     error: f64,
-    /// Blocks at which it was looked at.
+    /// Blocks at which it was evaluated.
     looked: Vec<usize>,
     looks: Looks,
-    /// Blocks at which it is looked at, the last of which is the end.
+    /// Blocks at which it will be evaluated; the last one is the end.
     schedule: Vec<usize>,
     margin: f64,
-    /// Half the width of an interval that suffices, as a share of the ratio.
+    /// Sufficient half-width of the interval, as a share of the ratio.
     until: f64,
 }
 
 impl Plan {
-    /// At most so many blocks, with looks from a third of them on. `error` is the share of experiments that may be wrong.
+    /// At most `maximum` blocks, evaluated from a third of them on. `error` is the share of experiments that may be
+    /// wrong.
     pub fn until(until: f64, margin: f64, maximum: usize, error: f64) -> Self {
         let at = |sixths: usize| {
             let blocks = (maximum * sixths).div_ceil(6);
@@ -59,7 +60,7 @@ impl Plan {
         Self { error, looked: Vec::new(), looks, schedule, margin, until }
     }
 
-    /// So many blocks, whatever they show: one look, at the end.
+    /// A fixed number of blocks, evaluated once at the end.
     pub fn fixed(blocks: usize, margin: f64, error: f64) -> Self {
         let looks = Looks::new(error, blocks);
         Self { error, looked: Vec::new(), looks, schedule: vec![blocks], margin, until: 0.0 }
@@ -69,24 +70,24 @@ impl Plan {
         self.schedule.last().copied().unwrap_or_default()
     }
 
-    /// Whether the experiment is looked at when so many blocks are done.
+    /// Whether the experiment is evaluated after this many blocks.
     pub fn is_look(&self, blocks: usize) -> bool {
         self.schedule.contains(&blocks)
     }
 
-    /// Looks when so many blocks are done: the p of all intervals at this look.
+    /// Evaluates after this many blocks: returns the p of all intervals at this look.
     pub fn look(&mut self, blocks: usize) -> f64 {
         self.looked.push(blocks);
         self.looks.look(blocks)
     }
 
-    /// What the last look would have allowed each of several tests that share the error.
+    /// The p of the last look if several tests share the error.
     pub fn level(&self, tests: usize) -> f64 {
         let mut looks = Looks::new(self.error / tests.max(1) as f64, self.maximum());
         self.looked.iter().map(|blocks| looks.look(*blocks)).last().unwrap_or(0.0)
     }
 
-    /// Whether the interval of a ratio's logarithm is as narrow as it has to be, or lies beyond the margin as a whole.
+    /// Whether the interval of a ratio's logarithm is narrow enough, or entirely beyond the margin.
     pub fn is_enough(&self, (low, high): (f64, f64)) -> bool {
         let margin = self.margin.ln_1p();
         (high - low) / 2.0 <= self.until.ln_1p() || low > margin || high < -margin
@@ -122,16 +123,16 @@ mod tests {
         assert_eq!(Plan::fixed(3, 0.05, 0.05).schedule, [3]);
     }
 
-    /// How experiments end.
+    /// Outcomes of simulated experiments.
     #[derive(Default)]
     struct Ends {
         verdicts: HashMap<&'static str, u32>,
-        /// The interval at the end held the truth.
+        /// How often the final interval contained the true value.
         held: u32,
         blocks: usize,
     }
 
-    /// Experiments with a true ratio, and a noise of each round's rate.
+    /// Simulates experiments with a true ratio, and noise on each round's rate.
     fn simulate(runs: u32, ratio: f64, noise: f64, seed: u64) -> Ends {
         let mut seed = seed;
         let mut normal =
@@ -165,7 +166,7 @@ mod tests {
         ends
     }
 
-    /// The bars of error: with a look at every step, at several noises.
+    /// The error rates at several noise levels, with a look at every step.
     #[test]
     fn equal_arms_are_better_or_worse_in_at_most_5_of_100_experiments() {
         for (noise, seed) in [(0.005, 1), (0.02, 2), (0.06, 3), (0.2, 4)] {

@@ -1,4 +1,4 @@
-//! The regularised incomplete beta function, which Student's t is made of.
+//! The regularised incomplete beta function, which Student's t is computed from.
 
 /// `I_x(a, b)`: the share of a beta distribution below `x`.
 pub fn incomplete(a: f64, b: f64, x: f64) -> f64 {

@@ -1,4 +1,4 @@
-//! A linear drift over a run.
+//! Tests for a linear drift over a run.
 
 use super::student;
 
@@ -7,12 +7,12 @@ use super::student;
 pub struct Drift {
     /// Per unit of time.
     pub slope: f64,
-    /// The share of runs without a drift that have at least so steep a slope.
+    /// The share of runs without a drift that have at least this slope.
     pub p: f64,
 }
 
-/// The least-squares line through values of several groups, each of which has a level of its own: `(time, value)` by
-/// group. None where it is not determined: fewer than three values beyond the groups, or all at one time.
+/// The least-squares line through values of several groups, each with its own level: `(time, value)` by group. None
+/// where it is undetermined: fewer than three values beyond the number of groups, or all at one time.
 pub fn drift(groups: &[Vec<(f64, f64)>]) -> Option<Drift> {
     let (mut all, mut used) = (Vec::new(), 0);
     for group in groups.iter().filter(|group| !group.is_empty()) {
@@ -25,7 +25,7 @@ pub fn drift(groups: &[Vec<(f64, f64)>]) -> Option<Drift> {
     if !yy.is_finite() {
         return None;
     }
-    // Rounding may bring it below zero.
+    // Rounding may make it negative.
     let rest = (yy - slope * xy).max(0.0) / degrees as f64;
     let p = match rest > 0.0 {
         true => student::tails(slope / (rest / xx).sqrt(), degrees as f64),
@@ -39,14 +39,14 @@ pub fn slope(points: &[(f64, f64)]) -> Option<f64> {
     line(&centred(points).collect::<Vec<_>>()).map(|(slope, _)| slope)
 }
 
-/// Points from their own mean on.
+/// Points relative to their mean.
 fn centred(points: &[(f64, f64)]) -> impl Iterator<Item = (f64, f64)> {
     let n = points.len() as f64;
     let (time, value) = points.iter().fold((0.0, 0.0), |(x, y), (time, value)| (x + time, y + value));
     points.iter().map(move |(x, y)| (x - time / n, y - value / n))
 }
 
-/// The slope through centred points, and the sum of the squares of their times.
+/// The slope through centred points, and the sum of squared times.
 fn line(centred: &[(f64, f64)]) -> Option<(f64, f64)> {
     let xx = centred.iter().map(|(x, _)| x * x).sum::<f64>();
     let xy = centred.iter().map(|(x, y)| x * y).sum::<f64>();

@@ -2,7 +2,7 @@
 
 use super::student;
 
-/// What a mean is, and how sure that is.
+/// A mean and its uncertainty.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Estimate {
     pub mean: f64,
@@ -13,19 +13,19 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// Half the width of the interval that holds the true mean in all but the share `p` of experiments.
+    /// Half-width of the interval that contains the true mean in all but the share `p` of experiments.
     pub fn half_width(&self, p: f64) -> f64 {
-        // Infinite times nothing would be NaN.
+        // Infinity times 0 would be NaN.
         if self.error > 0.0 { student::critical(p, self.degrees) * self.error } else { 0.0 }
     }
 
-    /// That interval.
+    /// The interval of that half-width.
     pub fn interval(&self, p: f64) -> (f64, f64) {
         let half = self.half_width(p);
         (self.mean - half, self.mean + half)
     }
 
-    /// The share of experiments with a mean so far from zero where the true one is zero.
+    /// The share of experiments with a mean this far from zero if the true mean is zero.
     pub fn p(&self) -> f64 {
         match self.error > 0.0 {
             true => student::tails(self.mean / self.error, self.degrees),
@@ -34,8 +34,8 @@ impl Estimate {
     }
 }
 
-/// The difference of the means of two samples that are not paired, by Welch. None where one of them has fewer than two
-/// values, or one that is no number.
+/// The difference of the means of two unpaired samples, by Welch. None where either has fewer than two values, or a
+/// NaN.
 pub fn welch(of: &[f64], to: &[f64]) -> Option<Estimate> {
     let part = |values: &[f64]| {
         let n = values.len() as f64;
@@ -68,7 +68,7 @@ mod tests {
         assert_eq!(welch(&[2.0; 3], &[1.0; 2]).unwrap().interval(0.05), (1.0, 1.0));
     }
 
-    /// scipy's degrees of freedom and error.
+    /// Degrees of freedom and error as in scipy.
     #[test]
     fn unpaired_samples_are_compared_as_welch_does() {
         let found = welch(&[27.5, 21.0, 19.0, 23.6, 17.0, 17.9], &[27.1, 22.0, 20.8, 23.4, 23.4, 23.5, 25.8])
@@ -81,14 +81,14 @@ mod tests {
     }
 
     proptest! {
-        /// What makes "two one-sided tests" and "the interval within the margin" one rule.
+        /// The equivalence of two one-sided tests with "the interval is within the margin".
         #[test]
         fn two_one_sided_tests_are_the_interval_within_the_bounds(
             values in prop::collection::vec(-0.2..0.2f64, 2..12), margin in 0.01..0.3f64, p in 0.001..0.5f64
         ) {
             let estimate = Paired::of(&values).unwrap().estimate();
             prop_assume!(estimate.error > 0.0);
-            // The mean plus the margin above zero, and the mean less the margin below it, each by one tail.
+            // The mean plus the margin above zero, and the mean minus the margin below it, each with one tail.
             let one_tail = |mean: f64| {
                 let both = Estimate { mean, ..estimate }.p();
                 if mean > 0.0 { both / 2.0 } else { 1.0 - both / 2.0 }

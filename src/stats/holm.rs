@@ -1,8 +1,8 @@
 //! Holm's correction for several tests.
 
-/// Which tests reject, so that at most the share of experiments that `level(1)` was made for has any false rejection.
-/// `level(n)` is the p that a test has to stay below where the error is split among `n` tests: where one looks at an
-/// experiment once, the error divided by `n`.
+/// Which tests reject, such that at most the share of experiments for which `level(1)` was computed has any false
+/// rejection. `level(n)` is the p that a test must stay below if the error is divided among `n` tests: with a single
+/// look, the error divided by `n`.
 pub fn holm(p: &[f64], level: impl Fn(usize) -> f64) -> Vec<bool> {
     let mut order: Vec<usize> = (0..p.len()).collect();
     order.sort_by(|a, b| p[*a].total_cmp(&p[*b]));

@@ -1,35 +1,36 @@
-//! Looks at an experiment that goes on: each spends a part of the error that the experiment may make.
+//! Interim looks at a running experiment: each look spends a part of the allowed error.
 //!
-//! Who stops at the first interval of 95 % that excludes zero is wrong far more often than in 5 of 100 experiments. Here
-//! the error is spent by a function of how much of the experiment is done (Lan and DeMets 1983, that like O'Brien and
-//! Fleming's), whenever the looks are and whatever one stops for: the intervals of all looks together (repeated
-//! confidence intervals, Jennison and Turnbull) hold the truth in 95 of 100 experiments.
+//! An experiment that stops at the first 95 % interval that excludes zero is wrong far more often than in 5 of 100
+//! cases. Here the error is spent as a function of the completed share of the experiment (Lan and DeMets 1983, the
+//! function similar to O'Brien and Fleming's). This holds whenever the looks are and for whatever reason the experiment
+//! stops: the intervals of all looks together (repeated confidence intervals, Jennison and Turnbull) contain the true
+//! value in 95 of 100 experiments.
 
 use super::normal::{above, upper};
 
-/// Points of the grid on which the distribution at a look is kept. Simpson's rule wants an odd number.
+/// Grid points of the distribution at a look. Simpson's rule requires an odd number.
 const POINTS: usize = 201;
 
 /// The looks so far.
 #[derive(Debug, Clone)]
 pub struct Looks {
-    /// What all looks together may spend.
+    /// Total error of all looks.
     error: f64,
     maximum: usize,
-    /// Pairs at the last look, and what was spent until then.
+    /// Pairs at the last look, and the error spent until then.
     pairs: usize,
     spent: f64,
-    /// The density of the sum of all differences so far, of experiments that no look has ended: places and densities.
+    /// Density of the sum of all differences so far, over experiments that no look has ended: positions and densities.
     grid: Vec<(f64, f64)>,
 }
 
 impl Looks {
-    /// For an experiment of at most so many pairs, whose looks are wrong in at most the share `error` of all experiments.
+    /// For an experiment of at most `maximum` pairs, whose looks are wrong in at most the share `error` of experiments.
     pub fn new(error: f64, maximum: usize) -> Self {
         Self { error, maximum: maximum.max(1), pairs: 0, spent: 0.0, grid: Vec::new() }
     }
 
-    /// Looks when so many pairs are done: the p of an interval at this look. With 0 the interval is infinite.
+    /// Looks after `pairs` pairs: returns the p of an interval at this look. With 0 the interval is infinite.
     pub fn look(&mut self, pairs: usize) -> f64 {
         let pairs = pairs.min(self.maximum);
         if pairs <= self.pairs {
@@ -40,7 +41,7 @@ impl Looks {
         let may_be_spent = spending(self.error, now);
         let more = (may_be_spent - self.spent).max(0.0);
         let step = (now - before).sqrt();
-        // Beyond `bound` in either direction, of experiments that go on until now.
+        // Probability beyond `bound` in either direction, over experiments that continue until now.
         let beyond = |bound: f64| {
             let one =
                 |(x, density): (f64, f64)| density * (above((bound - x) / step) + above((bound + x) / step));
@@ -57,7 +58,7 @@ impl Looks {
             };
             if self.grid.is_empty() { normal(0.0) } else { integral(&self.grid, |(x, d)| d * normal(x)) }
         };
-        // What lies further out is below 1e-15 of all.
+        // The rest has a probability below 1e-15.
         let end = high.min(8.0 * now.sqrt());
         let place = |index: usize| end * (2.0 * index as f64 / (POINTS - 1) as f64 - 1.0);
         self.grid = (0..POINTS).map(place).map(|y| (y, density(y))).collect();
@@ -67,7 +68,7 @@ impl Looks {
     }
 }
 
-/// What may be spent by the time, from 0 to 1, half of it in each direction.
+/// The error that may be spent by the time (0 to 1), half of it in each direction.
 fn spending(error: f64, time: f64) -> f64 {
     4.0 * above(upper(error / 4.0) / time.sqrt())
 }
@@ -89,7 +90,7 @@ fn integral(grid: &[(f64, f64)], of: impl Fn((f64, f64)) -> f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// z of ldbounds (R) for looks at equal steps, 0.05 in both directions, asOF.
+    /// z of ldbounds (R) for looks at equal steps, two-sided 0.05, asOF.
     #[test]
     fn bounds_are_those_of_the_tables() {
         for (looks, bounds) in [

@@ -1,6 +1,6 @@
-//! The median, and the interval that holds it whatever the distribution.
+//! The median, and a distribution-free confidence interval for it.
 
-/// The median; of an even number the mean of the lower and the upper one. None of no values.
+/// The median; for an even number of values the mean of the two middle ones. None without values.
 pub fn median(values: &[f64]) -> Option<f64> {
     let sorted = sorted(values);
     let middle = sorted.len() / 2;
@@ -8,19 +8,19 @@ pub fn median(values: &[f64]) -> Option<f64> {
     Some(if sorted.len().is_multiple_of(2) { f64::midpoint(sorted[middle - 1], upper) } else { upper })
 }
 
-/// The fewest values whose extremes hold the median in 95 of 100 runs: 1 − 2/2⁶ = 0.97.
+/// The smallest number of values whose extremes enclose the median in 95 of 100 runs: 1 − 2/2⁶ = 0.97.
 pub const LEAST_FOR_INTERVAL: usize = 6;
 
-/// The two values that hold the median of what the values were drawn from with a confidence of 95 % at least, whatever its
-/// distribution: the widest order statistics that as few as this leave out. None below [`LEAST_FOR_INTERVAL`] values.
+/// Two of the values that enclose the population median with at least 95 % confidence, whatever its distribution: the
+/// innermost order statistics with that confidence. None below [`LEAST_FOR_INTERVAL`] values.
 pub fn median_interval(values: &[f64]) -> Option<(f64, f64)> {
     let sorted = sorted(values);
     let n = sorted.len();
     if n < LEAST_FOR_INTERVAL {
         return None;
     }
-    // How many values lie below the median is binomial with one half: the logarithm of the probability of exactly `low`,
-    // which is too small for a number itself where there are many values.
+    // The number of values below the median is binomial with p = 1/2. This is the logarithm of the probability of
+    // exactly `low`, because the probability itself underflows with many values.
     let mut log_exactly = -(n as f64) * std::f64::consts::LN_2;
     let mut at_most = log_exactly.exp();
     let mut low = 0;
@@ -53,7 +53,7 @@ mod tests {
         assert_eq!(median(&[9.0, 1.0, 4.0, 2.0]), Some(3.0));
     }
 
-    /// Ranks as tables of the sign test have them for 95 %: 6: 1, 10: 2, 20: 6, 30: 10, 100: 40.
+    /// Ranks as in tables of the sign test for 95 %: 6: 1, 10: 2, 20: 6, 30: 10, 100: 40.
     #[test]
     fn the_interval_has_the_ranks_of_the_sign_test() {
         let of = |n: u32| median_interval(&(1..=n).map(f64::from).collect::<Vec<_>>());
@@ -65,7 +65,7 @@ mod tests {
         assert_eq!(of(100), Some((40.0, 61.0)));
     }
 
-    /// Of many values that is 1.96 standard deviations of the binomial: √n / 2 ranks.
+    /// For many values it is 1.96 standard deviations of the binomial: √n / 2 ranks.
     #[test]
     fn many_values_have_an_interval() {
         let values: Vec<f64> = (0..5_000).map(f64::from).collect();

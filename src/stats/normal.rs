@@ -2,7 +2,7 @@
 
 use std::f64::consts::{PI, SQRT_2};
 
-/// The share above `z`.
+/// The probability above `z`.
 pub fn above(z: f64) -> f64 {
     match z / SQRT_2 {
         x if x < 0.0 => 1.0 - above(-z),
@@ -11,7 +11,7 @@ pub fn above(z: f64) -> f64 {
     }
 }
 
-/// The value above which the share `p` lies, of 0 < p < 1.
+/// The value exceeded with probability `p`, for 0 < p < 1.
 pub fn upper(p: f64) -> f64 {
     let (mut low, mut high) = (-40.0, 40.0);
     while high - low > 1e-14 {
@@ -37,7 +37,7 @@ fn error(x: f64) -> f64 {
     2.0 / PI.sqrt() * sum
 }
 
-/// The complementary error function of a value that is not small, by its continued fraction.
+/// The complementary error function of a larger value, by its continued fraction.
 fn complement(x: f64) -> f64 {
     let fraction = (1..120).rev().fold(x, |rest, n| x + f64::from(n) / 2.0 / rest);
     (-x * x).exp() / PI.sqrt() / fraction

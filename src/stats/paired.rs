@@ -1,19 +1,19 @@
-//! Differences of pairs.
+//! Statistics of paired differences.
 
 use super::estimate::Estimate;
 
-/// What differences of pairs come to: of ratios, their logarithms.
+/// Mean and deviation of paired differences; for ratios, of their logarithms.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Paired {
-    /// How many pairs, at least two.
+    /// Number of pairs, at least two.
     pub pairs: usize,
     pub mean: f64,
-    /// The standard deviation of a pair.
+    /// Standard deviation of a pair.
     pub deviation: f64,
 }
 
 impl Paired {
-    /// None of fewer than two: one says nothing of how much they differ.
+    /// None with fewer than two: a single one has no deviation.
     pub fn of(differences: &[f64]) -> Option<Self> {
         if differences.len() < 2 || differences.iter().any(|value| !value.is_finite()) {
             return None;
@@ -24,20 +24,20 @@ impl Paired {
         Some(Self { pairs: differences.len(), mean, deviation: variance.sqrt() })
     }
 
-    /// Of the logarithms of ratios. Pairs in which one of the two has no value above zero are left out.
+    /// From the logarithms of ratios. Pairs where either value is not above zero are left out.
     pub fn of_ratios(of: &[f64], to: &[f64]) -> Option<Self> {
         let is_usable = |value: f64| value > 0.0 && value.is_finite();
         let pairs = of.iter().zip(to).filter(|(of, to)| is_usable(**of) && is_usable(**to));
         Self::of(&pairs.map(|(of, to)| (of / to).ln()).collect::<Vec<_>>())
     }
 
-    /// The mean, and how sure it is.
+    /// The mean with its standard error.
     pub fn estimate(&self) -> Estimate {
         let error = self.deviation / (self.pairs as f64).sqrt();
         Estimate { mean: self.mean, error, degrees: (self.pairs - 1) as f64 }
     }
 
-    /// How many pairs with this deviation have an interval of at most this half width. None: more than a million.
+    /// The number of pairs with this deviation for an interval of at most this half-width. None: more than a million.
     pub fn needed(&self, half: f64, p: f64) -> Option<usize> {
         let suffices = |pairs: usize| Self { pairs, ..*self }.estimate().half_width(p) <= half;
         let enough = (1..=20).map(|power| 1usize << power).find(|pairs| suffices(*pairs))?;
@@ -63,7 +63,7 @@ mod tests {
         assert_eq!(Paired::of_ratios(&[f64::INFINITY, 2.0, 5.0], &[1.0, 2.0, 5.0]).unwrap().pairs, 2);
     }
 
-    /// (1.959964 · 0.1 / 0.01)² is 384, and some more as the deviation is estimated.
+    /// (1.959964 · 0.1 / 0.01)² is 384, plus a few since the deviation is estimated.
     #[test]
     fn as_many_pairs_are_needed_as_the_textbook_says() {
         let paired = Paired { pairs: 6, mean: 0.0, deviation: 0.1 };

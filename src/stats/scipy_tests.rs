@@ -1,4 +1,4 @@
-//! Every line of scipy/table.txt, which scipy/table.py wrote.
+//! Checks every line of scipy/table.txt, which scipy/table.py wrote.
 
 use super::{Looks, Paired, beta, drift, normal, student, welch};
 
@@ -19,7 +19,7 @@ fn values_are_those_of_scipy() {
             ("tails", [degrees, t, value]) => (student::tails(*t, *degrees), *value, 1e-9),
             ("beta", [a, b, x, value]) => (beta::incomplete(*a, *b, *x), *value, 1e-11),
             ("above", [z, value]) => (normal::above(*z), *value, 1e-11),
-            // The one at 0.5 is 0.
+            // The value at 0.5 is 0, so an offset is added.
             ("upper", [p, value]) => (normal::upper(*p) + 10.0, *value + 10.0, 1e-12),
             // scipy integrates five looks at random points.
             ("look", [pairs, _, z]) => (normal::upper(looks.look(*pairs as usize) / 2.0), *z, 2e-4),

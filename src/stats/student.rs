@@ -1,14 +1,14 @@
-//! Student's t distribution, as intervals and tests use it: both tails.
+//! Student's t distribution with both tails, as used by intervals and tests.
 
 use super::beta::incomplete;
 
-/// The share of both tails beyond `t`.
+/// The probability of both tails beyond `t`.
 pub fn tails(t: f64, degrees: f64) -> f64 {
     incomplete(degrees / 2.0, 0.5, degrees / (degrees + t * t))
 }
 
-/// The value beyond which, in either direction, lies the share `p` of the distribution: 2.571 for 0.05 and 5 degrees of
-/// freedom. Infinite where `p` is 0.
+/// The value exceeded in either direction with total probability `p`: 2.571 for 0.05 and 5 degrees of freedom. Infinite
+/// where `p` is 0.
 pub fn critical(p: f64, degrees: f64) -> f64 {
     if p <= 0.0 || degrees <= 0.0 {
         return f64::INFINITY;

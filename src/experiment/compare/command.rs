@@ -1,4 +1,4 @@
-//! Rounds of a command: how long it takes, and the number that it prints.
+//! Runs rounds of a command: measures its duration, and the number that it prints.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read as _};
@@ -19,9 +19,9 @@ use crate::settings::Keeper;
 /// Runs a command in its arms.
 pub struct CommandDriver<'a> {
     pub command: &'a [String],
-    /// Runs by `sh -c` before each round, and is not counted.
+    /// Run by `sh -c` before each round, and not counted.
     pub prepare: Option<&'a str>,
-    /// What it prints is a metric.
+    /// A number in its output is a metric.
     pub printed: Option<&'a Printed>,
     pub arms: Vec<Arm>,
     pub keeper: Option<&'a mut Keeper>,
@@ -29,18 +29,18 @@ pub struct CommandDriver<'a> {
     pub stop: &'a AtomicBool,
 }
 
-/// How often a command is looked at: its time is that much too long at most.
+/// Polling interval for the command's end: the maximum error of its duration.
 const POLL: Duration = Duration::from_micros(200);
 
-/// More than this is not kept of what it prints, and so is no JSON.
+/// More output than this is not kept, and so not parsed as JSON.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// How long its output may stay open behind its end, by a process that it started.
+/// How long its output may stay open after its end, held by a process that it started.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Runs it to its end, or sends it SIGTERM when a stop is asked for. What it prints, where `is_read`.
+/// Runs the command to its end; sends it SIGTERM when a stop is requested. Returns its output if `is_read`.
 fn run(mut command: Command, name: &str, is_read: bool, stop: &AtomicBool) -> Result<String> {
-    // What it prints would be between the lines of the comparison.
+    // Its output would mix with the lines of the comparison.
     let stdout = if is_read { Stdio::piped() } else { Stdio::null() };
     let command = command.stdin(Stdio::null()).stdout(stdout);
     let mut child = command.spawn().map_err(|error| {
@@ -50,7 +50,7 @@ fn run(mut command: Command, name: &str, is_read: bool, stop: &AtomicBool) -> Re
         std::thread::spawn(move || {
             let mut kept = Vec::new();
             let read = pipe.by_ref().take(MOST_BYTES).read_to_end(&mut kept);
-            // It must not wait for a reader.
+            // Drains the rest, so that the command does not block on the pipe.
             read.and_then(|_| io::copy(&mut pipe, &mut io::sink())).map(|_| kept)
         })
     });
@@ -60,7 +60,7 @@ fn run(mut command: Command, name: &str, is_read: bool, stop: &AtomicBool) -> Re
             break status;
         }
         if stop.load(Ordering::Relaxed) && !std::mem::replace(&mut is_told, true) {
-            // SAFETY: the child was started here and not waited for, so that its id is its own.
+            // SAFETY: the child was started here and not waited for, so its pid is its own.
             unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGTERM) };
         }
         std::thread::sleep(POLL);
@@ -95,7 +95,7 @@ impl Driver for CommandDriver<'_> {
 
     fn warm_up(&mut self, _arm: usize, number: u32) -> Result<Option<f64>> {
         if number == 0 {
-            // The first run reads the program and its files.
+            // The first run loads the program and its files.
             self.prepare()?;
             self.counted()?;
         }

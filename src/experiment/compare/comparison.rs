@@ -1,4 +1,4 @@
-//! What a comparison comes to: pure, from its rounds.
+//! Computes the result of a comparison from its rounds. Pure.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::experiment::{Plan, Verdict};
 use crate::names::names;
 use crate::stats::{Paired, drift, holm, welch};
 
-/// A drift is reported below this p, and from this change over the whole run on.
+/// A drift is reported below this p, if the change over the whole run is at least this large.
 const DRIFT_P: f64 = 0.01;
 const LEAST_DRIFT_PERCENT: f64 = 2.0;
 
@@ -50,9 +50,9 @@ pub struct Round {
 names! {
     /// Why there are no more rounds.
     pub enum End {
-        /// The interval is as narrow as `--until` asks, or beyond the margin.
+        /// The interval is as narrow as `--until` requires, or entirely beyond the margin.
         Precise = "precise",
-        /// All that were planned were run.
+        /// All planned rounds were run.
         Planned = "planned",
         /// `--max-time` was over.
         Time = "time",
@@ -157,7 +157,7 @@ impl View for Comparison {
 }
 
 impl Comparison {
-    /// The values of a metric of two arms, block by block, of blocks that count.
+    /// Values of a metric of two arms per block, for blocks that count.
     fn pairs(&self, name: &str, arm: usize) -> (Vec<f64>, Vec<f64>) {
         if !self.is_paired {
             let of_arm = |arm: usize| self.rounds.iter().filter(move |round| round.arm == arm);
@@ -187,7 +187,7 @@ impl Comparison {
         (0..blocks).filter(is_whole).collect()
     }
 
-    /// Whether the primary metric of every arm is known as well as it has to be.
+    /// Whether the primary metric of every arm is known precisely enough.
     pub fn is_enough(&self, plan: &Plan, p: f64) -> bool {
         let Some(primary) = self.primary else { return false };
         (1..self.arms.len()).all(|arm| {
@@ -197,7 +197,7 @@ impl Comparison {
         })
     }
 
-    /// Fills what follows from the rounds. `p` is that of the last look, `margin` that of means and rates.
+    /// Computes what follows from the rounds. `p` is that of the last look, `margin` that of means and rates.
     pub fn derive(&mut self, plan: &Plan, p: f64, margin: f64) {
         let measured = |kind: &Kind| self.rounds.iter().any(|round| round.values.contains_key(kind.name()));
         let others = Kind::ALL.into_iter().filter(|kind| Some(*kind) != self.primary && measured(kind));
@@ -224,7 +224,7 @@ impl Comparison {
         self.drift_percent = self.drift();
     }
 
-    /// A metric, and the p of "both arms have the same".
+    /// A metric, and the p-value of the hypothesis that both arms are equal.
     fn metric(&self, name: Kind, arm: usize, p: f64, margin: f64) -> (Metric, f64) {
         let (b, a) = self.pairs(name.name(), arm);
         let margin = name.margin(margin);
@@ -232,7 +232,7 @@ impl Comparison {
         let means = (geometric(&b), geometric(&a));
         let estimate = match self.is_paired {
             true => paired.filter(|paired| paired.pairs >= LEAST_BLOCKS).map(|paired| paired.estimate()),
-            // A run without any I/O has no logarithm, and must not be left out of the answer.
+            // A run without any I/O has no logarithm, and must not be dropped from the result.
             false => welch(&logs(&b), &logs(&a))
                 .filter(|_| means.0.is_some() && means.1.is_some() && b.len().min(a.len()) >= LEAST_BLOCKS),
         };
@@ -261,7 +261,7 @@ impl Comparison {
         (metric, estimate.map_or(1.0, |estimate| estimate.p()))
     }
 
-    /// The metric to decide by, of the arm that differs most where there are several.
+    /// The primary metric, of the arm that differs most if there are several.
     pub fn answer(&self) -> Option<&Metric> {
         let of_primary = self.metrics.iter().filter(|metric| Some(metric.name) == self.primary);
         let rank = |metric: &&Metric| {
@@ -274,12 +274,12 @@ impl Comparison {
         })
     }
 
-    /// A metric as it stands in a table: what the command prints has its own name.
+    /// A metric's title in a table: a printed value has its own name.
     pub fn title(&self, kind: Kind) -> &str {
         self.value.as_deref().filter(|_| kind.is_printed()).unwrap_or(kind.title())
     }
 
-    /// An arm is worse than the first, by the primary metric.
+    /// An arm that is worse than the first by the primary metric.
     pub fn worse(&self) -> Option<&Metric> {
         self.metrics
             .iter()
@@ -310,7 +310,7 @@ fn logs(values: &[f64]) -> Vec<f64> {
     values.iter().filter(|value| **value > 0.0).map(|value| value.ln()).collect()
 }
 
-/// None of no values, or of one that is not above zero.
+/// None for no values, or if one is not above zero.
 fn geometric(values: &[f64]) -> Option<f64> {
     let is_usable = !values.is_empty() && values.iter().all(|value| *value > 0.0 && value.is_finite());
     is_usable.then(|| (values.iter().map(|value| value.ln()).sum::<f64>() / values.len() as f64).exp())
@@ -320,7 +320,7 @@ fn geometric(values: &[f64]) -> Option<f64> {
 pub(crate) mod tests {
     use super::*;
 
-    /// Two arms with these IOPS, block by block; each block's second round is the slower one by `drift`.
+    /// Two arms with these IOPS per block; each block's second round is slower by `drift`.
     pub(crate) fn of(a: &[f64], b: &[f64]) -> Comparison {
         let arm = |name: &str| Arm { name: name.to_string(), settings: BTreeMap::new() };
         let mut rounds = Vec::new();
@@ -407,7 +407,7 @@ pub(crate) mod tests {
     #[test]
     fn other_metrics_are_corrected_for_their_number() {
         let mut found = of(&[100.0, 101.0, 100.0, 99.0], &[100.0, 101.0, 100.0, 99.0]);
-        // Alone its p is 0.024; of four tests it has to be below 0.0125.
+        // Alone its p is 0.024; among four tests it must be below 0.0125.
         let elapsed = [1.03, 1.09, 1.14, 1.12];
         for round in &mut found.rounds {
             let value = if round.arm == 1 { elapsed[round.block] } else { 1.0 };

@@ -1,4 +1,4 @@
-//! Rounds of a load of our own.
+//! Runs rounds of biopsy's own load.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileTypeExt as _;
@@ -17,43 +17,43 @@ use crate::load::{Job, LoadSummary, Permission, Prepared, ScratchFiles, Target, 
 use crate::refusal::Refusal;
 use crate::settings::Keeper;
 
-/// Sectors of sysfs.
+/// Sector size in sysfs.
 const SECTOR: f64 = 512.0;
 
-/// After each change, before what is counted; and each run until an arm has settled.
+/// Warm-up after each change, and duration of each run until an arm has settled.
 const WARM_UP: Duration = Duration::from_millis(150);
 
-/// Drives a load in its arms.
+/// Runs a load in its arms.
 pub struct LoadDriver<'a> {
-    /// By arm, with the words that are varied.
+    /// By arm, with the varied options.
     pub jobs: Vec<Job>,
     pub arms: Vec<Arm>,
-    /// Settings of the kernel that are varied; None: there are none.
+    /// Varied settings of the kernel; None: there are none.
     pub keeper: Option<&'a mut Keeper>,
     pub permission: &'a Permission,
     pub scratch: &'a mut ScratchFiles,
     pub stop: &'a AtomicBool,
     pub device: Option<String>,
-    /// How long a round is.
+    /// Duration of a round.
     pub round: Duration,
-    /// Runs what is open.
+    /// Runs a prepared load.
     pub drive: &'a dyn Fn(&mut Prepared) -> Result<LoadSummary>,
     pub observers: Vec<&'a mut dyn Observer>,
-    /// What is measured of a round; an error ends the comparison.
+    /// The values of a round; an error ends the comparison.
     pub values: &'a dyn Fn(&LoadSummary) -> Result<BTreeMap<String, f64>>,
     /// Of the first round of the first arm.
     pub first: Option<LoadSummary>,
-    /// Targets that are open, by arm and length of a run.
+    /// Open targets, by arm and run length.
     pub prepared: BTreeMap<(usize, Duration), Prepared>,
 }
 
-/// All that is measured of a round, with quantiles interpolated within their buckets.
+/// All values of a round, with quantiles interpolated within their buckets.
 pub fn values(load: &LoadSummary) -> Result<BTreeMap<String, f64>> {
     let value = |kind: Kind| Some((kind.name().to_string(), kind.of(load)?));
     Ok(Kind::ALL.into_iter().filter_map(value).collect())
 }
 
-/// Makes the settings of an arm.
+/// Applies the settings of an arm.
 pub fn apply(keeper: Option<&mut Keeper>, arm: &Arm) -> Result<()> {
     let Some(keeper) = keeper else { return Ok(()) };
     let names: Vec<String> = keeper.saved().settings.iter().map(|setting| setting.name.clone()).collect();
@@ -65,8 +65,8 @@ pub fn apply(keeper: Option<&mut Keeper>, arm: &Arm) -> Result<()> {
     Ok(())
 }
 
-/// Whether the device moves the load's bytes and no others on its behalf: what is buffered is moved when the kernel likes,
-/// a file system writes its journal, and what is verified is read again.
+/// Whether the device transfers exactly the load's bytes: buffered data is written whenever the kernel likes, a file
+/// system writes its journal, and verify reads data again.
 fn moves_what_it_says(job: &Job) -> bool {
     let is_device = |target: &Target| match target {
         Target::Existing(path) => path.metadata().is_ok_and(|found| found.file_type().is_block_device()),
@@ -76,7 +76,7 @@ fn moves_what_it_says(job: &Job) -> bool {
 }
 
 impl LoadDriver<'_> {
-    /// One run of an arm. A buffered target is opened anew, so that it finds no pages of the run before.
+    /// One run of an arm. A buffered target is opened anew, so that no pages of the previous run are cached.
     fn run(&mut self, arm: usize, length: Duration, seed: u32) -> Result<(LoadSummary, Option<f64>)> {
         let job = &self.jobs[arm];
         let seed = seeded(job.seed, seed);
@@ -105,7 +105,7 @@ impl LoadDriver<'_> {
         Ok((summary, foreign))
     }
 
-    /// Bytes that the device has moved so far; None where the kernel does not count.
+    /// Bytes that the device has transferred so far; None where the kernel does not count.
     fn moved(&self) -> Option<f64> {
         let counters = Counters::read(Path::new("/"), self.device.as_deref()?).ok()?;
         let counts = counters.iostats != Some(false);
@@ -120,7 +120,7 @@ impl Driver for LoadDriver<'_> {
     }
 
     fn warm_up(&mut self, arm: usize, number: u32) -> Result<Option<f64>> {
-        // Seeds of their own, which no round has.
+        // Seeds that no round uses.
         let (summary, _) = self.run(arm, WARM_UP, u32::MAX - number)?;
         Ok(summary.iops())
     }

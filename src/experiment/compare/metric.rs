@@ -1,10 +1,10 @@
-//! What is compared.
+//! The metrics of a comparison.
 
 use crate::load::{Job, LoadSummary};
 use crate::names::names;
 
 names! {
-    /// What is measured of a round.
+    /// A value measured in each round.
     pub enum Kind {
         Iops = "iops",
         Bandwidth = "bytes_per_second",
@@ -15,13 +15,13 @@ names! {
         Elapsed = "elapsed_ns",
         /// A number that a command prints.
         Value = "value",
-        /// One of which less is better.
+        /// A printed number of which less is better.
         LessValue = "value_less_is_better",
     }
 }
 
 impl Kind {
-    /// As it stands in a table.
+    /// The title in a table.
     pub fn title(self) -> &'static str {
         match self {
             Self::Iops => "IOPS",
@@ -48,22 +48,22 @@ impl Kind {
         matches!(self, Self::Iops | Self::Bandwidth | Self::Value)
     }
 
-    /// A number that the command printed itself.
+    /// Whether the command itself prints the number.
     pub fn is_printed(self) -> bool {
         matches!(self, Self::Value | Self::LessValue)
     }
 
-    /// Measured of a command, and not of a load.
+    /// Whether it is measured for a command, not for a load.
     pub fn is_of_command(self) -> bool {
         self == Self::Elapsed || self.is_printed()
     }
 
-    /// How far two arms may differ and still be the same, from the margin of means and rates: the tail varies more.
+    /// How far two arms may differ and count as equal, from the margin of means and rates: the tail varies more.
     pub fn margin(self, margin: f64) -> f64 {
         if self == Self::P99 { 2.0 * margin } else { margin }
     }
 
-    /// Of one round of a load; None where it has none.
+    /// The value of one round of a load; None where it has none.
     pub fn of(self, load: &LoadSummary) -> Option<f64> {
         let latency = || load.latency();
         match self {
@@ -81,8 +81,7 @@ impl Kind {
     }
 }
 
-/// What arms are compared by where nothing else is said: the latency where a rate is offered; bytes where operations of
-/// the arms are not alike.
+/// The default metric: latency if a rate is set; bytes if the arms' block sizes differ.
 pub fn default_for(jobs: &[&Job]) -> Kind {
     let first = jobs.first();
     if jobs.iter().any(|job| job.rate.is_some()) {

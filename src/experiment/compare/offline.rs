@@ -1,4 +1,4 @@
-//! Results that were kept, compared: JSON of biopsy and of fio.
+//! Compares stored results: JSON of biopsy and of fio.
 
 use std::collections::BTreeMap;
 
@@ -11,27 +11,27 @@ use crate::experiment::Plan;
 use crate::experiment::ratio::ERROR;
 use crate::settings::Key;
 
-/// Intervals of one run depend on each other: of more than this they are averaged, consecutive ones together.
+/// Intervals of one run are correlated: if there are more than this, consecutive ones are averaged.
 const MOST_SAMPLES: usize = 10;
 
-/// What stands in a file, or in a recording.
+/// The content of a file or recording.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Source {
     pub name: String,
-    /// What was measured, and where: by what it is called.
+    /// The set-up of the measurement, by name.
     pub setup: BTreeMap<String, String>,
     /// The values of each run or interval.
     pub samples: Vec<BTreeMap<String, f64>>,
-    /// Quantiles are interpolated within their buckets, as those of `biopsy compare` are.
+    /// Quantiles are interpolated within their buckets, as in `biopsy compare`.
     pub are_interpolated: bool,
 }
 
-/// What differs only where both results say it: not all of them do.
+/// Names that count as a difference only if both results have them, because not all do.
 const SAID_BY_SOME: [&str; 1] = ["host"];
 
 impl Source {
-    /// Of the JSON values of a file: of `biopsy load`, `biopsy compare` (its first arm), `biopsy latency`, or fio. None where
-    /// a value is none of these.
+    /// Reads the JSON values of a file: of `biopsy load`, `biopsy compare` (its first arm), `biopsy latency`, or fio.
+    /// None if a value is none of these.
     pub fn of(name: &str, values: &[Value]) -> Option<Self> {
         let mut source = Self { name: name.to_string(), ..Self::default() };
         let mut are_intervals = false;
@@ -52,7 +52,7 @@ impl Source {
             };
             for (what, value) in setup {
                 let known = source.setup.entry(what).or_default();
-                // Runs of one file that are not alike make one that is like no other.
+                // If the runs of one file differ, the combined value differs from any other file's.
                 if !known.split("; ").any(|one| one == value) {
                     *known = if known.is_empty() { value } else { format!("{known}; {value}") };
                 }
@@ -69,26 +69,26 @@ impl Source {
 type Setup = Vec<(&'static str, String)>;
 type Sample = BTreeMap<String, f64>;
 
-/// The set-up by what it is called, with the samples of a value.
+/// The set-up by name, with the samples of a value.
 type Kept = (BTreeMap<String, String>, Vec<Sample>);
 
 fn one((setup, sample): (Setup, Sample)) -> Kept {
     (setup.into_iter().map(|(what, value)| (what.to_string(), value)).collect(), vec![sample])
 }
 
-/// A file of sysfs, of /proc/sys or of a cgroup, by its name for `--vary`.
+/// Whether the name is a setting of `--vary`: a file of sysfs, of /proc/sys or of a cgroup.
 fn is_setting(key: &str) -> bool {
     matches!(Key::parse(key), Ok(Some(_)))
 }
 
-/// The first arm of `biopsy.compare/1`, which is what its others were compared with.
+/// The first arm of `biopsy.compare/1`, to which its other arms were compared.
 fn of_compare(value: &Value) -> Option<Kept> {
     let found = Comparison::deserialize(value).ok()?;
     let counts = |round: &&Round| round.arm == 0 && round.left_out.is_none();
     let samples = found.rounds.iter().filter(counts).map(|round| round.values.clone()).collect();
     let first = found.arms.into_iter().next()?;
     let setup = match found.is_paired {
-        // With what was set for that arm; the words of the load among it are in the set-up already.
+        // With the settings of that arm; options of the load are in the set-up already.
         true => found
             .setup
             .into_iter()
@@ -106,7 +106,7 @@ fn sample(values: &[(Kind, Option<f64>)]) -> Sample {
     values.iter().filter_map(known).collect()
 }
 
-/// A value as text, whichever type it has.
+/// A value as text, whatever its type.
 fn text(value: &Value) -> Option<String> {
     match value {
         Value::Null => None,
@@ -129,7 +129,7 @@ fn of_load(load: &Value) -> (Setup, Sample) {
     let number = |key: &str| load[key].as_f64();
     let latency = |key: &str| load["latency"][key].as_f64();
     let mean = latency("sum_ns").zip(latency("count")).map(|(sum, count)| sum / count);
-    // What io_uring's workers did for it is the load's, too.
+    // Includes the CPU time of io_uring's workers.
     let workers = load["ring_workers"]["system_ns"].as_f64().unwrap_or(0.0);
     let system = number("system_ns").map(|own| own + workers);
     let cpu = number("user_ns").zip(system).zip(number("ios"));
@@ -158,7 +158,7 @@ fn of_latency(line: &Value) -> (Setup, Sample) {
         return (known(setup), Sample::new());
     };
     let ops = devices().filter_map(|device| device["ops"].as_object()).flat_map(|ops| ops.values());
-    // Of the request stages the sum is the time in the block layer.
+    // The sum of the request stages is the time in the block layer.
     let stages = ops.filter_map(|op| op["request_stages"].as_object()).flat_map(|stages| stages.values());
     let time: f64 = stages.filter_map(|stage| stage["sum_ns"].as_f64()).sum();
     let ios = sum("ios");
@@ -170,7 +170,7 @@ fn of_latency(line: &Value) -> (Setup, Sample) {
     (known(setup), sample)
 }
 
-/// fio's JSON: all its jobs together. Quantiles only of one job with one direction, since they cannot be added.
+/// fio's JSON: all its jobs together. Quantiles only for a single job with one direction, since they cannot be added.
 fn of_fio(result: &Value) -> (Setup, Sample) {
     const DIRECTIONS: [&str; 3] = ["read", "write", "trim"];
     let jobs = || result["jobs"].as_array().into_iter().flatten();
@@ -210,7 +210,7 @@ fn of_fio(result: &Value) -> (Setup, Sample) {
     (known(setup), sample)
 }
 
-/// fio's word for one size in bytes; None where it has several, or another form.
+/// fio's notation of one size in bytes; None for several, or another form.
 fn bytes(word: &str) -> Option<u64> {
     let word = word.to_ascii_lowercase();
     let word = word.trim_end_matches("ib").trim_end_matches('b');
@@ -223,7 +223,7 @@ fn bytes(word: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
-/// Consecutive samples averaged, so that few are left.
+/// Averages consecutive samples, so that few remain.
 fn averaged(samples: &[Sample]) -> Vec<Sample> {
     if samples.len() <= MOST_SAMPLES {
         return samples.to_vec();
@@ -241,7 +241,7 @@ fn averaged(samples: &[Sample]) -> Vec<Sample> {
     (0..MOST_SAMPLES).map(part).collect()
 }
 
-/// What differs of two set-ups.
+/// The differences between two set-ups.
 pub fn differences(a: &BTreeMap<String, String>, b: &BTreeMap<String, String>) -> Vec<Difference> {
     let whats = a.keys().chain(b.keys().filter(|what| !a.contains_key(*what)));
     let difference =
@@ -253,8 +253,8 @@ pub fn differences(a: &BTreeMap<String, String>, b: &BTreeMap<String, String>) -
     whats.map(difference).filter(|one| one.a != one.b && is_said(one)).collect()
 }
 
-/// Compares two kept results. What differs of their set-ups is in it; whether they may be compared all the same is the
-/// caller's to decide.
+/// Compares two stored results, including the differences of their set-ups; the caller decides whether they may be
+/// compared.
 pub fn offline(a: &Source, b: &Source, primary: Kind, margin: f64) -> Comparison {
     let arm = |source: &Source| Arm { name: source.name.clone(), settings: source.setup.clone() };
     // Quantiles of whole buckets are up to 6 % wide.
@@ -333,7 +333,7 @@ mod tests {
         assert!(one.differences.is_empty());
     }
 
-    /// A stall counts: without it the other runs would be the same.
+    /// A run that stalled counts: without it the remaining runs would be equal.
     #[test]
     fn a_run_without_any_io_is_no_answer() {
         let (a, b) = (loads("6.1", &[100.0, 101.0, 99.0]), loads("6.1", &[0.0, 0.0, 100.0, 101.0, 99.0]));
@@ -383,7 +383,7 @@ mod tests {
         }
     }
 
-    /// Of a comparison the first arm counts, with the rounds that count.
+    /// Of a comparison the first arm is used, with the rounds that count.
     #[test]
     fn a_kept_comparison_is_its_first_arm() {
         let mut found = super::super::tests::of(&[100.0, 101.0, 99.0, 7.0], &[50.0, 50.5, 49.5, 50.0]);
@@ -395,7 +395,7 @@ mod tests {
         let iops: Vec<f64> = source.samples.iter().map(|sample| sample["iops"]).collect();
         assert_eq!((iops, source.setup["kernel"].as_str()), (vec![100.0, 101.0, 99.0], "6.1"));
         assert_eq!(Source::of("x", &[json!({"schema": "biopsy.compare/1", "arms": 7})]), None);
-        // What was set for its arm is a difference from another that set it otherwise, and from none that did not say.
+        // A setting of its arm is a difference to a result with another value, not to one without any.
         let mut with = |scheduler: &str| {
             found.arms[0].settings = BTreeMap::from([("scheduler".to_string(), scheduler.to_string())]);
             let mut value = serde_json::to_value(&found).unwrap();
@@ -419,7 +419,7 @@ mod tests {
         assert_eq!(has_median(&a, &Source { are_interpolated: true, ..b }), (false, 1));
     }
 
-    /// A host that only one of them names is no difference; a kernel is.
+    /// A host name in only one of them is not a difference; a kernel is.
     #[test]
     fn another_host_is_a_difference_where_both_name_it() {
         let setup = |pairs: &[(&str, &str)]| {

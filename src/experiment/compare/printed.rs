@@ -1,18 +1,18 @@
-//! The number that a command prints: its JSON, and the place in it.
+//! Extracts a number from the JSON output of a command.
 
 use serde_json::Value;
 
-/// A place in JSON, and whether less of what stands there is better.
+/// A path in JSON, and whether a smaller number there is better.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Printed {
-    /// Keys and indices with dots between them: `jobs.0.read.iops`.
+    /// Keys and indices separated by dots: `jobs.0.read.iops`.
     pub path: String,
     pub less_is_better: bool,
 }
 
 impl Printed {
-    /// The number in the last JSON value of what was printed; what stands before the first brace is not looked at. An error
-    /// says why there is none.
+    /// The number in the last JSON value of the output; text before the first brace is ignored. An error says why there
+    /// is none.
     pub fn number(&self, text: &str) -> Result<f64, String> {
         let from = text.find(['{', '[']).ok_or("it prints no JSON")?;
         let values = serde_json::Deserializer::from_str(&text[from..]).into_iter::<Value>();
@@ -45,7 +45,7 @@ impl Printed {
     }
 }
 
-/// What can stand behind the last dot.
+/// The possible continuations of a path.
 fn keys(value: &Value) -> String {
     const MOST: usize = 8;
     let keys: Vec<String> = match value {

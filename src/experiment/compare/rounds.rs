@@ -11,32 +11,32 @@ use crate::experiment::order::blocks;
 use crate::experiment::ratio::ERROR;
 use crate::stats::slope;
 
-/// Foreign I/O above this share of the bytes leaves out a block.
+/// A block with foreign I/O above this share of the bytes is left out.
 const MOST_FOREIGN_PERCENT: f64 = 5.0;
 
-/// A rate is settled where it changes by less over the last third of the runs before the first round.
+/// A rate is settled if it changes by less over the last third of the runs before the first round.
 const SETTLED: f64 = 0.02;
 const FIRST_RUNS: usize = 9;
 const MOST_RUNS: usize = 24;
 
-/// What runs an arm.
+/// Runs an arm.
 pub trait Driver {
-    /// Makes the settings of an arm.
+    /// Applies the settings of an arm.
     fn apply(&mut self, arm: usize) -> Result<()>;
-    /// A short run, for its rate alone; None: such a run says nothing here.
+    /// A short run, for its rate alone; None: such a run is not meaningful here.
     fn warm_up(&mut self, arm: usize, number: u32) -> Result<Option<f64>>;
     /// A round, with its values.
     fn round(&mut self, arm: usize, number: u32) -> Result<Round>;
 }
 
-/// What looks at rounds from outside while they run, but not at what is not counted.
+/// Observes rounds from outside while they run, but not the uncounted runs.
 pub trait Observer {
     fn begin(&mut self) -> Result<()>;
-    /// Adds what was seen since to the round of an arm.
+    /// Adds the observations since `begin` to the round of an arm.
     fn end(&mut self, arm: usize, round: &mut Round) -> Result<()>;
 }
 
-/// Begins with all of them, and adds what they saw to the round.
+/// Starts all observers, and adds their observations to the round.
 pub(super) fn observed(
     observers: &mut [&mut dyn Observer],
     arm: usize,
@@ -44,26 +44,26 @@ pub(super) fn observed(
 ) -> Result<Round> {
     observers.iter_mut().try_for_each(|observer| observer.begin())?;
     let mut round = run()?;
-    // Backwards, so that the one that began first does not see the others end.
+    // In reverse, so that the first observer does not see the others end.
     observers.iter_mut().rev().try_for_each(|observer| observer.end(arm, &mut round))?;
     Ok(round)
 }
 
-/// How many rounds.
+/// Number and precision of rounds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Options {
-    /// So many of each arm, whatever they show.
+    /// A fixed number of rounds per arm.
     pub rounds: Option<usize>,
     pub most_rounds: usize,
-    /// How far means and rates may differ and be the same: 0.05 is 5 %.
+    /// How far means and rates may differ and count as equal: 0.05 is 5 %.
     pub margin: f64,
-    /// Half the width of an interval that suffices.
+    /// Sufficient half-width of an interval.
     pub until: f64,
     pub longest: Duration,
     pub seed: u64,
 }
 
-/// How far it is.
+/// Progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Step {
     pub block: usize,
@@ -71,8 +71,8 @@ pub struct Step {
     pub arm: usize,
 }
 
-/// Runs rounds in balanced blocks until the plan has enough. `comparison` has the arms and the primary metric; what was
-/// measured before an error is lost, before a stop it is not.
+/// Runs rounds in balanced blocks until the plan has enough. `comparison` has the arms and the primary metric. An error
+/// discards the measurements; a stop keeps them.
 pub fn run(
     comparison: &mut Comparison,
     options: &Options,
@@ -82,7 +82,7 @@ pub fn run(
 ) -> Result<()> {
     let begin = Instant::now();
     let arms = comparison.arms.len();
-    // Every arm but the first is compared with it. One alone is compared with a kept result.
+    // Every arm but the first is compared with it. A single arm is compared with a stored result.
     let error = ERROR / (arms - 1).max(1) as f64;
     let mut plan = match options.rounds {
         Some(rounds) => Plan::fixed(rounds, options.margin, error),
@@ -97,7 +97,7 @@ pub fn run(
     let first = Instant::now();
     let (mut number, mut p, mut looked) = (0, 0.0, 0);
     let mut end = End::Planned;
-    // Blocks that are left out are run again, up to as many.
+    // Blocks that are left out are repeated, up to the same number again.
     'blocks: for (block, order) in blocks(arms, 2 * plan.maximum(), options.seed).into_iter().enumerate() {
         for arm in order {
             if is_stopped() || begin.elapsed() > options.longest {
@@ -109,7 +109,7 @@ pub fn run(
             number += 1;
             let begin_ns = u64::try_from(first.elapsed().as_nanos()).unwrap_or(u64::MAX);
             let mut round = match driver.round(arm, number) {
-                // A round that was cut short has no values of a whole one.
+                // A round that was cut short has no valid values.
                 Err(_) | Ok(_) if is_stopped() => continue,
                 result => result?,
             };
@@ -140,13 +140,13 @@ pub fn run(
     Ok(())
 }
 
-/// Runs an arm until its rate does not change any more.
+/// Runs an arm until its rate no longer changes.
 fn settle(comparison: &mut Comparison, arm: usize, driver: &mut dyn Driver, stop: &AtomicBool) -> Result<()> {
     driver.apply(arm)?;
     let mut rates = Vec::new();
     while rates.len() < MOST_RUNS && !stop.load(Ordering::Relaxed) {
         match driver.warm_up(arm, rates.len() as u32) {
-            // What was cut short may have failed for that alone.
+            // A run that was cut short may have failed only for that reason.
             Err(_) if stop.load(Ordering::Relaxed) => return Ok(()),
             Ok(None) => return Ok(()),
             rate => rates.extend(rate?),
@@ -166,7 +166,7 @@ fn settle(comparison: &mut Comparison, arm: usize, driver: &mut dyn Driver, stop
     Ok(())
 }
 
-/// Whether the line through the last third rises or falls by less than [`SETTLED`] from its begin to its end.
+/// Whether the line through the last third rises or falls by less than [`SETTLED`] from its start to its end.
 fn is_settled(rates: &[f64]) -> bool {
     let last = &rates[rates.len() - rates.len() / 3..];
     let mean = last.iter().sum::<f64>() / last.len() as f64;
@@ -184,7 +184,7 @@ mod tests {
     use crate::experiment::Verdict;
     use crate::experiment::compare::{Arm, Kind};
 
-    /// Arms with fixed rates, and a noise of 1 % in turn.
+    /// Arms with fixed rates, and an alternating noise of 1 %.
     struct Fixed {
         rates: Vec<f64>,
         applied: Vec<usize>,

@@ -1,4 +1,4 @@
-//! By how much each stage of an arm is longer than that of the first arm: pure, from the rounds.
+//! Computes by how much each stage differs between an arm and the first arm. Pure.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use super::comparison::{Comparison, Round};
 use crate::experiment::ratio::LEAST_BLOCKS;
 use crate::stats::Paired;
 
-/// All stages together.
+/// Sum of all stages.
 pub const ALL: &str = "all";
 
 /// What a stage took in a round, on average of its operations or I/Os.
@@ -36,7 +36,7 @@ pub struct StageDifference {
     pub is_certain: bool,
 }
 
-/// Of all arms but the first, each stage in the order of time. Rounds without stages are left out with their blocks.
+/// For all arms but the first, each stage in time order. Rounds without stages are left out with their blocks.
 pub fn differences(comparison: &Comparison, p: f64) -> Vec<StageDifference> {
     let mut names: Vec<&str> = Vec::new();
     for mean in comparison.rounds.iter().flat_map(|round| &round.stages) {
@@ -57,14 +57,14 @@ pub fn differences(comparison: &Comparison, p: f64) -> Vec<StageDifference> {
             let pairs: Vec<(&Round, &Round)> =
                 blocks.iter().filter_map(|block| of(*block, arm).zip(of(*block, 0))).collect();
             let with_all = names.iter().copied().chain([ALL]);
-            // All stages are looked at, the sum is one test.
+            // All stages are tested together; the sum is a single test.
             let level = |name: &str| if name == ALL { p } else { p / names.len() as f64 };
             with_all.filter_map(|name| difference(arm, name, &pairs, (p, level(name)))).collect::<Vec<_>>()
         })
         .collect()
 }
 
-/// None without any pair of rounds. `p`: of the interval, and of what is certain.
+/// None without any pair of rounds. `p`: levels for the interval, and for significance.
 fn difference(
     arm: usize,
     name: &str,
@@ -132,7 +132,7 @@ mod tests {
         assert_eq!(all.iter().map(|one| one.is_certain).collect::<Vec<_>>(), [false, true, true, true]);
     }
 
-    /// Of three stages one alone may differ by chance in one of seven comparisons.
+    /// Among three stages a single one may differ by chance in one of seven comparisons.
     #[test]
     fn a_stage_is_certain_by_a_level_for_all_of_them() {
         let noise = |arm: usize, block: usize| arm as f64 * [1.0, 3.0, 2.0, 1.2][block];
@@ -147,7 +147,7 @@ mod tests {
         assert_eq!((one.low_ns, one.is_certain, three.is_certain), (three.low_ns, true, false), "{one:?}");
     }
 
-    /// A stage that one arm has not: its time is in the others there.
+    /// A stage that one arm lacks: its time is in the other stages there.
     #[test]
     fn a_stage_of_one_arm_counts_as_nothing_in_the_other() {
         let found = with_stages(|arm, _| match arm {

@@ -1,11 +1,11 @@
-//! `--vary KEY=v1,v2`: the arms.
+//! Parses `--vary KEY=v1,v2` and builds the arms.
 
 use std::collections::BTreeMap;
 
 use super::comparison::Arm;
 use crate::refusal::Refusal;
 
-/// More arms than this take too long for a comparison.
+/// More arms take too long for a comparison.
 const MOST_ARMS: usize = 8;
 
 /// A key with its values.
@@ -16,7 +16,7 @@ pub struct Vary {
 }
 
 impl Vary {
-    /// Of `KEY=v1,v2`.
+    /// Parses `KEY=v1,v2`.
     pub fn parse(text: &str) -> Result<Self, String> {
         let example = "write it as KEY=VALUE,VALUE, as in scheduler=none,mq-deadline";
         let (key, values) =
@@ -29,7 +29,7 @@ impl Vary {
     }
 }
 
-/// Every value of a key with every value of the others. The first is what the others are compared with.
+/// Combines every value of a key with every value of the others. The first arm is the baseline.
 pub fn arms(vary: &[Vary]) -> Result<Vec<Arm>, Refusal> {
     let usage = |why: String| Err(Refusal::Usage(why));
     for (at, one) in vary.iter().enumerate() {
@@ -56,7 +56,7 @@ pub fn arms(vary: &[Vary]) -> Result<Vec<Arm>, Refusal> {
             "--vary has one value: give the values to compare, as in scheduler=none,mq-deadline".to_string(),
         );
     }
-    // The names of schedulers need no key beside them.
+    // Names of schedulers are clear without their key.
     let name = |settings: &[(String, String)]| match settings {
         [(key, value)] if key == "scheduler" => value.clone(),
         _ => settings.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" "),
@@ -65,7 +65,7 @@ pub fn arms(vary: &[Vary]) -> Result<Vec<Arm>, Refusal> {
     for settings in all {
         let name = name(&settings);
         let settings: BTreeMap<String, String> = settings.into_iter().collect();
-        // A value that stands there twice is an A/A comparison.
+        // A repeated value makes an A/A comparison.
         let name = match arms.iter().filter(|arm| arm.settings == settings).count() {
             0 => name,
             times => format!("{name} ({})", times + 1),
