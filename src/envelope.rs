@@ -1,5 +1,4 @@
-//! What stands around every result: when, on which kernel, what was lost, what it cost, and what
-//! could not be seen. The JSON keys are the contract's.
+//! The envelope of every result: time, kernel, losses, cost and gaps. Its JSON keys are a documented contract.
 
 pub mod reading;
 mod reason;
@@ -16,16 +15,16 @@ pub use reason::Reason;
 
 use crate::merge::{Merge, how, merge, row, weighted, weighted_known};
 
-/// What a view's JSON object has beside the envelope. Both are read back from the same object, so a key that both have
-/// is one.
+/// The part of a JSON object that belongs to the view, not the envelope. Both are read from the same object, so a key
+/// that both have is shared.
 pub trait View: Serialize + DeserializeOwned + JsonSchema + Send {
     /// `biopsy.NAME/VERSION`.
     const SCHEMA: &'static str;
 
-    /// Whether it has `duration_ns` itself, the only key of the envelope that a view may have.
+    /// Whether the view has `duration_ns` itself, the only key that it may share with the envelope.
     const HAS_DURATION: bool = false;
 
-    /// Whether this one has it: a part that was not measured may be the one that has.
+    /// Whether this value has it: it may belong to a part that was not measured.
     fn has_duration(&self) -> bool {
         Self::HAS_DURATION
     }
@@ -44,10 +43,10 @@ impl<V: View> Serialize for Framed<V> {
     }
 }
 
-/// A view with its envelope, as it is written.
+/// A view with its envelope, for writing.
 #[derive(Serialize)]
 pub struct Line<'a, V> {
-    /// First, so that a reader knows at once what it reads.
+    /// First, so that readers can identify the object at once.
     schema: &'static str,
     version: &'a str,
     kernel: &'a str,
@@ -66,7 +65,7 @@ pub struct Line<'a, V> {
 }
 
 impl<'a, V: View> Line<'a, V> {
-    /// `command_status` is there when a command was measured.
+    /// `command_status` is set when a command was measured.
     pub fn new(envelope: &'a Envelope, view: &'a V, command_status: Option<i32>) -> Self {
         let Envelope { version, kernel, start, duration_ns, read_ns, lost, cost, missing } = envelope;
         let duration_ns = (!view.has_duration()).then_some(*duration_ns);
@@ -99,7 +98,7 @@ impl<V: View> JsonSchema for Framed<V> {
         V::schema_name()
     }
 
-    // The view without its envelope may be in the same schema.
+    // The same schema may include the view without its envelope.
     fn schema_id() -> Cow<'static, str> {
         format!("{} in its envelope", V::schema_id()).into()
     }
@@ -143,9 +142,9 @@ pub struct Envelope {
 }
 
 impl Envelope {
-    /// With the next interval of the same run.
+    /// Merges the next interval of the same run.
     pub fn follow(&mut self, next: &Self) {
-        // What a probe cost is counted from its begin on: the later figures are of both.
+        // A probe's cost is counted from its start: the later figures cover both intervals.
         let cost = match next.cost.ios.is_some() || self.cost.ios.is_none() {
             true => next.cost.clone(),
             false => self.cost.clone(),
@@ -155,7 +154,7 @@ impl Envelope {
         self.cost = Cost { cpu_percent, ..cost };
     }
 
-    /// With that of another run, of the same machine or of another one.
+    /// Merges another run, of the same machine or of another one.
     pub fn join(&mut self, other: &Self) {
         let cpu_percent = self.cpu_percent_with(other);
         let Self { version: _, kernel: _, start: _, duration_ns, read_ns, lost, cost, missing } = self;
@@ -164,13 +163,13 @@ impl Envelope {
         cost.cpu_percent = cpu_percent;
         *duration_ns = duration_ns.saturating_add(other.duration_ns);
         lost.add(&other.lost);
-        // The same gap may have other numbers in each interval: those of the last one stay, or a run of days would collect
-        // them all.
+        // The same gap may have different numbers in each interval: only the last is kept, or a run of days would
+        // collect them all.
         missing.retain(|old| !other.missing.iter().any(|new| new.replaces(old)));
         how::each(missing, &other.missing);
     }
 
-    /// The share of a CPU over both windows; where one of them was too short to tell, that of the other.
+    /// CPU share over both intervals; where one of them was too short to measure, that of the other.
     fn cpu_percent_with(&self, other: &Self) -> Option<f64> {
         let (mine, theirs) = (self.cost.cpu_percent, other.cost.cpu_percent);
         weighted_known(mine, self.duration_ns, theirs, other.duration_ns)
@@ -198,12 +197,12 @@ impl Merge for Lost {
 }
 
 impl Lost {
-    /// Adds that of another interval.
+    /// Adds the losses of another interval.
     pub fn add(&mut self, other: &Self) {
         self.combine(other, u64::saturating_add);
     }
 
-    /// Adds that of another view of the same interval: what both lost is counted once.
+    /// Adds the losses of another view of the same interval: what both lost counts once.
     pub fn overlay(&mut self, other: &Self) {
         self.combine(other, u64::max);
     }
@@ -260,10 +259,10 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// Below this many I/Os with the statistics on the cost is that of cold caches and says nothing about a load.
+    /// With fewer I/Os while the statistics were on, the cost is that of cold caches and not representative.
     pub const LEAST_IOS: u64 = 200;
 
-    /// Of the same probes in another run. A figure that one of them lacks is that of neither.
+    /// Merges the cost of the same probes in another run. A figure that either lacks is dropped.
     fn join(&mut self, other: &Self) {
         let (a, b) = (self.ios.unwrap_or(0), other.ios.unwrap_or(0));
         let each = |of: fn(&Self) -> Option<f64>| weighted(of(self), a, of(other), b);
@@ -283,7 +282,7 @@ impl Cost {
         };
     }
 
-    /// Of two probes that were attached at once. A figure that one of them lacks is nobody's: half of a cost is no
+    /// The sum for two probes that were attached at once. A figure that either lacks is dropped: half of a cost is no
     /// cost.
     pub fn plus(self, other: Self) -> Self {
         let both = |a: Option<f64>, b: Option<f64>| Some(a? + b?);
@@ -301,8 +300,8 @@ impl Cost {
         }
     }
 
-    /// Of probes some of which were attached for this share of the time only, where `self` was measured; `others` is the
-    /// cost of the rest. Where that saw too little, it is taken to be no more than this.
+    /// For probes that were attached only for a share of the time, in which `self` was measured; `others` is the cost
+    /// of the remaining ones. If that has too few I/Os, it is assumed to be no more than this.
     pub fn in_turn(self, share: f64, others: Self) -> Self {
         let each = |of: fn(&Self) -> Option<f64>| {
             let with = of(&self)?;
@@ -320,8 +319,8 @@ impl Cost {
         }
     }
 
-    /// With that of a probe that may have been too seldom in use to be measured: then its maps and programs are added,
-    /// no figure is, and the second value says so.
+    /// Adds a probe that may have been used too rarely to be measured: then only its maps and programs are added, and
+    /// the second value is false.
     pub fn beside(self, other: Self) -> (Self, bool) {
         if other.cpu_percent.is_some() || self.cpu_percent.is_none() {
             return (self.plus(other), true);
@@ -331,9 +330,9 @@ impl Cost {
         (Self { map_bytes, programs, ..self }, false)
     }
 
-    /// What runs with waits for locks, spread over I/Os: so many of each were in the window. Where the statistics saw
-    /// fewer than [`Self::LEAST_IOS`] waits it counts as nothing: within slices of a tenth of the time that is less than
-    /// a microsecond for each of 2,000 waits a second, 0.2 % of a CPU.
+    /// Spreads the cost of programs on lock waits over I/Os, by the counts of both in the interval. If the statistics
+    /// covered fewer than [`Self::LEAST_IOS`] waits, it counts as zero: within slices of a tenth of the time that is
+    /// less than a microsecond for each of 2,000 waits a second, 0.2 % of a CPU.
     pub fn spread(mut self, contentions: u64, ios: u64) -> Self {
         if ios > 0 {
             let each = |ns: Option<f64>| ns.unwrap_or(0.0) * contentions as f64 / ios as f64;
@@ -345,8 +344,8 @@ impl Cost {
         self
     }
 
-    /// Net run time of these programs together, per run of the first; None where the statistics were not on, or it
-    /// did not run.
+    /// Net run time of these programs together, per run of the first; None where the statistics were off, or it did not
+    /// run.
     pub fn net_per_run(&self, programs: &[&str]) -> Option<f64> {
         let baseline = self.baseline_ns_per_run?;
         let of = |name: &&str| self.programs.iter().find(|program| program.name == **name);
@@ -392,7 +391,7 @@ pub struct Missing {
 }
 
 impl Missing {
-    /// It is the same gap as `old`, with other numbers in its sentence.
+    /// Whether it is the same gap as `old`, with other numbers in its sentence.
     fn replaces(&self, old: &Self) -> bool {
         let words = |missing: &Self| -> Vec<u8> {
             missing.why.bytes().filter(|byte| !byte.is_ascii_digit()).collect()
@@ -407,7 +406,7 @@ impl Missing {
 mod tests {
     use super::*;
 
-    /// Of each interval's sentence the last one stays; another gap of the same stage does as well.
+    /// Only the last interval's sentence is kept, next to another gap of the same stage.
     #[test]
     fn gaps_of_intervals_do_not_pile_up() {
         let gap = |why: &str| Missing { stage: Some("layer".into()), why: why.into(), ..Missing::default() };
@@ -455,7 +454,7 @@ mod tests {
         assert_eq!(of_ios.plus(spread).ns_per_io, Some(120.0));
         let few = Cost { ns_per_contention: None, ..measured.clone() }.spread(3, 1_000);
         assert_eq!(few.ns_per_io, Some(0.0));
-        // One that was not measured takes nothing away from one that was.
+        // A probe without a measured cost does not discard a measured one.
         let other = Cost { map_bytes: 7, ..Cost::default() };
         let (both, known) = measured.clone().beside(other.clone());
         assert_eq!(
@@ -464,7 +463,7 @@ mod tests {
         );
         assert!(other.beside(measured.clone()).1);
         assert_eq!(measured.spread(50, 0).ns_per_io, None, "over no I/Os nothing can be spread");
-        // Without statistics the cost of the others is not known either.
+        // Without statistics the cost of the others is also unknown.
         assert_eq!(Cost::default().plus(Cost::default().spread(50, 1_000)).ns_per_io, None);
     }
 }

@@ -1,4 +1,4 @@
-//! What was found, typed: text and HTML are rendered from it.
+//! The findings of a diagnosis as data; text and HTML are rendered from it.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -25,12 +25,12 @@ pub struct Worth {
     pub high: f64,
 }
 
-/// What a finding counts or measures, declared beside the rule that gives it.
+/// A number of a finding, declared next to the rule that computes it.
 #[derive(Debug, Clone, Copy)]
 pub struct Number {
-    /// Carries the unit (`_ns`, `_bytes`, `_percent`, `_per_second`, `_ratio`); unique, and the key in JSON.
+    /// JSON key with the unit as suffix (`_ns`, `_bytes`, `_percent`, `_per_second`, `_ratio`); unique.
     pub key: &'static str,
-    /// What people call it.
+    /// Label for people.
     pub label: &'static str,
 }
 
@@ -40,7 +40,7 @@ impl Number {
     }
 }
 
-// The key alone identifies a number: maps are sorted by it, and can be asked for it.
+// The key alone identifies a number: maps are sorted and searched by it.
 impl PartialEq for Number {
     fn eq(&self, other: &Self) -> bool {
         self.key == other.key
@@ -73,32 +73,33 @@ pub type Numbers = BTreeMap<Number, f64>;
 /// One finding.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Finding {
-    /// One of the contract's ids.
+    /// One of the documented ids.
     pub id: &'static str,
-    /// What it is about: a device, a process, the run.
+    /// Its subject: a device, a process, the run.
     pub subject: String,
     pub severity: Severity,
     /// 0 to 1.
     pub confidence: f64,
-    /// One sentence with the numbers that decide it.
+    /// One sentence with the decisive numbers.
     pub sentence: String,
     pub numbers: Numbers,
     pub evidence: Vec<String>,
     /// What to do.
     pub advice: String,
-    /// How to check that it helped: a command.
+    /// A command that checks whether it helped.
     pub check: String,
     pub worth: Option<Worth>,
 }
 
 impl Finding {
-    /// The command that compares the run as it is with the advice followed; None where [`Self::check`] is another one.
+    /// The command that compares the current state with the advice applied; None where [`Self::check`] is another
+    /// command.
     pub fn comparison(&self) -> Option<&str> {
         Some(self.check.as_str()).filter(|check| is_comparison(check))
     }
 }
 
-/// Whether a command that checks a finding compares.
+/// Whether a finding's check is a comparison.
 pub fn is_comparison(check: &str) -> bool {
     check.strip_prefix("sudo ").unwrap_or(check).starts_with("biopsy compare ")
 }
@@ -110,10 +111,10 @@ pub struct NotExamined {
     pub why: String,
 }
 
-/// All findings of a run: by severity, then by rank, then by confidence; the first is the answer.
+/// All findings of a run, by severity, rank and confidence; the first is the answer.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Diagnosis {
-    /// Never empty once the rules ran.
+    /// Never empty after the rules ran.
     pub findings: Vec<Finding>,
     pub not_examined: Vec<NotExamined>,
 }

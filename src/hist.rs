@@ -1,12 +1,11 @@
-//! The one histogram: log-linear, 4 sub-bucket bits.
+//! The histogram of all measurements: log-linear with 4 sub-bucket bits.
 //!
-//! Values below 16 have a bucket each; above, every power of two is cut into 16 buckets of equal
-//! width. A bucket `[lower, upper)` is at most lower/16 wide, so its midpoint is off by at most
-//! 1/32 = 3.125 % of the true value. `bpf/hist.h` computes the same index in the kernel; a test
-//! loads both from the same table of values.
+//! Values below 16 have a bucket each; above, every power of two is divided into 16 buckets of equal width. A bucket
+//! `[lower, upper)` is at most lower/16 wide, so its midpoint is off by at most 1/32 = 3.125 % of the true value.
+//! `bpf/hist.h` computes the same index in the kernel; a test checks both against the same table of values.
 //!
-//! Buckets reach to 2^40 (18 minutes in nanoseconds); larger values fall into the last bucket,
-//! whose quantile is clamped to the exact maximum. `sum`, `min` and `max` are exact.
+//! Buckets reach to 2^40 (18 minutes in nanoseconds); larger values fall into the last bucket, whose quantile is
+//! clamped to the exact maximum. `sum`, `min` and `max` are exact.
 
 use std::fmt;
 
@@ -21,7 +20,7 @@ pub const MAX_BITS: u32 = 40;
 /// Number of buckets.
 pub const BUCKETS: usize = ((MAX_BITS - SUB_BITS + 1) as usize) << SUB_BITS;
 
-/// The bucket that holds `value`.
+/// The bucket of `value`.
 pub fn index(value: u64) -> usize {
     if value < 1 << SUB_BITS {
         return value as usize;
@@ -64,7 +63,7 @@ pub struct Histogram {
 /// Counts by bucket.
 #[derive(Debug, Clone)]
 enum Counts {
-    /// Buckets that are not empty, ascending, at most [`MOST_FEW`]: a summary may have 10,000 histograms of a few values.
+    /// Non-empty buckets, ascending, at most [`MOST_FEW`]: a summary may have 10,000 histograms with few values.
     Few(Vec<(u16, u64)>),
     All(Vec<u64>),
 }
@@ -80,7 +79,7 @@ impl Counts {
         Self::Few((0..).zip(all).filter(|(_, n)| *n > 0).collect())
     }
 
-    /// Of buckets that are not empty, ascending.
+    /// From non-empty buckets, ascending.
     fn of_filled(filled: Vec<(u16, u64)>) -> Self {
         if filled.len() <= MOST_FEW {
             return Self::Few(filled);
@@ -90,7 +89,7 @@ impl Counts {
         Self::All(all)
     }
 
-    /// Those that are not empty, ascending.
+    /// The non-empty buckets, ascending.
     fn filled(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
         let (few, all): (&[(u16, u64)], &[u64]) = match self {
             Self::Few(few) => (few, &[]),
@@ -118,7 +117,7 @@ impl Eq for Histogram {}
 
 const UNLIKE: &str = "count, extremes and buckets of a histogram do not belong together";
 
-/// How many values there are. Those of damaged bytes may not fit.
+/// Total count; saturates for damaged data.
 fn total(counts: &[u64]) -> u64 {
     counts.iter().fold(0, |all, n| all.saturating_add(*n))
 }
@@ -131,9 +130,8 @@ fn highest(bucket: usize) -> u64 {
 impl Histogram {
     /// From the kernel's or a file's fields. `counts` may be shorter than [`BUCKETS`].
     ///
-    /// A histogram that is read while others add to it may have counted a value that its extremes do not
-    /// know yet; without compare-and-swap (before Linux 5.12) they may miss one for good. Then the bound of
-    /// the outermost bucket stands for it.
+    /// A histogram that is read during updates may have counted a value that its extremes do not include yet; without
+    /// compare-and-swap (before Linux 5.12) they may never include it. Then the bound of the outermost bucket is used.
     pub fn from_parts(counts: &[u64], sum: u64, min: u64, max: u64) -> Self {
         let known = &counts[..counts.len().min(BUCKETS)];
         let first = known.iter().position(|&n| n > 0);
@@ -144,20 +142,20 @@ impl Histogram {
         let mut all = vec![0; BUCKETS];
         all[first..=last].copy_from_slice(&known[first..=last]);
         let count = total(known);
-        // An extreme on the wrong side of its bucket stays as it is: `analyze::invariants` finds it.
+        // An extreme on the wrong side of its bucket is kept: `analyze::invariants` reports it.
         let max = max.max(bounds(last).0);
         let min = min.min(highest(first)).min(max);
         Self { counts: Counts::new(all), count, sum, min, max }
     }
 
-    /// From the fields of JSON, of which nothing is believed that the others do not allow.
+    /// From JSON fields, rejecting combinations that are inconsistent.
     fn read_back(
         count: u64,
         sum: u64,
         extremes: Option<(u64, u64)>,
         filled: Vec<(u16, u64)>,
     ) -> Result<Self, &'static str> {
-        // As merging does, so that what was merged can be read back.
+        // Saturates like merging, so that merged histograms can be read back.
         let all = filled.iter().fold(0u64, |all, (_, n)| all.saturating_add(*n));
         let (Some((first, _)), Some((last, _))) = (filled.first(), filled.last()) else {
             return if count == 0 { Ok(Self::default()) } else { Err(UNLIKE) };
@@ -170,7 +168,7 @@ impl Histogram {
         Ok(Self { counts: Counts::of_filled(filled), count, sum, min, max })
     }
 
-    /// All buckets.
+    /// Expands to all buckets.
     #[inline]
     fn room(&mut self) -> &mut [u64] {
         if let Counts::Few(few) = &self.counts {
@@ -194,7 +192,7 @@ impl Histogram {
         self.max = self.max.max(value);
     }
 
-    /// Adds one value so many times.
+    /// Adds a value `times` times.
     pub fn record_many(&mut self, value: u64, times: u64) {
         if times == 0 {
             return;
@@ -207,7 +205,7 @@ impl Histogram {
         self.max = self.max.max(value);
     }
 
-    /// Few buckets stay few.
+    /// Keeps the compact form if both have it.
     fn combine(&mut self, other: &Self, both: fn(u64, u64) -> u64) {
         let is_few = matches!((&self.counts, &other.counts), (Counts::Few(_), Counts::Few(_)));
         let room = self.room();
@@ -217,7 +215,7 @@ impl Histogram {
         }
     }
 
-    /// Adds all of `other`: exact, in any order.
+    /// Adds `other`: exact, in any order.
     pub fn merge(&mut self, other: &Self) {
         if other.is_empty() {
             return;
@@ -229,7 +227,7 @@ impl Histogram {
         self.max = self.max.max(other.max);
     }
 
-    /// Takes what `earlier` has more, an older state of this same histogram that was read with more of it.
+    /// Raises the counts to those of `earlier`, an older state of this histogram that was read with more values.
     pub fn hold(&mut self, earlier: &Self) {
         if earlier.is_empty() {
             return;
@@ -241,13 +239,13 @@ impl Histogram {
         self.max = self.max.max(earlier.max);
     }
 
-    /// What came since `earlier`, an older state of this same histogram.
+    /// The values since `earlier`, an older state of this histogram.
     ///
-    /// Count and sum are exact. The extremes are exact when they moved since then, or there is one value; else they
+    /// Count and sum are exact. The extremes are exact if they moved since then, or for a single value; otherwise they
     /// are the bounds of the outermost bucket that grew (off by at most a bucket's width, 6.25 %), as far as the sum
-    /// allows them.
+    /// permits.
     pub fn since(&self, earlier: &Self) -> Self {
-        // Most of a machine's histograms: nothing came.
+        // The common case: no new values.
         if self.count == earlier.count {
             return Self::default();
         }
@@ -262,8 +260,8 @@ impl Histogram {
         let min = if self.min < earlier.min { self.min } else { bounds(first).0.max(self.min) };
         let max = if self.max > earlier.max { self.max } else { (bounds(last).1 - 1).min(self.max) };
         let (count, sum) = (total(&counts), self.sum.saturating_sub(earlier.sum));
-        // All others are at least the least, and at most the most. A state that was read while it changed may have
-        // another sum than its counts: then the buckets are right.
+        // All other values are at least the minimum and at most the maximum. If a state was read during an update, its
+        // sum may not match its counts: then the buckets are right.
         let most = sum.saturating_sub(min.saturating_mul(count - 1));
         let max = if most >= min { max.min(most) } else { max };
         let least = sum.saturating_sub(max.saturating_mul(count - 1));
@@ -300,8 +298,8 @@ impl Histogram {
         (self.count > 0).then(|| self.sum as f64 / self.count as f64)
     }
 
-    /// Standard deviation of a sample (over n − 1), 0 for a single value, None when empty. It is that of the
-    /// midpoints: off by at most 1/32 of the values' root mean square, and 0 for values of one bucket.
+    /// Sample standard deviation (over n − 1), 0 for a single value, None when empty. It uses bucket midpoints: off by
+    /// at most 1/32 of the values' root mean square, and 0 for values of one bucket.
     pub fn deviation(&self) -> Option<f64> {
         if self.count == 0 {
             return None;
@@ -312,8 +310,8 @@ impl Histogram {
         Some((squares / (self.count.max(2) - 1) as f64).sqrt())
     }
 
-    /// The value at quantile `q` (0 to 1): midpoint of the nearest-rank bucket, clamped to the exact
-    /// extremes. None where fewer than one value lies above, `count × (1 − q) < 1`.
+    /// The value at quantile `q` (0 to 1): midpoint of the nearest-rank bucket, clamped to the exact extremes. None
+    /// where less than one value is above it, `count × (1 − q) < 1`.
     pub fn quantile(&self, q: f64) -> Option<u64> {
         // 1e-9: 1000 × (1 − 0.999) is 0.9999999999999… in binary floating point.
         if self.count == 0 || self.count as f64 * (1.0 - q) < 1.0 - 1e-9 {
@@ -331,8 +329,8 @@ impl Histogram {
         Some(self.max)
     }
 
-    /// The same, interpolated within its bucket: for comparisons, where two values at either side of a bound would else
-    /// differ by the width of a bucket, up to 6 %.
+    /// Same as [`Self::quantile`], interpolated within the bucket: for comparisons, where values on either side of a
+    /// bound would otherwise differ by a bucket's width, up to 6 %.
     pub fn interpolated(&self, q: f64) -> Option<f64> {
         self.quantile(q)?;
         let rank = (self.count as f64 * q).ceil();
@@ -345,7 +343,7 @@ impl Histogram {
         })
     }
 
-    /// `(lower, upper, count)` of every bucket that is not empty, ascending.
+    /// `(lower, upper, count)` of every non-empty bucket, ascending.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
         self.counts.filled().map(|(bucket, n)| {
             let (lower, upper) = bounds(bucket);
@@ -353,8 +351,7 @@ impl Histogram {
         })
     }
 
-    /// `(midpoint, count)` of every bucket that is not empty, ascending; clamped to the exact extremes, as
-    /// quantiles are.
+    /// `(midpoint, count)` of every non-empty bucket, ascending; clamped to the exact extremes, as quantiles are.
     pub fn midpoints(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.buckets().map(|(lower, upper, n)| ((lower + (upper - lower) / 2).clamp(self.min, self.max), n))
     }
@@ -368,7 +365,7 @@ impl FromIterator<u64> for Histogram {
     }
 }
 
-/// Buckets as they stand in JSON: those that are not empty, ascending.
+/// The buckets in JSON: non-empty ones, ascending.
 struct BucketList(Vec<(u16, u64)>);
 
 impl<'de> Deserialize<'de> for BucketList {
@@ -406,7 +403,8 @@ impl<'de> Deserialize<'de> for BucketList {
     }
 }
 
-/// The form of a histogram in JSON, with keys of its unit. Quantiles are not read back: the buckets have them.
+/// The JSON form of a histogram, with keys for its unit. Quantiles are not read back, because they follow from the
+/// buckets.
 macro_rules! form {
     ($sum:literal $min:literal $max:literal $p50:literal $p90:literal $p99:literal $p999:literal
      $p9999:literal) => {
@@ -450,7 +448,7 @@ macro_rules! form {
             }
         }
 
-        /// What is read back of it.
+        /// The fields that are read back.
         #[derive(Deserialize)]
         pub struct StoredForm {
             count: u64,
@@ -473,14 +471,14 @@ macro_rules! form {
     };
 }
 
-/// Of nanoseconds.
+/// For nanoseconds.
 pub mod times {
     use super::{BucketList, Deserialize, Histogram, JsonSchema, Serialize};
 
     form!("sum_ns" "min_ns" "max_ns" "p50_ns" "p90_ns" "p99_ns" "p999_ns" "p9999_ns");
 }
 
-/// Of anything else.
+/// For other values.
 pub mod counts {
     use serde::Serializer;
 
@@ -496,7 +494,7 @@ pub mod counts {
         StoredForm::deserialize(deserializer)?.try_into().map_err(serde::de::Error::custom)
     }
 
-    /// Of one that may not have been measured.
+    /// For a histogram that may not have been measured.
     pub mod optional {
         use super::{Deserialize, Deserializer, Form, Histogram, Serialize, Serializer, StoredForm};
 
@@ -536,7 +534,7 @@ mod tests {
         let two = both(&[100, 9_000, 1_783, 1_790]).since(&earlier);
         let (min, max) = (two.min().unwrap(), two.max().unwrap());
         assert!(min <= 1_783 && max >= 1_790 && max <= two.sum() - min, "{min} {max}");
-        // A sum that does not fit the counts changes nothing.
+        // A sum that does not fit the counts has no effect.
         let mut torn = both(&[100, 9_000, 1_783]);
         torn.sum = earlier.sum;
         let torn = torn.since(&earlier);
@@ -565,7 +563,7 @@ mod tests {
         counts[index(1000)] = 1;
         let exact = Histogram::from_parts(&counts, 1100, 100, 1000);
         assert_eq!((exact.min(), exact.max()), (Some(100), Some(1000)));
-        // The kernel counted both and had told of another value only, or of none.
+        // The kernel counted both values but had updated the extremes for one or neither.
         let late = Histogram::from_parts(&counts, 1100, u64::MAX, 0);
         assert_eq!((late.min(), late.max()), (Some(bounds(index(100)).1 - 1), Some(bounds(index(1000)).0)));
         let mut counts = vec![0; BUCKETS];
@@ -601,7 +599,7 @@ mod tests {
         assert_eq!((all.count(), all.quantile(0.5)), (u64::MAX, Some(5)));
         let text = serde_json::to_string(&all).unwrap();
         assert_eq!(serde_json::from_str::<Histogram>(&text).unwrap(), all);
-        // Any other count is still not that of its buckets.
+        // Any other count still does not match its buckets.
         assert!(
             serde_json::from_str::<Histogram>(
                 &text.replace(&format!("\"count\":{}", u64::MAX), "\"count\":7")
@@ -651,7 +649,7 @@ mod tests {
             prop_assert_eq!(h.max(), values.last().copied());
         }
 
-        /// Extremes that are behind the counts, or ahead of them: what a reading finds while others add.
+        /// Extremes behind or ahead of the counts, as a reading during updates may find.
         #[test]
         fn any_reading_has_quantiles(
             values in proptest::collection::vec(0u64..100, 1..9),

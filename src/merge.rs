@@ -1,4 +1,4 @@
-//! Adds up measurements of the same thing: the intervals of a run, or the runs of several machines.
+//! Merges measurements of the same kind: the intervals of a run, or the runs of several machines.
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
@@ -6,13 +6,13 @@ use std::hash::Hash;
 
 use crate::hist::Histogram;
 
-/// What can be added up.
+/// Data that can be merged.
 pub trait Merge {
-    /// Adds what was measured afterwards, or on another machine at the same time.
+    /// Adds a later measurement, or one of another machine at the same time.
     fn merge_with(&mut self, later: &Self);
 }
 
-/// A row of a list, which is that of the row with the same key in another one.
+/// A row of a list; rows with equal keys are merged.
 pub trait Row: Merge + Clone {
     type Key: Eq + Hash;
 
@@ -21,24 +21,24 @@ pub trait Row: Merge + Clone {
 
 /// The result of a view.
 pub trait Summary: Merge {
-    /// Computes what follows from other fields, and sorts rows, once all are merged.
+    /// Computes derived fields and sorts rows, after everything was merged.
     fn settle(&mut self);
 
-    /// Names the machine before those things that other machines have by the same name, so that those of several stand
-    /// side by side.
+    /// Prefixes names that other machines also use with the host's name, so that those of several machines stay
+    /// separate.
     fn name_host(&mut self, host: &str);
 
-    /// The length of the window where all else is told apart by [`Self::name_host`]; None: there are figures of a whole
-    /// machine, which those of several machines together are not.
+    /// The length of the interval if [`Self::name_host`] makes everything distinct. None: there are figures of a whole
+    /// machine, which cannot be merged over several.
     fn window(&mut self) -> Option<&mut u64>;
 
-    /// How much of the window some figures are of; of several machines together the least is said.
+    /// The part of the interval that some figures cover; over several machines the smallest counts.
     fn part_of_window(&mut self) -> Option<&mut u64> {
         None
     }
 }
 
-/// Sums of figures that were read back, which may be any: they stay at the most where they would overflow.
+/// Sums that saturate instead of overflowing, because figures from files may have any value.
 pub trait SaturatingSum: Iterator<Item: Borrow<u64>> + Sized {
     fn saturating_sum(self) -> u64 {
         self.fold(0, |all: u64, n| all.saturating_add(*n.borrow()))
@@ -47,31 +47,31 @@ pub trait SaturatingSum: Iterator<Item: Borrow<u64>> + Sized {
 
 impl<I: Iterator<Item: Borrow<u64>>> SaturatingSum for I {}
 
-/// The same of figures of which each has to be known.
+/// Same, None if any figure is unknown.
 pub fn sum_if_known(mut figures: impl Iterator<Item = Option<u64>>) -> Option<u64> {
     figures.try_fold(0u64, |all, n| Some(all.saturating_add(n?)))
 }
 
-/// The mean of two figures by their weights; None where one is not known.
+/// The weighted mean of two figures; None if either is unknown.
 pub fn weighted(a: Option<f64>, of_a: u64, b: Option<f64>, of_b: u64) -> Option<f64> {
     let (of_a, of_b) = (of_a as f64, of_b as f64);
     let (a, b, all) = (a?, b?, (of_a + of_b).max(1.0));
     let mean = (a * of_a + b * of_b) / all;
-    // It lies between the two, and JSON has no infinity.
+    // The mean lies between the two, and JSON has no infinity.
     Some(if mean.is_finite() { mean } else { a * (of_a / all) + b * (of_b / all) })
 }
 
-/// The same of what one of the two may not have: then it is that of the other.
+/// Same, but if one is unknown, the other.
 pub fn weighted_known(a: Option<f64>, of_a: u64, b: Option<f64>, of_b: u64) -> Option<f64> {
     weighted(a, of_a, b, of_b).or(a).or(b)
 }
 
-/// Puts the host's name before that of one of its things: `web1:nvme0n1`.
+/// Prefixes a name with that of the host: `web1:nvme0n1`.
 pub fn on_host(host: &str, name: &mut String) {
     *name = format!("{host}:{name}");
 }
 
-/// Says of each field of a struct how it is merged, by the functions of [`how`]. A field that is forgotten does not
+/// Declares for each field of a struct how it is merged, by the functions of [`how`]. A forgotten field does not
 /// compile.
 macro_rules! merge {
     ($type:ty { $($fields:tt)* }) => {
@@ -85,7 +85,7 @@ macro_rules! merge {
     };
 }
 
-/// The same for a type that does more than that in its [`Merge`].
+/// Same, for a type whose [`Merge`] does more.
 macro_rules! merge_fields {
     ($type:ty { $($how:ident: $($field:ident)*;)* }) => {
         impl $type {
@@ -97,7 +97,7 @@ macro_rules! merge_fields {
     };
 }
 
-/// A row with a key, an expression of its fields.
+/// Declares a row with a key, an expression of its fields.
 macro_rules! row {
     ($type:ty, $key:ty, $of:expr) => {
         impl $crate::merge::Row for $type {
@@ -131,7 +131,7 @@ impl Merge for Histogram {
     }
 }
 
-/// In pairs.
+/// Merges pairs by component.
 impl<A: Merge, B: Merge> Merge for (A, B) {
     fn merge_with(&mut self, later: &Self) {
         self.0.merge_with(&later.0);
@@ -139,7 +139,8 @@ impl<A: Merge, B: Merge> Merge for (A, B) {
     }
 }
 
-/// What one of them lacks is that of the other: nothing of it occurred there. See [`how::both`] for what was not measured.
+/// A missing value is replaced by the other: nothing of it occurred there. See [`how::both`] for values that were not
+/// measured.
 impl<T: Merge + Clone> Merge for Option<T> {
     fn merge_with(&mut self, later: &Self) {
         match (self.as_mut(), later) {
@@ -169,24 +170,24 @@ impl<T: Merge, const N: usize> Merge for [T; N] {
     }
 }
 
-/// The ways in which a field is merged.
+/// How a field is merged.
 pub mod how {
     use std::collections::{BTreeMap, HashMap, HashSet};
     use std::hash::Hash;
 
     use super::{Merge, Row};
 
-    /// Both together: counts, sums, histograms, and maps of them.
+    /// Adds: counts, sums, histograms, and maps of them.
     pub fn add<T: Merge>(mine: &mut T, later: &T) {
         mine.merge_with(later);
     }
 
-    /// The same of a list: rows with the same key are one, in the order in which they came.
+    /// Merges lists: rows with equal keys are added, in order of first occurrence.
     pub fn rows<T: Row>(mine: &mut Vec<T>, later: &[T]) {
         rows_by(mine, later, T::key);
     }
 
-    /// The same with another key than theirs.
+    /// Same, with a different key.
     pub fn rows_by<T: Merge + Clone, K: Eq + Hash>(mine: &mut Vec<T>, later: &[T], key: impl Fn(&T) -> K) {
         let keys: Vec<K> = mine.iter().map(&key).collect();
         // Most lists have the same rows in the same order.
@@ -195,7 +196,7 @@ pub mod how {
         if same == later.len() {
             return;
         }
-        // A list may have 30,000 of them: a search for each would take seconds. Of equal ones it is the first.
+        // A list may have 30,000 rows: a search for each would take seconds. Of equal rows the first counts.
         let mut places: HashMap<K, usize> = HashMap::with_capacity(keys.len());
         for (at, known) in keys.into_iter().enumerate() {
             places.entry(known).or_insert(at);
@@ -209,7 +210,7 @@ pub mod how {
         }
     }
 
-    /// Both together where both were measured: a part of a count is no count.
+    /// Adds if both were measured, otherwise None: a partial count is not a count.
     pub fn both<T: Merge>(mine: &mut Option<T>, later: &Option<T>) {
         match (mine.as_mut(), later) {
             (Some(known), Some(later)) => known.merge_with(later),
@@ -217,14 +218,14 @@ pub mod how {
         }
     }
 
-    /// The same of each value of a map.
+    /// Same, for each value of a map.
     pub fn both_each<K: Ord, T: Merge>(mine: &mut BTreeMap<K, Option<T>>, later: &BTreeMap<K, Option<T>>) {
         for (key, known) in mine {
             both(known, later.get(key).unwrap_or(&None));
         }
     }
 
-    /// The same of a list.
+    /// Same, for a list.
     pub fn both_rows<T: Row>(mine: &mut Option<Vec<T>>, later: &Option<Vec<T>>) {
         match (mine.as_mut(), later) {
             (Some(known), Some(later)) => rows(known, later),
@@ -232,12 +233,12 @@ pub mod how {
         }
     }
 
-    /// What is the same all the time, or was so at the begin.
+    /// Keeps the first: constants, and values at the start.
     pub fn first<T>(_: &mut T, _: &T) {}
 
-    /// Each thing once, in the order in which they came.
+    /// Union of lists, in order of first occurrence.
     pub fn each<T: Clone + Eq + Hash>(mine: &mut Vec<T>, later: &[T]) {
-        // Most lists are the same.
+        // Most lists are equal.
         let same = mine.iter().zip(later).take_while(|(mine, later)| mine == later).count();
         if same == later.len() {
             return;
@@ -247,31 +248,31 @@ pub mod how {
         mine.extend(new);
     }
 
-    /// What it is at the end.
+    /// Keeps the last: values at the end.
     pub fn last<T: Clone>(mine: &mut T, later: &T) {
         mine.clone_from(later);
     }
 
-    /// The largest.
+    /// Keeps the maximum.
     pub fn most<T: PartialOrd + Copy>(mine: &mut T, later: &T) {
         if *later > *mine {
             *mine = *later;
         }
     }
 
-    /// The smallest that is known.
+    /// Keeps the minimum of the known values.
     pub fn least<T: PartialOrd + Copy>(mine: &mut Option<T>, later: &Option<T>) {
         if mine.is_none_or(|known| later.is_some_and(|later| later < known)) {
             *mine = later.or(*mine);
         }
     }
 
-    /// Whether it was so at any time.
+    /// True if it was true at any time.
     pub fn any(mine: &mut bool, later: &bool) {
         *mine |= *later;
     }
 
-    /// What follows from others is computed anew.
+    /// Resets a derived value, which is recomputed.
     pub fn derived<T: Default>(mine: &mut T, _: &T) {
         *mine = T::default();
     }
@@ -324,7 +325,7 @@ mod tests {
     merge!(Numbered { first: number; add: ios; });
     row!(Numbered, u64, |one| one.number);
 
-    /// A look at all rows for each takes minutes for so many.
+    /// A linear search for each row would take minutes with this many.
     #[test]
     fn many_rows_in_any_order_are_merged_at_once() {
         let numbered = |number| Numbered { number, ios: 1 };
@@ -333,7 +334,7 @@ mod tests {
         how::rows(&mut rows, &later);
         assert_eq!(rows[200_000..], [numbered(200_001), numbered(200_000)]);
         assert!(rows[..200_000].iter().all(|one| one.ios == 2));
-        // Of equal ones it is the first, also of those that came.
+        // Of equal rows the first counts, also among added ones.
         let mut equal = vec![numbered(7), numbered(7)];
         how::rows(&mut equal, &[numbered(8), numbered(7), numbered(8)]);
         let ios: Vec<u64> = equal.iter().map(|one| one.ios).collect();

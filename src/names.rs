@@ -1,6 +1,6 @@
-//! Enums that have one name each: in JSON, in tables, in options.
+//! Enums with one name per variant, used in JSON, tables and options.
 
-/// Declares an enum with its names: `ALL` in the order of declaration, `name()`, serde and JSON Schema by the name.
+/// Declares an enum with its names: `ALL` in the order of declaration, `name()`, and serde and JSON Schema by name.
 macro_rules! names {
     (
         $(#[$of_type:meta])*
@@ -17,7 +17,7 @@ macro_rules! names {
         impl $type {
             pub const ALL: [Self; [$($name),+].len()] = [$(Self::$variant),+];
 
-            /// The same in help, tables, JSON and HTML.
+            /// The name in help, tables, JSON and HTML.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Self::$variant => $name),+
@@ -44,7 +44,7 @@ macro_rules! names {
                 stringify!($type).into()
             }
 
-            // Two enums of one name may be in one view.
+            // One view may contain two enums with the same type name.
             fn schema_id() -> std::borrow::Cow<'static, str> {
                 concat!(module_path!(), "::", stringify!($type)).into()
             }

@@ -1,5 +1,5 @@
-//! Numbers as people read them. A leaf, because a finding's sentence is written in `rules` and the
-//! tables around it in `render`, and both must scale alike. Data never passes through here.
+//! Formats numbers for people. A module of its own, because `rules` writes a finding's sentence and `render` the tables
+//! around it, and both must scale alike. Stored data never passes through here.
 
 /// A number with `digits` significant digits, without an exponent.
 pub fn significant(value: f64, digits: usize) -> String {
@@ -9,12 +9,12 @@ pub fn significant(value: f64, digits: usize) -> String {
     let magnitude = if value == 0.0 { 0 } else { value.abs().log10().floor() as i32 };
     let decimals = (digits as i32 - 1 - magnitude).clamp(0, 9) as usize;
     let text = format!("{value:.decimals$}");
-    // Rounding up may bring a digit more: 0.9999 is 1.00, and not 1.000.
+    // Rounding up may add a digit: 0.9999 is 1.00, not 1.000.
     let carried = text.parse::<f64>().is_ok_and(|shown| shown.abs() >= 10f64.powi(magnitude + 1));
     if carried && decimals > 0 { format!("{value:.*}", decimals - 1) } else { text }
 }
 
-/// Three significant digits, and no more decimals than two.
+/// Three significant digits, at most two decimals.
 pub fn figure(value: f64) -> String {
     if value >= 100.0 {
         format!("{value:.0}")
@@ -29,27 +29,27 @@ pub fn figure(value: f64) -> String {
     }
 }
 
-/// Nanoseconds in the unit that suits them: `118 µs`.
+/// Nanoseconds in a suitable unit: `118 µs`.
 pub fn time(ns: u64) -> String {
     let (scale, unit) = time_unit(ns);
     if scale == 1.0 {
         return format!("{ns} ns");
     }
-    // What would be rounded to a thousand of a unit is one of the next.
+    // A value that rounds to a thousand of a unit uses the next unit.
     let (scale, unit) =
         if ns as f64 / scale >= 999.5 { time_unit((scale * 1e3) as u64) } else { (scale, unit) };
     format!("{} {unit}", significant(ns as f64 / scale, 3))
 }
 
-/// One unit for a column of times, and how many nanoseconds it has: that of the largest, or the next
-/// smaller one where the smallest would begin with `0.0`.
+/// The common unit for a column of times, and its nanoseconds: that of the largest value, or the next smaller one where
+/// the smallest would begin with `0.0`.
 pub fn common_time(values: impl Iterator<Item = f64>) -> (f64, &'static str) {
     let (least, most) = extremes(values);
     let (scale, unit) = time_unit(most as u64);
     if least < scale / 10.0 && scale > 1.0 { time_unit((scale / 1e3) as u64) } else { (scale, unit) }
 }
 
-/// The same for bytes.
+/// Same for bytes.
 pub fn common_bytes(values: impl Iterator<Item = f64>) -> (f64, &'static str) {
     let (least, most) = extremes(values);
     let mut at = 0;
@@ -67,7 +67,7 @@ fn extremes(values: impl Iterator<Item = f64>) -> (f64, f64) {
         .fold((f64::MAX, 0.0), |(least, most): (f64, f64), value| (least.min(value), most.max(value)))
 }
 
-/// The unit that suits a time, and how many nanoseconds it has.
+/// The suitable unit for a time, and its nanoseconds.
 pub fn time_unit(ns: u64) -> (f64, &'static str) {
     match ns {
         0..1_000 => (1.0, "ns"),
@@ -112,7 +112,7 @@ pub fn counted(value: u64, noun: &str) -> String {
     }
 }
 
-/// A rate or large number in short: `525k`, `1.15M`.
+/// A short rate or large number: `525k`, `1.15M`.
 pub fn short(value: f64) -> String {
     match value.abs() {
         v if v >= 999.5e6 => format!("{}G", significant(value / 1e9, 3)),
@@ -123,18 +123,18 @@ pub fn short(value: f64) -> String {
     }
 }
 
-/// `LOW to HIGH`, or one of them where they look the same.
+/// `LOW to HIGH`, or just one where they are equal.
 pub fn range(low: String, high: String) -> String {
     if low == high { low } else { format!("{low} to {high}") }
 }
 
-/// `7.20 GB/s`, or `6.64 to 7.52 GB/s` where the payload is not known.
+/// `7.20 GB/s`, or `6.64 to 7.52 GB/s` where the payload is unknown.
 pub fn gigabytes(bytes: [f64; 2]) -> String {
     let [low, high] = bytes.map(|bytes| significant(bytes / 1e9, 3));
     format!("{} GB/s", range(low, high))
 }
 
-/// A share as percent: `95 %`, and with a decimal where it would read as all or nothing: `99.6 %`.
+/// A share as percent: `95 %`, with a decimal where it would otherwise read as all or nothing: `99.6 %`.
 pub fn in_percent(share: f64) -> String {
     let percent = share * 100.0;
     let close = (0.0 < percent && percent < 1.0) || (99.0 < percent && percent < 100.0);

@@ -1,5 +1,5 @@
-//! Reads a view and its envelope from one object, in one pass: the keys of the envelope are taken out of it, and the view
-//! gets the others.
+//! Reads a view and its envelope from one object in one pass: it takes the keys of the envelope, and the view gets the
+//! others.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer};
 
 use super::{Envelope, Framed, View};
 
-/// What a line is.
+/// A parsed line.
 #[derive(Debug)]
 pub enum Line<V> {
     Of {
@@ -28,7 +28,7 @@ impl<'de, V: View> Deserialize<'de> for Line<V> {
     }
 }
 
-/// Of a line whose first key is its schema.
+/// Reads a line whose first key is its schema.
 struct First<V>(PhantomData<V>);
 
 impl<'de, V: View> Visitor<'de> for First<V> {
@@ -53,7 +53,7 @@ impl<'de, V: View> Visitor<'de> for First<V> {
     }
 }
 
-/// Of an object that is known to be of the view.
+/// Reads an object that is known to be of the view.
 pub(super) struct Whole<V>(PhantomData<V>);
 
 impl<V> Default for Whole<V> {
@@ -112,26 +112,27 @@ impl Keys for EnvelopeKeys {
     }
 }
 
-/// Keys of one record that stand in the object of another one. `serde(flatten)` keeps the values of all keys that the
-/// outer record does not know until the object ends, each number as an object of its own: that was the first entry in the
-/// profile of opening a recording of `latency` (12 % of the samples).
+/// Keys of an inner record within the object of an outer one. `serde(flatten)` would buffer the values of all keys that
+/// the outer record does not know until the object ends, each number as an object of its own: that was the first entry
+/// in the profile of opening a `latency` recording (12 % of the samples).
 pub trait Keys {
-    /// Reads the value of this key, where it is one of them.
+    /// Reads the value of this key, if it is one of them.
     ///
     /// # Errors
-    /// Where the value is not what it has to be.
+    ///
+    /// If the value is invalid.
     fn take<'de, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A) -> Result<KeyOwner, A::Error>;
 }
 
-/// Which record a key belongs to. The value of a key of the inner one was read.
+/// The record that a key belongs to. The value of an inner key was read.
 pub enum KeyOwner {
     Inner,
     Outer,
-    /// Both have the key: its value.
+    /// Both have the key, with this value.
     Both(u64),
 }
 
-/// The object without these keys.
+/// Reads the object without these keys.
 pub fn without<'de, A: MapAccess<'de>, K: Keys>(
     map: A,
     keys: &mut K,
@@ -142,7 +143,7 @@ pub fn without<'de, A: MapAccess<'de>, K: Keys>(
 struct Others<'a, A, K> {
     map: A,
     keys: &'a mut K,
-    /// The value of the key that was shown.
+    /// The value of the shared key.
     shared: Option<u64>,
 }
 
@@ -171,6 +172,6 @@ impl<'de, A: MapAccess<'de>, K: Keys> MapAccess<'de> for Others<'_, A, K> {
     }
 }
 
-/// A key, borrowed from the line where it has no escapes.
+/// A key, borrowed from the line if it has no escapes.
 #[derive(Deserialize)]
 struct Key<'a>(#[serde(borrow)] Cow<'a, str>);

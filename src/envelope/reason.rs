@@ -1,4 +1,4 @@
-//! Why something is not in a result.
+//! Reasons why something is missing from a result.
 
 use serde::{Deserialize, Deserializer};
 
@@ -8,11 +8,11 @@ names! {
     /// The word that scripts test; [`super::Missing::why`] is its sentence.
     #[derive(Default, Hash)]
     pub enum Reason {
-        /// Names of two programs are at the address.
+        /// The address has names of two programs.
         Ambiguous = "ambiguous",
-        /// The device has no requests, so nothing of it has their stages.
+        /// The device has no requests, so none of their stages.
         BioBased = "bio-based",
-        /// The kernel's types are from a file, which does not have what this needs.
+        /// The kernel's types come from a file that lacks what this needs.
         BtfFile = "btf-file",
         /// A file could not be read to its end.
         Damaged = "damaged",
@@ -20,19 +20,19 @@ names! {
         Ended = "ended",
         /// The load ran without it.
         Fallback = "fallback",
-        /// A filter leaves it out.
+        /// A filter excludes it.
         Filtered = "filtered",
-        /// The kernel flushed the drive's cache behind a write.
+        /// The kernel flushed the drive's cache after a write.
         Flushed = "flushed",
         /// More than are shown.
         LeftOut = "left-out",
-        /// A cgroup's limit was set while it was measured.
+        /// A cgroup's limit was set during the measurement.
         LimitSetLater = "limit-set-later",
-        /// Records of the kernel were lost.
+        /// Kernel records were lost.
         Lost = "lost",
-        /// What is mapped is not seen.
+        /// Mapped pages are not observed.
         Mapped = "mapped",
-        /// The kernel keeps no account of it.
+        /// The kernel does not account for it.
         NoAccount = "no-account",
         NoBtf = "no-btf",
         NoCgroups = "no-cgroups",
@@ -47,22 +47,22 @@ names! {
         NotAskedFor = "not-asked-for",
         NotAvailable = "not-available",
         NotCounted = "not-counted",
-        /// Its events could not be brought together.
+        /// Its events could not be joined.
         NotJoined = "not-joined",
-        /// An I/O above is not one I/O below.
+        /// An I/O above does not match exactly one I/O below.
         NotOneToOne = "not-one-to-one",
         NotReadable = "not-readable",
         NotTimed = "not-timed",
-        /// The kernel or the drive does not tell.
+        /// The kernel or the drive does not report it.
         NotTold = "not-told",
         NotTraced = "not-traced",
-        /// Cgroups of one hierarchy only.
+        /// Only cgroups of a single hierarchy.
         OneHierarchy = "one-hierarchy",
-        /// It is the whole disk's, and a partition has none of its own.
+        /// It is known only for the whole disk, not for a partition.
         Partition = "partition",
-        /// It costs more than it may.
+        /// It would exceed the budget.
         OverBudget = "over-budget",
-        /// The application looks for results without a system call.
+        /// The application polls for completions without a system call.
         Polled = "polled",
         /// The kernel refused it.
         Refused = "refused",
@@ -71,13 +71,13 @@ names! {
         Throttled = "throttled",
         TooFewIos = "too-few-ios",
         TooShort = "too-short",
-        /// A word of another version.
+        /// A reason of another version.
         #[default]
         Unknown = "unknown",
     }
 }
 
-/// A word of a later version is [`Reason::Unknown`]: the sentence beside it is whole.
+/// Reads a reason; one of a later version becomes [`Reason::Unknown`], since the sentence with it is complete.
 pub fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Reason, D::Error> {
     let word = String::deserialize(deserializer)?;
     Ok(Reason::ALL.into_iter().find(|reason| reason.name() == word).unwrap_or_default())
