@@ -1,4 +1,4 @@
-//! One pure function per finding id, listed in [`TABLE`], which decides what is the answer.
+//! The rules of the diagnosis: one pure function per finding id, listed in [`TABLE`], which also decides the answer.
 
 mod cache_too_small;
 #[cfg(test)]
@@ -82,34 +82,34 @@ use crate::load::{LoadSummary, Scaling};
 use crate::merge::SaturatingSum as _;
 use crate::rules::inputs::{Locks, PageCache, Threads};
 
-/// Everything that a rule may look at.
+/// The inputs of the rules.
 #[derive(Debug, Clone, Copy)]
 pub struct Summaries<'a> {
     pub envelope: &'a Envelope,
     pub host: &'a Host,
-    /// Of the devices that the run is about.
+    /// For the devices that the run is about.
     pub latency: &'a LatencySummary,
-    /// What is measured is what a command and its children did.
+    /// The measurement covers a command and its children.
     pub command: bool,
-    /// Samples of the rates of devices that did something; empty where none were taken.
+    /// Rate samples of active devices; empty where none were taken.
     pub rates: &'a [DeviceRates],
     /// None: interrupts were not counted.
     pub interrupts: Option<&'a InterruptSummary>,
     /// None: the load was not ours.
     pub load: Option<&'a LoadSummary>,
-    /// None: other drives were not driven beside the load's.
+    /// None: other drives were not driven in parallel with the load's.
     pub scaling: Option<&'a Scaling>,
-    /// None: the load was not ours, or it was not repeated at other depths.
+    /// None: the load was not ours, or was not repeated at other depths.
     pub experiment: Option<&'a Curve>,
-    /// The kernel's own account of the CPUs' time, and what its counters counted. None: nobody asked.
+    /// CPU time by the kernel's accounting, and hardware counters. None: not measured.
     pub cpu: Option<&'a CpuSummary>,
     /// The cgroups with a CPU quota.
     pub quotas: &'a [CpuQuota],
     /// None: no profile could be taken.
     pub profile: Option<&'a ProfileSummary>,
-    /// None: locks were not followed.
+    /// None: locks were not traced.
     pub locks: Option<&'a Locks>,
-    /// None: the page cache was not followed.
+    /// None: the page cache was not traced.
     pub pagecache: Option<&'a PageCache>,
     /// None: threads were not sampled.
     pub threads: Option<&'a Threads>,
@@ -119,7 +119,7 @@ pub struct Summaries<'a> {
 #[derive(Debug, Clone, Copy)]
 pub struct Rule {
     pub id: &'static str,
-    /// One line that says what it means, then: how it is computed, when it is wrong, what to do.
+    /// The first line summarizes the finding. Then: how it is computed, when it is wrong, what to do.
     pub page: &'static str,
     pub find: fn(&Summaries<'_>) -> Vec<Finding>,
 }
@@ -131,31 +131,31 @@ impl Rule {
     }
 }
 
-/// What a claim is about. A limit that is nearer to the application is believed before one that is farther away: what
-/// waits for the one never reaches the other.
+/// What a claim is about. A limit nearer to the application takes precedence: I/O that waits for it never reaches the
+/// one farther away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rank {
-    /// The figures: they do not speak of the device, or not of it alone.
+    /// The figures: they do not describe the device, or not the device alone.
     Figures,
-    /// A limit that was set: a cgroup's, a queue's, a request's size.
+    /// A configured limit: of a cgroup, a queue, a request size.
     Setting,
     /// The host: a CPU, a lock, reclaim, the scheduler.
     Host,
-    /// The way between the host and the device.
+    /// The path between the host and the device.
     Link,
     Device,
-    /// What is in flight.
+    /// The number of I/Os in flight.
     Depth,
-    /// Worth a word, and no limit.
+    /// Worth mentioning, but not a limit.
     Aside,
 }
 
-/// The page of that id.
+/// The page of an id.
 pub fn explain(id: &str) -> Option<&'static str> {
     pages().find(|(known, _, _)| *known == id).map(|(_, _, page)| page)
 }
 
-/// Ids, their pages' first lines and their pages: of findings, then of what only a load notices.
+/// Ids, first lines and pages: of findings, then of notices that only a load reports.
 pub fn pages() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
     let rules = TABLE.iter().map(|(_, rule)| (rule.id, rule.summary(), rule.page));
     rules.chain(NOTICED.iter().map(|notice| (notice.id, notice.summary(), notice.page)))
@@ -166,22 +166,22 @@ pub fn diagnose(s: &Summaries<'_>) -> Diagnosis {
     Diagnosis { findings: table::decide(s), not_examined: coverage::list(s) }
 }
 
-/// I/Os that costs are divided by: those of the devices that the run is about.
+/// The number of I/Os that costs are divided by: those of the devices that the run is about.
 pub fn ios(s: &Summaries<'_>) -> u64 {
     facts::device_views(s).iter().map(|p| p.ios).saturating_sum()
 }
 
-/// CPU time of one class per I/O; None where no I/O was seen. Everything that ran on the machine is
-/// in it, not only what the I/O caused.
+/// CPU time of one class per I/O; None without I/Os. It includes everything that ran on the machine, not only work for
+/// the I/O.
 pub fn ns_per_io(s: &Summaries<'_>, profile: &ProfileSummary, class: CpuClass) -> Option<f64> {
     let ios = ios(s);
     class_ns(s, profile, class).filter(|_| ios > 0).map(|ns| ns as f64 / ios as f64)
 }
 
-/// CPU time of a class in the window, ns, by the samples.
+/// CPU time of a class in the interval, ns, by the samples.
 ///
-/// `cpu-clock` is itself an interrupt, and finds next to none of the others: there the handlers of the traced devices
-/// stand for hard interrupts, as they were timed. None where they were not.
+/// `cpu-clock` is itself an interrupt and sees almost no others. With it, the timed handlers of the traced devices are
+/// used for hard interrupts. None where these were not timed.
 pub fn class_ns(s: &Summaries<'_>, profile: &ProfileSummary, class: CpuClass) -> Option<u64> {
     if class != CpuClass::Irq || !profile.is_blind_to_interrupts() {
         return profile.class_ns(class);
@@ -204,7 +204,7 @@ mod tests {
         diagnose(&case.summaries()).findings[0].id
     }
 
-    /// cpu-clock finds next to no interrupts: the handlers' time stands for them, and nothing where it is not known.
+    /// cpu-clock sees almost no interrupts: the handlers' time is used instead, and None where it is unknown.
     #[test]
     fn hard_interrupts_are_never_those_that_cpu_clock_found() {
         let mut case = Case::new(1_000, 1);
@@ -249,7 +249,7 @@ mod tests {
         split.disk().max_request_bytes = 128 << 10;
         assert_eq!(verdict(&split), "split-io");
 
-        // Nearly all of its time is the device's, which contains the link.
+        // Nearly all of its time is device time, which includes the link.
         let mut link = Case::new(15_000, 32);
         link.at_link(3.938e9, Some(256));
         link.reads(3.4e9);
@@ -258,7 +258,7 @@ mod tests {
         let found = diagnose(&link.summaries()).findings;
         assert_eq!(found.iter().map(|f| f.id).collect::<Vec<_>>(), ["link-bound"]);
 
-        // A link that could be faster is named before that it is full.
+        // A link that could be faster is named before its saturation.
         let hop = &mut link.disk().hops[0].link;
         (hop.max_speed_gts, hop.port_max_speed_gts) = (Some(16.0), Some(16.0));
         let found = diagnose(&link.summaries()).findings;
@@ -271,7 +271,7 @@ mod tests {
         assert_eq!(verdict(&unwritten), "deallocated-read");
     }
 
-    /// What was tried decides, whatever the share of the device.
+    /// The experiment decides, whatever the device's share.
     #[test]
     fn twice_the_depth_tells_a_limit_from_a_latency() {
         let mut case = Case::new(60_000, 32);
@@ -292,7 +292,7 @@ mod tests {
         assert_eq!(latency.id, "queue-depth-too-low");
         let worth = latency.worth.unwrap();
         assert!((1.79..1.81).contains(&worth.low) && worth.high >= worth.low, "{worth:?}");
-        // Something above the device is full: that is the limit, and not the device as well.
+        // Something above the device is saturated: that is the limit, not the device.
         case.at_twice_the_depth(1.01);
         case.worker(20, 79);
         let found: Vec<&str> =
@@ -300,7 +300,7 @@ mod tests {
         assert_eq!(found, ["submit-cpu-bound"]);
     }
 
-    /// An experiment that was cut short is as none.
+    /// An experiment that was cut short counts as none.
     #[test]
     fn two_blocks_decide_nothing() {
         let mut case = Case::new(15_000, 32);
@@ -358,7 +358,7 @@ mod tests {
         assert_eq!((found[0].id, found[1].id), ("deallocated-read", "device-bound"));
         assert_eq!(found[1].confidence, sure * deallocated_read::CONFIDENCE_LEFT);
         assert!(found[1].evidence.iter().any(|line| line.contains("100 % of the sampled blocks")));
-        // A note is no reason to doubt the rest.
+        // A note does not reduce the confidence of others.
         let few = load::Sampled { samples: 64, zeros: 5, ..load::Sampled::default() };
         case.load.as_mut().unwrap().drive.sampled = Some(few);
         let found = diagnose(&case.summaries()).findings;
@@ -380,7 +380,7 @@ mod tests {
             assert!(page.lines().count() <= 40, "{id}: {} lines", page.lines().count());
             let long = page.lines().find(|line| line.chars().count() > 100);
             assert_eq!(long, None, "{id}");
-            // It stands alone in the list.
+            // It must be self-contained in the list.
             assert!(explain(id) == Some(page) && summary.ends_with('.'), "{id}: {summary}");
         }
         assert!(explain("no-such-finding").is_none());
@@ -392,7 +392,7 @@ mod tests {
             let page = explain(id).unwrap();
             for value in values {
                 let (percent, plain) = (format!("{:.0} %", value * 100.0), format!("{value}"));
-                // Not as the end of another number.
+                // Not as the tail of another number.
                 let has = |text: &str| {
                     let before = |at: usize| page[..at].chars().next_back();
                     let is_part = |at| before(at).is_some_and(|c| c.is_ascii_digit() || ".,".contains(c));

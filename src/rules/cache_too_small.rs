@@ -1,4 +1,4 @@
-//! What is read was in the page cache before, and had to leave it.
+//! Finding: the data that is read was in the page cache before, but was evicted.
 
 use super::facts::{self, percent};
 use super::numbers;
@@ -8,18 +8,18 @@ use crate::findings::{Finding, Number, Numbers, Severity};
 use crate::merge::sum_if_known;
 use crate::units::{bytes, in_percent};
 
-/// Of what is read, what was in the cache before.
+/// Share of the reads that was in the cache before.
 pub const SOME: f64 = 0.25;
 pub const MOST: f64 = 0.5;
 
-/// Of the pages that came back, so many must have been evicted in the same window: else the cache was too small once, and
-/// is not now.
+/// This share of the refaulted pages must have been evicted in the same interval: otherwise the cache was too small
+/// earlier, but is not now.
 pub const EVICTED: f64 = 0.5;
 
-/// More than all that is read came back: it came from elsewhere. Both counters are read a moment apart.
+/// With more refaults than reads the data came from elsewhere. The two counters are not read at exactly the same time.
 const TOO_MUCH: f64 = 1.05;
 
-/// Below this the device has next to nothing to do: 256 pages a second.
+/// Below this rate the device has almost nothing to do: 256 pages a second.
 const LEAST_BYTES_PER_SECOND: f64 = 1024.0 * 1024.0;
 
 const REFAULT_PERCENT: Number =
@@ -111,11 +111,11 @@ mod tests {
     use crate::rules::fixtures::{Case, SECOND};
     use crate::rules::inputs::PageCache;
 
-    /// A second in which so many pages came back, of 10,000 that were read.
+    /// One second with this many refaults among 10,000 pages read.
     fn case(refaults: Option<u64>) -> Case {
         let mut case = Case::new(10_000, 4);
         case.load = None;
-        // Those of the moments are of swap too.
+        // The samples' refaults include swap.
         let moment = MemorySample {
             duration_ns: SECOND / 2,
             refault_pages: Some(9_999),

@@ -1,4 +1,4 @@
-//! Published measurements as recorded runs, each with the answer that is right: the files in `tests/cases`.
+//! Published measurements as recorded runs, each with the right answer: the files in `tests/cases`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -52,7 +52,7 @@ const FILES: &[(&str, &str)] = files! {
 
 const MIB: u64 = 1 << 20;
 
-/// Commands that the nvme driver lets a queue have out.
+/// Commands that the nvme driver allows in flight per queue.
 const NVME_TAGS: u32 = 1023;
 
 #[derive(Deserialize)]
@@ -60,24 +60,24 @@ const NVME_TAGS: u32 = 1023;
 struct Recorded {
     /// The document (see `tests/cases/README.md`), and what was done.
     source: String,
-    /// Why the expected answer is the right one.
+    /// Why the expected answer is right.
     reason: String,
     expect: Expect,
-    /// Figures that the source does not give: where they stand in the file (a JSON pointer), and why they are so.
+    /// Assumed figures that the source does not give: JSON pointer into the file, and the reason for the value.
     #[serde(default)]
     assumed: BTreeMap<String, String>,
     cpus: u32,
     memory_gib: Option<u64>,
-    /// NUMA nodes, with as many CPUs each.
+    /// NUMA nodes, with equal numbers of CPUs.
     #[serde(default)]
     nodes: u32,
     #[serde(default)]
     drives: Vec<Drives>,
     load: Option<Driven>,
-    /// The rate at twice the depth, as a ratio.
+    /// Ratio of the rate at twice the depth.
     twice_the_depth: Option<f64>,
     busy: Option<Busy>,
-    /// While the drives' `alone` and `together` were measured.
+    /// Set when the drives' `alone` and `together` were measured.
     together: Option<Together>,
     #[serde(default)]
     dstat: Vec<Dstat>,
@@ -87,12 +87,12 @@ struct Recorded {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Expect {
-    /// One of these is the first finding.
+    /// The first finding must be one of these.
     first: BTreeSet<String>,
-    /// These are there as well, if only as a note.
+    /// These must be found too, at least as a note.
     #[serde(default)]
     also: BTreeSet<String>,
-    /// These are no more than a note.
+    /// These must be at most a note.
     #[serde(default)]
     never: BTreeSet<String>,
 }
@@ -105,11 +105,11 @@ struct Drives {
     model: Option<String>,
     driver: Option<String>,
     scheduler: Option<String>,
-    /// None: the drive is there, and was not traced.
+    /// None: the drive exists, but was not traced.
     ios_per_second: Option<u64>,
     #[serde(default)]
     bytes_per_second: u64,
-    /// I/Os that the block layer cut off.
+    /// I/Os split off by the block layer.
     #[serde(default)]
     splits_per_second: u64,
     /// Mean times; without them no stage was measured.
@@ -119,11 +119,11 @@ struct Drives {
     max_request_kib: Option<u64>,
     max_hw_request_kib: Option<u64>,
     link: Option<Lanes>,
-    /// Of the switch that they share.
+    /// Uplink of the switch that they share.
     uplink: Option<Lanes>,
     root_complex: Option<String>,
     numa_node: Option<u32>,
-    /// Devices that these stand on.
+    /// Devices below these.
     #[serde(default)]
     layers: Vec<String>,
     alone: Option<f64>,
@@ -135,14 +135,14 @@ struct Drives {
 struct Lanes {
     gts: f64,
     lanes: u32,
-    /// What the drive, and the port above it, can do.
+    /// Maximum speed of the drive, and of the port above it.
     max_gts: Option<f64>,
     port_max_gts: Option<f64>,
     /// Of the uplink: the name of its upstream port.
     at: Option<String>,
 }
 
-/// fio's job, as a load of biopsy's own.
+/// fio's job, as a load of biopsy.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Driven {
@@ -151,20 +151,20 @@ struct Driven {
     iodepth: u32,
     numjobs: u32,
     operations_per_second: u64,
-    /// Little's law gives it where it is not there.
+    /// Computed by Little's law if missing.
     latency_us: Option<f64>,
     /// CPU time of each worker, in percent of one CPU.
     user_percent: Option<f64>,
     system_percent: Option<f64>,
-    /// The CPU of the first worker; `one_cpu`: of all of them.
+    /// The CPU of the first worker; `one_cpu`: of all workers.
     first_cpu: Option<u32>,
     #[serde(default)]
     one_cpu: bool,
-    /// Of 64 blocks that are looked at before, those with nothing but zeros.
+    /// Of 64 sampled blocks, those with zeros only.
     zero_blocks: Option<u64>,
 }
 
-/// Of all CPUs together, in percent; and of the busy time what is in these stacks.
+/// In percent of all CPUs; and the share of the busy time in these stacks.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Busy {
@@ -179,13 +179,13 @@ struct Busy {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Together {
-    /// Of the busiest worker, and of all CPUs.
+    /// CPU time of the busiest worker, and of all CPUs.
     worker_percent: f64,
     machine_percent: f64,
 }
 
-/// A second of dstat: its end, then run, blk, sys, idl, wai, free, buf and cach (MiB), reads, read MiB. usr, stl and new
-/// are 0 in every one.
+/// A second of dstat: its end, then run, blk, sys, idl, wai, free, buf and cach (MiB), reads, read MiB. usr, stl and
+/// new are always 0.
 #[derive(Clone, Copy, Deserialize)]
 pub struct Dstat(
     pub u64,
@@ -201,7 +201,7 @@ pub struct Dstat(
     pub u64,
 );
 
-/// Rows of psn: samples, threads, name, state, wchan, and of the stack what decides.
+/// Rows of psn: samples, threads, name, state, wchan, and the decisive functions of the stack.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Psn {
@@ -213,7 +213,7 @@ struct Psn {
 struct Row(u64, f64, String, char, String, Vec<String>);
 
 impl Dstat {
-    /// Reclaim, dirty pages and spinning it does not have: None.
+    /// dstat has no reclaim, dirty pages or spinning: None.
     pub fn moment(&self) -> MemorySample {
         let Self(at, running, blocked, system, idle, iowait, free, buffers, cached, ios, read) = *self;
         MemorySample {
@@ -248,7 +248,7 @@ impl Psn {
 }
 
 impl Lanes {
-    /// Who may read no packet size gets both bounds.
+    /// Both bounds, for a reader without access to the packet size.
     fn link(&self) -> Link {
         Link {
             speed_gts: self.gts,

@@ -1,4 +1,4 @@
-//! Command lines that check a finding: a user pastes them into a shell.
+//! Builds command lines that check a finding, for pasting into a shell.
 
 use std::path::PathBuf;
 
@@ -25,28 +25,28 @@ pub fn load(load: &LoadSummary, iodepth: u32, numjobs: u32) -> String {
     format!("biopsy load {} {}", target(load), words(load, iodepth, numjobs))
 }
 
-/// The load with a word as it is, and as it is advised to be.
+/// Compares the load's current value of an option with the advised one.
 pub fn compare(load: &LoadSummary, word: &str, is: &str, advised: &str) -> String {
     format!("biopsy compare --vary {word}={is},{advised} -- load {}{}", target(load), changed(load, word))
 }
 
-/// The load at its depth, and at twice that.
+/// Compares the load's depth with twice that.
 pub fn compare_depth(load: &LoadSummary) -> String {
     compare_twice(load, "iodepth", load.job.iodepth, MOST_DEPTH)
 }
 
-/// The load with as many jobs, and with twice as many.
+/// Compares the load's number of jobs with twice that.
 pub fn compare_jobs(load: &LoadSummary) -> String {
     compare_twice(load, "numjobs", load.job.numjobs, MOST_JOBS)
 }
 
-/// At the limit of the command line the last doubling is compared.
+/// At the limit of the command line, the last doubling is compared.
 fn compare_twice(load: &LoadSummary, word: &str, is: u32, most: u32) -> String {
     let is = is.min(most / 2);
     compare(load, word, &is.to_string(), &(is * 2).to_string())
 }
 
-/// The load with a setting of the disk's queue as it is, and as it is advised to be. Settings need root.
+/// Compares the current value of a disk's queue setting with the advised one. Settings need root.
 pub fn compare_setting(load: &LoadSummary, disk: &str, key: &str, is: &str, advised: &str) -> String {
     let named = match load.device.as_deref() {
         Some(device) if device == disk => String::new(),
@@ -67,7 +67,7 @@ fn target(load: &LoadSummary) -> String {
     }
 }
 
-/// The words of a load that are not as they are by default, but for the one that is varied: a short line is read.
+/// The options of a load that differ from the defaults, except for the varied one: a short line is easier to read.
 fn changed(load: &LoadSummary, varied: &str) -> String {
     let (job, default) = (&load.job, Job::new(Target::Existing(PathBuf::new())));
     let size_of = |extent: Extent| match extent {
@@ -93,7 +93,7 @@ fn changed(load: &LoadSummary, varied: &str) -> String {
     .concat()
 }
 
-/// The same diagnosis again; of a target that is no scratch file.
+/// The same diagnosis again, for a target other than a scratch file.
 pub fn diagnose(load: &LoadSummary) -> String {
     format!("biopsy diagnose {} {}", quoted(&load.target), words(load, load.job.iodepth, load.job.numjobs))
 }
@@ -106,7 +106,7 @@ fn words(load: &LoadSummary, iodepth: u32, numjobs: u32) -> String {
     )
 }
 
-/// A target as a shell word.
+/// A target, quoted for the shell.
 fn quoted(target: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%,=".contains(c);
     if !target.is_empty() && target.chars().all(plain) {
@@ -115,7 +115,7 @@ fn quoted(target: &str) -> String {
     format!("'{}'", target.replace('\'', "'\\''"))
 }
 
-/// A size as the command line reads it.
+/// A size in command-line notation.
 fn size(bytes: u64) -> String {
     match bytes {
         b if b > 0 && b.is_multiple_of(1 << 20) => format!("{}m", b >> 20),
@@ -153,7 +153,7 @@ mod tests {
         );
     }
 
-    /// What is as it is by default is left out, and so is what is varied.
+    /// Defaults are left out, and so is the varied option.
     #[test]
     fn a_comparison_is_short() {
         let mut case = Case::new(1_000, 4);

@@ -1,4 +1,4 @@
-//! The CPU time to complete I/O is the limit.
+//! Finding: the CPU time of completing I/O is the limit.
 
 use std::collections::BTreeMap;
 
@@ -13,17 +13,17 @@ use crate::analyze::stage::Stage;
 use crate::findings::{Finding, Number, Numbers, Severity, Worth};
 use crate::units::{in_percent, time};
 
-/// Share of an operation's (or I/O's) time between the reaping of its completion entry and its result. If all
-/// of it vanished, the rate at the same depth would grow by 1 / 0.75 = 1.33.
+/// Share of an operation's (or I/O's) time between the reaping of its completion entry and its result. Without it, the
+/// rate at the same depth would grow by 1 / 0.75 = 1.33.
 pub const COMPLETE_SHARE: f64 = 0.25;
 
-/// Share of the interrupt time that must be block I/O's: else it is the network's, or a timer's.
+/// Block I/O must have this share of the interrupt time; otherwise the network or a timer causes it.
 pub const IO_SHARE: f64 = 0.5;
 
-/// Vectors that are named.
+/// Maximum number of vectors named.
 const LINES: usize = 3;
 
-/// One doubling is the most that is promised from one run.
+/// One run never predicts more than a doubling.
 const MAX_WORTH: f64 = 2.0;
 
 const COMPLETE_SHARE_PERCENT: Number =
@@ -121,7 +121,7 @@ fn judge(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Finding> {
     })
 }
 
-/// What says that interrupts take most of a completing CPU.
+/// Evidence that interrupts take most of a completing CPU.
 struct Held {
     each: f64,
     confidence: f64,
@@ -129,7 +129,7 @@ struct Held {
     evidence: Vec<String>,
 }
 
-/// By the interrupts of the traced devices; None where they do not say so.
+/// From the interrupts of the traced devices; None where they do not show it.
 fn by_count(s: &Summaries<'_>, name: &str) -> Option<Held> {
     let counted = interrupts::counted(s, name)?;
     let one = counted.busiest().filter(|one| one.busy() >= LIMIT)?;
@@ -137,7 +137,7 @@ fn by_count(s: &Summaries<'_>, name: &str) -> Option<Held> {
     Some(Held { each: one.busy(), confidence: 0.85, numbers: BTreeMap::new(), evidence })
 }
 
-/// By the profile; None where it does not say so.
+/// From the profile; None where it does not show it.
 fn by_profile(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Held> {
     let (all, each) = interrupts::per_cpu(s, p).filter(|(_, each)| *each >= LIMIT)?;
     let profile = cpu::profile(s)?;
@@ -176,7 +176,7 @@ mod tests {
     use crate::analyze::operations::OperationLatency;
     use crate::rules::fixtures::{Case, hist, profile};
 
-    /// One queue whose CPU is in softirqs for `softirq` of 500 samples, `complete` of 100 µs after the device.
+    /// One queue whose CPU is in softirqs for `softirq` of 500 samples, with `complete` of 100 µs after the device.
     fn case(softirq: u64, complete: u64) -> Case {
         let mut case = Case::new(300_000, 32);
         case.worker(10, 50);

@@ -1,4 +1,4 @@
-//! What could have mattered and was not looked at: named, so that silence is not read as "fine".
+//! Lists what could have mattered but was not examined, so that silence is not taken for "fine".
 
 use super::{Summaries, cpu, facts, link_bound, numa_remote, regime, root_complex_shared, thermal_throttle};
 use crate::analyze::latency::DeviceLatency;
@@ -7,7 +7,7 @@ use crate::findings::NotExamined;
 use crate::host::BlockDevice;
 use crate::host::pci::sharing;
 
-/// Concerns that no probe of this version covers.
+/// Topics that no probe of this version covers.
 const NO_PROBE: &[&str] = &["the device's wear and caches"];
 
 /// The list for this run.
@@ -82,7 +82,7 @@ pub fn list(s: &Summaries<'_>) -> Vec<NotExamined> {
     list
 }
 
-/// What of the way from the traced devices to memory could not be judged.
+/// Parts of the path between the traced devices and memory that could not be judged.
 fn links(s: &Summaries<'_>, add: &mut impl FnMut(&str, &str)) {
     let traced = s.latency.devices.iter().filter(|device| device.ios > 0);
     let disks: Vec<&BlockDevice> = traced.filter_map(|device| facts::disk(s, &device.name)).collect();
@@ -101,7 +101,7 @@ fn links(s: &Summaries<'_>, add: &mut impl FnMut(&str, &str)) {
     }
 }
 
-/// Whether some device that the run is about lacks the stage.
+/// Whether a device that the run is about lacks the stage.
 fn unseen(s: &Summaries<'_>, stage: Stage) -> bool {
     let of_operations = |device: &DeviceLatency| {
         device.ops.values().filter_map(|op| op.operations.as_ref()).any(|all| all.stages.contains_key(&stage))

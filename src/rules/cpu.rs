@@ -1,4 +1,4 @@
-//! Numbers about CPU time that several rules need: is a CPU the limit, and which one?
+//! CPU figures shared by several rules: is a CPU the limit, and which one?
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,32 +9,31 @@ use crate::analyze::stacks::{CpuClass, ProfileSummary};
 use crate::load::{LoadSummary, WORKER_SATURATED};
 use crate::units::in_percent;
 
-/// A thread cannot use more than one CPU; a sample more or less can be counted.
+/// A thread cannot use more than one CPU; sampling noise may add a little.
 const MOST_OF_A_THREAD: f64 = 1.02;
 
-/// A worker below `WORKER_SATURATED` that used at least this much counts as limited when the
-/// interrupts fill up the rest.
+/// A worker below `WORKER_SATURATED` that used at least this much counts as limited if interrupts take the rest.
 pub const WORKER_BUSY: f64 = 0.70;
 
-/// A machine whose CPUs are busy to this share has nothing left.
+/// A machine whose CPUs are busy to this share has no CPU time left.
 pub const MACHINE_SATURATED: f64 = 0.95;
 
-/// Share of the busy time that must be the I/O's own before a busy machine is blamed on it.
+/// The I/O must have this share of the busy time before a busy machine is attributed to it.
 pub const IO_SHARE: f64 = 0.70;
 
-/// Interrupts with more than this share of the busy time make it a matter of completions.
+/// With more than this share of the busy time in interrupts, completion is the cause.
 pub const INTERRUPT_SHARE: f64 = 0.5;
 
 /// Threads below this share of a CPU do not explain why it is busy.
 const BUSY_THREAD: f64 = 0.05;
 
-/// A profile below this many samples is noise: a share of 10 % would be off by 3 points.
+/// With fewer samples a profile is noise: a share of 10 % would be off by 3 points.
 pub const MIN_SAMPLES: u64 = 100;
 
 /// A profile that lost more than this share is not used.
 pub const MAX_SAMPLE_LOSS: f64 = 0.01;
 
-/// Kernel functions of the block layer, its drivers and their callers: prefixes.
+/// Prefixes of kernel functions of the block layer, its drivers and their callers.
 const IO_FRAMES: &[&str] = &[
     "submit_bio",
     "__submit_bio",
@@ -57,7 +56,7 @@ const IO_FRAMES: &[&str] = &[
     "submit_bh",
 ];
 
-/// Kernel functions of reads and writes of files, through the page cache or past it: prefixes.
+/// Prefixes of kernel functions that read and write files, through the page cache or directly.
 const FILE_FRAMES: &[&str] = &[
     "filemap_",
     "generic_file_",
@@ -72,13 +71,13 @@ const FILE_FRAMES: &[&str] = &[
     "dax_iomap_",
 ];
 
-/// A thread that spends this share of its CPU time on I/O does I/O.
+/// A thread with this share of its CPU time in I/O counts as doing I/O.
 pub const IO_THREAD: f64 = 0.05;
 
-/// A thread that spends this share of its CPU time on I/O is limited by it.
+/// A thread with this share of its CPU time in I/O is limited by it.
 pub const THREAD_IO_SHARE: f64 = 0.5;
 
-/// Functions of the I/O schedulers, and of the block layer only where a scheduler is active.
+/// Functions of the I/O schedulers, and block layer functions that run only with an active scheduler.
 const ELEVATOR_FRAMES: &[&str] = &[
     "dd_",
     "__dd_",
@@ -93,7 +92,7 @@ const ELEVATOR_FRAMES: &[&str] = &[
     "blk_mq_do_dispatch_sched",
 ];
 
-/// Between an interrupt and what it interrupts.
+/// Functions between an interrupt and the interrupted code.
 const INTERRUPT_FRAMES: &[&str] = &[
     "asm_common_interrupt",
     "common_interrupt",
@@ -106,11 +105,11 @@ const INTERRUPT_FRAMES: &[&str] = &[
     "el0_interrupt",
 ];
 
-/// From these on a stack is the driver's work, whoever called it.
+/// From these functions on a stack is the driver's work, whatever called it.
 const DRIVER_FRAMES: &[&str] =
     &["blk_mq_dispatch_rq_list", "blk_mq_request_issue_directly", "__blk_mq_issue_directly"];
 
-/// The profile, where it can carry a finding.
+/// The profile, if it is good enough for a finding.
 pub fn profile<'a>(s: &Summaries<'a>) -> Option<&'a ProfileSummary> {
     s.profile.filter(|p| {
         p.samples >= MIN_SAMPLES
@@ -136,8 +135,8 @@ pub fn interrupt_cpus(profile: &ProfileSummary) -> f64 {
     cpus(profile, &[CpuClass::Irq, CpuClass::Softirq])
 }
 
-/// Share of the interrupt time that is spent on block I/O: stacks with an interrupt's frame that have one of
-/// the block layer or its drivers as well. None where no such stack is known.
+/// Share of the interrupt time spent on block I/O: stacks with both an interrupt frame and one of the block layer or
+/// its drivers. None without any such stack.
 pub fn interrupt_io_share(profile: &ProfileSummary) -> Option<f64> {
     let interrupt = |stack: &str| kernel_frames(stack).any(|frame| begins(frame, INTERRUPT_FRAMES));
     let all = folded_share(profile, interrupt);
@@ -154,8 +153,8 @@ fn folded_share(profile: &ProfileSummary, matches: impl Fn(&str) -> bool) -> f64
     if all == 0 { 0.0 } else { hits as f64 / all as f64 }
 }
 
-/// Kernel frames of a folded stack, outermost first. The first element is the thread's name: it
-/// may read like a function and must not count as one.
+/// Kernel frames of a folded stack, outermost first. The first element is the thread's name, which may look like a
+/// function and must not count as one.
 fn kernel_frames(stack: &str) -> impl Iterator<Item = &str> {
     stack.split(';').skip(1).filter_map(|frame| frame.strip_suffix("_[k]"))
 }
@@ -164,8 +163,8 @@ fn begins(frame: &str, prefixes: &[&str]) -> bool {
     prefixes.iter().any(|prefix| frame.starts_with(prefix))
 }
 
-/// Share of the busy samples in the I/O scheduler. A stack counts where a scheduler's frame is not
-/// followed by the driver's: the scheduler dispatches, but the driver's work is not its cost.
+/// Share of the busy samples in the I/O scheduler. A stack counts if no driver frame follows a scheduler frame: the
+/// scheduler dispatches, but the driver's work is not its cost.
 pub fn elevator_share(profile: &ProfileSummary) -> f64 {
     folded_share(profile, |stack| {
         let mut inside = false;
@@ -180,12 +179,12 @@ pub fn elevator_share(profile: &ProfileSummary) -> f64 {
     })
 }
 
-/// Share of the busy samples that are in one of these functions of the kernel, or in what those call.
+/// Share of the busy samples in one of these kernel functions, or in functions that they call.
 pub fn within(profile: &ProfileSummary, functions: &[&str]) -> f64 {
     folded_share(profile, |stack| kernel_frames(stack).any(|frame| functions.contains(&frame)))
 }
 
-/// Share of the busy samples in functions of the kernel that satisfy `matches`, without what those call.
+/// Share of the busy samples in kernel functions that satisfy `matches`, without their callees.
 pub fn leaves(profile: &ProfileSummary, matches: impl Fn(&str) -> bool) -> f64 {
     let leaf = |stack: &str| {
         stack.rsplit(';').next().and_then(|frame| frame.strip_suffix("_[k]")).is_some_and(&matches)
@@ -193,19 +192,19 @@ pub fn leaves(profile: &ProfileSummary, matches: impl Fn(&str) -> bool) -> f64 {
     folded_share(profile, |stack| stack.contains(';') && leaf(stack))
 }
 
-/// What the load's workers used of their CPUs. Workers that are pinned to one CPU share it.
+/// CPU usage of the load's workers. Workers pinned to one CPU share it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Workers {
     pub count: usize,
-    /// CPUs that they can use: fewer than workers where some are pinned to the same one.
+    /// CPUs that they can use: fewer than workers if some are pinned to the same CPU.
     pub cpus: usize,
     /// User + system time over the run, as a share of those CPUs.
     pub busy: f64,
-    /// How many run on a CPU of which the workers there use at least `WORKER_SATURATED`.
+    /// Workers on a CPU of which its workers use at least `WORKER_SATURATED`.
     pub saturated: usize,
     /// User time's share of the workers' CPU time.
     pub user: f64,
-    /// CPUs that io_uring's own worker threads use beside them, for operations that would have blocked.
+    /// Additional CPUs used by io_uring's worker threads, for operations that would have blocked.
     pub rings: f64,
 }
 
@@ -253,27 +252,27 @@ pub struct BusyThread {
     pub pid: u32,
     /// Of one CPU.
     pub share: f64,
-    /// Of that, in the block layer and in file I/O.
+    /// The part of that in the block layer and in file I/O.
     pub io: f64,
 }
 
 /// Which CPU is the limit.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Saturation {
-    /// The load's workers use their CPUs up.
+    /// The load's workers use all of their CPUs.
     Workers(Workers),
-    /// The workers and the interrupts together do, if the interrupts come to the workers' CPUs.
+    /// The workers and the interrupts together do, if the interrupts run on the workers' CPUs.
     WithInterrupts(Workers, f64),
-    /// The loop driver's kernel thread does.
+    /// The loop driver's kernel thread.
     LoopThread(f64),
-    /// A thread of another load does, mostly in the kernel's reads and writes.
+    /// A thread of another load, mostly in reads and writes in the kernel.
     Thread(BusyThread),
     /// All CPUs are busy, and with I/O.
     Machine(f64),
 }
 
 impl Saturation {
-    /// The load's workers, where they are the ones.
+    /// The load's workers, if they are the limit.
     pub fn workers(&self) -> Option<&Workers> {
         match self {
             Self::Workers(workers) | Self::WithInterrupts(workers, _) => Some(workers),
@@ -282,7 +281,7 @@ impl Saturation {
     }
 }
 
-/// The CPU that is the limit, if one is.
+/// The CPU that is the limit, if any.
 pub fn saturation(s: &Summaries<'_>) -> Option<Saturation> {
     let profile = profile(s);
     if let Some(workers) = workers(s) {
@@ -302,7 +301,8 @@ pub fn saturation(s: &Summaries<'_>) -> Option<Saturation> {
     }
     if s.load.is_none()
         && let Some(thread) = busiest_of_io(s, profile)
-        // Samples know the process: more than one thread can use is several, none of which need be full.
+        // Samples identify the process: more CPU time than one thread can use means several threads, none of which need
+        // be saturated.
         && (WORKER_SATURATED..=MOST_OF_A_THREAD).contains(&thread.share)
         && thread.io >= THREAD_IO_SHARE
     {
@@ -312,7 +312,7 @@ pub fn saturation(s: &Summaries<'_>) -> Option<Saturation> {
     (busy >= MACHINE_SATURATED && io_share(s, profile) >= IO_SHARE).then_some(Saturation::Machine(busy))
 }
 
-/// The process with the most CPU time of those that do the I/O, or of all where these are not known.
+/// The process with the most CPU time among those that do the I/O, or among all if these are unknown.
 pub fn busiest_of_io(s: &Summaries<'_>, profile: &ProfileSummary) -> Option<BusyThread> {
     let does_io = |pid: u32| processes(s).any(|row| row.pid == Some(pid));
     let are_known = s.latency.devices.iter().any(|device| device.processes.is_some());
@@ -331,12 +331,12 @@ fn processes<'a>(s: &Summaries<'a>) -> impl Iterator<Item = &'a ProcessIos> {
     rows.filter(move |row| facts::is_examined(s, row))
 }
 
-/// Busy share of all CPUs where nothing is left, whoever uses it.
+/// Busy share of all CPUs if nothing is left, whatever uses it.
 pub fn nothing_left(s: &Summaries<'_>) -> Option<f64> {
     profile(s).map(machine_busy).filter(|busy| *busy >= MACHINE_SATURATED)
 }
 
-/// Whether completions, and not submission, use the CPU time.
+/// Whether completion, not submission, uses the CPU time.
 pub fn interrupts_dominate(s: &Summaries<'_>) -> bool {
     profile(s).is_some_and(|profile| {
         let busy = machine_busy(profile) * f64::from(profile.cpus);
@@ -348,8 +348,8 @@ fn on_loop(s: &Summaries<'_>) -> bool {
     facts::device_views(s).iter().any(|p| p.ios > 0 && p.is_loop())
 }
 
-/// Share of the busy CPU time that belongs to the processes that do the I/O, their computing included: the generator's
-/// own time where it is known. Kernel threads and interrupts are counted as I/O. None without a profile.
+/// Share of the busy CPU time of the processes that do the I/O, including their computation: the generator's own time
+/// if known. Kernel threads and interrupts count as I/O. None without a profile.
 pub fn own_share_of_busy(s: &Summaries<'_>) -> Option<f64> {
     let profile = profile(s)?;
     if workers(s).is_some() {
@@ -359,8 +359,8 @@ pub fn own_share_of_busy(s: &Summaries<'_>) -> Option<f64> {
     Some(folded_share(profile, |stack| threads.contains(thread(stack))))
 }
 
-/// Share of the busy CPU time that belongs to the I/O: the generator's own time where it is known, else the stacks in
-/// the block layer; kernel threads and interrupts are counted as I/O.
+/// Share of the busy CPU time for I/O: the generator's own time if known, otherwise stacks in the block layer. Kernel
+/// threads and interrupts count as I/O.
 fn io_share(s: &Summaries<'_>, profile: &ProfileSummary) -> f64 {
     let busy = machine_busy(profile) * f64::from(profile.cpus);
     if busy <= 0.0 {
@@ -373,18 +373,18 @@ fn io_share(s: &Summaries<'_>, profile: &ProfileSummary) -> f64 {
     }
 }
 
-/// The name of the thread that a folded stack begins with.
+/// The thread name at the start of a folded stack.
 fn thread(stack: &str) -> &str {
     stack.split(';').next().unwrap_or("")
 }
 
-/// Names of the threads whose I/O is examined, and of those that spend at least [`IO_THREAD`] of their CPU time on I/O:
-/// their computing belongs to it.
+/// Names of the threads whose I/O is examined, and of those with at least [`IO_THREAD`] of their CPU time in I/O: their
+/// computation belongs to it.
 fn io_threads<'a>(s: &Summaries<'a>, profile: &'a ProfileSummary) -> BTreeSet<&'a str> {
     let mut samples: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
     for (stack, n) in &profile.folded {
         let of_thread = samples.entry(thread(stack)).or_default();
-        // An interrupt runs on the stack of the thread that it interrupts.
+        // An interrupt runs on the stack of the interrupted thread.
         let is_interrupt = kernel_frames(stack).any(|frame| begins(frame, INTERRUPT_FRAMES));
         let is_io = !is_interrupt
             && kernel_frames(stack).any(|frame| begins(frame, IO_FRAMES) || begins(frame, FILE_FRAMES));
@@ -396,7 +396,7 @@ fn io_threads<'a>(s: &Summaries<'a>, profile: &'a ProfileSummary) -> BTreeSet<&'
     by_samples.chain(processes(s).map(|row| row.comm.as_str())).collect()
 }
 
-/// Share of a thread name's samples that are in the block layer or in file I/O.
+/// Share of a thread name's samples in the block layer or file I/O.
 fn thread_io_share(profile: &ProfileSummary, comm: &str) -> f64 {
     let mine = |stack: &str| stack.split(';').next() == Some(comm);
     let all = folded_share(profile, mine);
@@ -407,7 +407,7 @@ fn thread_io_share(profile: &ProfileSummary, comm: &str) -> f64 {
     if all == 0.0 { 0.0 } else { io / all }
 }
 
-/// The same of threads that do no I/O, those of one name together: `other threads, of one CPU: rustc 85 %, make 12 %`.
+/// Same for threads without I/O, summed by name: `other threads, of one CPU: rustc 85 %, make 12 %`.
 pub fn others_line(s: &Summaries<'_>) -> Option<String> {
     let profile = profile(s)?;
     let own = io_threads(s, profile);

@@ -1,4 +1,4 @@
-//! Other processes keep the CPUs busy.
+//! Finding: other processes keep the CPUs busy.
 
 use super::command;
 use super::cpu;
@@ -46,20 +46,21 @@ What to do
   If they have to run, give the I/O threads more weight (cpu.weight) or CPUs of their own.
 ";
 
-/// Others have at least this much of a CPU that the load is pinned to: a thread that wants all of it gets less than half.
+/// Other processes use at least this much of a CPU that the load is pinned to: a thread that needs all of it gets less
+/// than half.
 pub const OF_ONE_CPU: f64 = 0.50;
 
 pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
     judge(s).or_else(|| on_the_loads_cpu(s)).into_iter().collect()
 }
 
-/// The fullest CPU that threads of the load are pinned to, where others use it.
+/// The busiest CPU that threads of the load are pinned to and that others use.
 fn on_the_loads_cpu(s: &Summaries<'_>) -> Option<Finding> {
     let (load, cpu) = (s.load?, s.cpu?);
     if cpu::saturation(s).is_some() || super::ios(s) < facts::MIN_IOS {
         return None;
     }
-    // They may have run there: the kernel's own work for this I/O is none of others'.
+    // It may have run there: the kernel's work for this I/O must not count as other processes'.
     let kernel = [CpuClass::Kthread, CpuClass::Irq, CpuClass::Softirq];
     let kernel = cpu::cpus(cpu::profile(s)?, &kernel);
     let of_cpu = |row: &CpuRow| {
@@ -107,7 +108,7 @@ fn judge(s: &Summaries<'_>) -> Option<Finding> {
         id: RULE.id,
         subject: "CPU".to_string(),
         severity: Severity::Warning,
-        // The less of the CPU time is the I/O's, the more of its waits are for a CPU.
+        // The smaller the I/O's share of the CPU time, the more of its waiting is for a CPU.
         confidence: if own < 0.5 { 0.75 } else { 0.6 },
         sentence: format!(
             "Other processes use the CPUs: all CPUs are busy for {} of the time, and {} of that is not this I/O.",
@@ -138,7 +139,7 @@ mod tests {
     use crate::analyze::cpu::CpuSummary;
     use crate::rules::fixtures::{Case, SECOND, profile};
 
-    /// A profile of two CPUs: so many samples of a thread that does I/O, of a thousand.
+    /// A profile of two CPUs, in samples of a thousand: a thread that does I/O, and others.
     fn crowded(own: u64, others: u64) -> Case {
         let mut case = Case::new(50_000, 32);
         case.load = None;
@@ -163,7 +164,7 @@ mod tests {
         assert!(find(&crowded(200, 740).summaries()).is_empty(), "6 % are idle");
     }
 
-    /// All CPU time of a thread that does I/O is this I/O's, its computing included.
+    /// All CPU time of a thread that does I/O belongs to this I/O, including its computation.
     #[test]
     fn the_threads_that_do_the_io_are_no_others() {
         assert!(find(&crowded(710, 290).summaries()).is_empty());
@@ -172,7 +173,7 @@ mod tests {
         assert!(cpu::saturation(&crowded(1_000, 0).summaries()).is_none());
     }
 
-    /// The disk's interrupts come to the CPU of a process that does no I/O.
+    /// The disk's interrupts run on the CPU of a process without I/O.
     #[test]
     fn an_interrupted_thread_does_no_io() {
         let mut case = crowded(200, 700);
@@ -182,7 +183,7 @@ mod tests {
         assert_eq!(find(&case.summaries()).len(), 1);
     }
 
-    /// A real-time thread on the load's CPU, and another CPU that idles.
+    /// A real-time thread on the load's CPU, while another CPU idles.
     #[test]
     fn a_cpu_that_the_load_is_pinned_to_is_looked_at_alone() {
         let found_with = |at: u32, others: u64, idle: u64| {

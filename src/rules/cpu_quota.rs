@@ -1,4 +1,4 @@
-//! A cgroup's CPU quota stops the processes that do the I/O.
+//! Finding: a cgroup's CPU quota stops the processes that do the I/O.
 
 use super::command;
 use super::facts::{self, percent};
@@ -8,7 +8,7 @@ use crate::findings::{Finding, Number, Numbers, Severity};
 use crate::host::cpu_quota::CpuQuota;
 use crate::units::{figure, in_percent};
 
-/// A group that is throttled in fewer of the periods hardly notices.
+/// A group throttled in a smaller share of the periods is hardly affected.
 pub const SOME: f64 = 0.05;
 
 /// From this share of the periods on the quota is the limit.
@@ -90,7 +90,7 @@ fn worst(s: &Summaries<'_>) -> Option<Finding> {
     })
 }
 
-/// Whether most of the bios are from the group's processes.
+/// Whether most of the bios come from the group's processes.
 fn does_the_io(s: &Summaries<'_>, quota: &CpuQuota) -> bool {
     let is_in = |row: &ProcessIos| match row.relation {
         Relation::Own | Relation::Command => quota.own,
@@ -114,7 +114,7 @@ mod tests {
         ProcessIos { pid: Some(pid), relation, bios, bytes: bios * 4096, ..ProcessIos::default() }
     }
 
-    /// A second: a group with 0.2 CPUs, throttled in so many of the ten periods, and these processes.
+    /// One second: a group with 0.2 CPUs, throttled in this many of the ten periods, and these processes.
     fn case(throttled_periods: u64, rows: Vec<ProcessIos>) -> Case {
         let mut case = Case::new(1_000, 1);
         case.load = None;
@@ -164,7 +164,7 @@ mod tests {
         assert_eq!(find(&case(9, kernel).summaries()).len(), 1, "write-back has no quota");
     }
 
-    /// Its processes may have ended: they began in biopsy's group.
+    /// Its processes may have ended: they started in biopsy's group.
     #[test]
     fn a_command_is_in_the_group_of_biopsy() {
         let mut case = case(9, vec![row(70, Relation::Command, 400), row(8, Relation::Other, 600)]);

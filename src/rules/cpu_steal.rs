@@ -1,4 +1,4 @@
-//! The hypervisor gives CPU time that this machine wants to others.
+//! Finding: the hypervisor gives other guests CPU time that this machine needs.
 
 use super::command;
 use super::facts::percent;
@@ -6,10 +6,10 @@ use super::{Rule, Summaries, facts};
 use crate::findings::{Finding, Number, Numbers, Severity};
 use crate::units::in_percent;
 
-/// Steal time, of a CPU's time, from which on it is reported.
+/// Steal time is reported from this share of a CPU's time on.
 pub const SOME: f64 = 0.05;
 
-/// CPUs that are busy or stolen for this share of the time have nothing left, and steal limits what runs on them.
+/// A CPU that is busy or stolen to this share has no time left, so steal limits what runs on it.
 pub const FULL: f64 = 0.90;
 
 const STEAL_PERCENT: Number = Number::new("steal_percent", "steal time, of the time of that CPU");
@@ -88,7 +88,7 @@ mod tests {
     use crate::analyze::cpu::{CpuRow, CpuSummary, TIMES};
     use crate::rules::fixtures::Case;
 
-    /// A second of two CPUs; of CPU 1 so much is stolen and so much idle, in percent.
+    /// One second of two CPUs; steal and idle time of CPU 1 in percent.
     fn stolen(steal: u64, idle: u64) -> CpuSummary {
         let row = |cpu: u32, steal: u64, idle: u64| {
             let mut row = CpuRow { cpus: vec![cpu], wall_ns: 1_000_000_000, ..CpuRow::default() };

@@ -1,4 +1,4 @@
-//! Reads that are answered without the media: they never reach the device, or find nothing there.
+//! Finding: reads are answered without the media: they never reach the device, or the device has no data there.
 
 use std::collections::BTreeMap;
 
@@ -10,25 +10,25 @@ use crate::findings::{Finding, Number, Numbers, Severity, Worth};
 use crate::load::{LoadSummary, Sampled};
 use crate::units::{bytes, counted, in_percent};
 
-/// The device must have read this share of what the operations asked for. Not 1.0: the window and
-/// the load need not begin and end in the same microsecond.
+/// The device must have read this share of the operations' bytes. Not 1.0: the interval and the load need not begin and
+/// end in the same microsecond.
 pub const READ_SHARE: f64 = 0.95;
 
-/// Share of sampled blocks without content from which on it is worth a word: a file may well have a block of
-/// zeros. `biopsy load` warns from here on as well.
+/// Share of sampled blocks without content from which on it is reported: a file may well have a block of zeros. `biopsy
+/// load` warns from here on as well.
 pub const EMPTY_SHARE: f64 = 0.05;
 
-/// From this share on it can be what the figures rest on: if such reads cost nothing, those with content would
-/// run at less than 0.75 of the rate.
+/// From this share on it can dominate the figures: if such reads cost nothing, those with content would run at less
+/// than 0.75 of the rate.
 pub const MOSTLY_SHARE: f64 = 0.25;
 
-/// Fewer sampled blocks than these say too little: of 32 two are 6 %.
+/// Fewer sampled blocks are too imprecise: of 32 two are 6 %.
 pub const MIN_SAMPLES: u64 = 32;
 
-/// What a drive says of all of its namespace is said of what a load reads where that is this much of it.
+/// The namespace's usage is taken for the load's reads if they cover this much of it.
 pub const WHOLE_SHARE: f64 = 0.9;
 
-/// What is left of the confidence of findings that rest on how fast the device answers.
+/// Factor on the confidence of findings that rely on the device's speed.
 pub const CONFIDENCE_LEFT: f64 = 0.7;
 
 const DEVICE_IOS_PER_OPERATION_RATIO: Number =
@@ -85,7 +85,7 @@ What to do
   incompressible data. For a file, filefrag -v FILE shows unwritten extents.
 ";
 
-/// With a load of our own only: otherwise nobody counts the operations.
+/// Only for biopsy's own load: otherwise the operations are not counted.
 pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
     let Some(load) = s.load.filter(|_| facts::covered(s)) else {
         return Vec::new();
@@ -93,7 +93,7 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
     judge(s, load).into_iter().collect()
 }
 
-/// What the load asked for, and what the device did for it.
+/// The load's reads, and what the device did for them.
 struct Reads<'a> {
     load: &'a LoadSummary,
     target: &'a str,
@@ -112,7 +112,7 @@ impl Reads<'_> {
             return None;
         }
         let pictures = facts::device_views(s);
-        // Not traced at all means no I/O only where requests would have been seen.
+        // A missing trace means no I/O only if requests would have been traced.
         if pictures.is_empty() && !facts::disk(s, target).is_some_and(|disk| disk.request_based) {
             return None;
         }
@@ -160,7 +160,7 @@ fn judge(s: &Summaries<'_>, load: &LoadSummary) -> Option<Finding> {
     if reads.share() < READ_SHARE { Some(unread(&reads)) } else { empty(s, &reads) }
 }
 
-/// They do not reach the device.
+/// The reads do not reach the device.
 fn unread(reads: &Reads<'_>) -> Finding {
     let Reads { load, target, .. } = reads;
     let mut evidence = reads.evidence();
@@ -203,7 +203,7 @@ fn unread(reads: &Reads<'_>) -> Finding {
     }
 }
 
-/// Sampled blocks of a load, where nothing but zeros may cost less than content.
+/// Sampled blocks of a load on a device where reading zeros may cost less than content.
 struct Zeros {
     zeros: u64,
     read: u64,
@@ -214,7 +214,7 @@ impl Zeros {
         let Sampled { samples, holes, unwritten, zeros, unreadable, unread } = load.drive.sampled?;
         let read = samples - holes - unwritten - unreadable - unread;
         let disk = load.device.as_ref().and_then(|name| facts::disk(s, name));
-        // A virtual disk calls itself rotational unless its host says otherwise.
+        // A virtual disk reports itself as rotational unless its host says otherwise.
         let has_arm = s.host.virtualization.is_none() && disk.and_then(|disk| disk.rotational) == Some(true);
         let of = Self { zeros, read };
         (!has_arm && read >= MIN_SAMPLES && of.share() >= EMPTY_SHARE).then_some(of)
@@ -231,7 +231,7 @@ impl Zeros {
     }
 }
 
-/// They reach it, and find nothing there.
+/// The reads reach the device, but find no data there.
 fn empty(s: &Summaries<'_>, reads: &Reads<'_>) -> Option<Finding> {
     let Reads { load, target, .. } = reads;
     let found = Zeros::of(s, load)?;
@@ -248,7 +248,7 @@ fn empty(s: &Summaries<'_>, reads: &Reads<'_>) -> Option<Finding> {
         (ZERO_BLOCKS, found.zeros as f64),
         (ZERO_PERCENT, percent(share)),
     ]);
-    // Drives that keep no count of it say that all is in use.
+    // Drives without such a counter report that everything is in use.
     let told = load.drive.usage.filter(|usage| usage.used < usage.capacity);
     let mut is_told = false;
     if let Some(usage) = told {
@@ -290,7 +290,7 @@ fn empty(s: &Summaries<'_>, reads: &Reads<'_>) -> Option<Finding> {
     })
 }
 
-/// What to say with a finding that rests on how fast the device answers; None where it answered with content.
+/// The note for findings that rely on the device's speed; None where reads returned content.
 pub fn doubt(found: &[Finding]) -> Option<String> {
     let empty =
         found.iter().find(|finding| finding.id == RULE.id && finding.severity >= Severity::Warning)?;
@@ -371,7 +371,7 @@ mod tests {
         assert!(find(&case.summaries()).is_empty());
     }
 
-    /// A sample of 64 blocks of which some were zeros.
+    /// A sample of 64 blocks with this many zero blocks.
     fn sampled(case: &mut Case, zeros: u64) {
         let sampled = Sampled { samples: 64, zeros, ..Sampled::default() };
         case.load.as_mut().unwrap().drive.sampled = Some(sampled);

@@ -1,4 +1,4 @@
-//! The device is the limit.
+//! Finding: the device is the limit.
 
 use std::collections::BTreeMap;
 
@@ -14,28 +14,26 @@ use crate::experiment::{self, Arm, Regime};
 use crate::findings::{Finding, Number, Numbers, Severity};
 use crate::units::{bytes, count, in_percent, time};
 
-/// Share of an I/O's time in the device. If all the rest vanished, the rate at the same depth would
-/// grow by at most 1 / 0.75 = 1.33.
+/// Device share of an I/O's time. Without the rest, the rate at the same depth would grow by at most 1 / 0.75 = 1.33.
 pub const DEVICE_SHARE: f64 = 0.75;
 
-/// The same of the operations of a load of others: the device has more of their time than all other stages together.
+/// Same for operations of another process's load: the device has more of their time than all other stages together.
 pub const OF_OPERATION: f64 = 0.5;
 
-/// At least this share of the offered depth must be in the device, or something before it holds the
-/// I/Os back.
+/// At least this share of the offered depth must be in the device; otherwise something before it delays the I/Os.
 pub const DEPTH_SHARE: f64 = 0.5;
 
-/// What is left of it where nothing tells whether more in flight gives more, and tags are free.
+/// Factor on the confidence if the effect of more depth is unknown and tags are free.
 const UNTRIED: f64 = 0.75;
 
-/// What is left of the confidence where twice the depth gave a little.
+/// Factor on the confidence if twice the depth gained a little.
 const NEAR: f64 = 0.7;
 
 const DEVICE_MEAN_NS: Number = Number::new("device_mean_ns", "mean of the device stage");
 const DEVICE_OF_OPERATION_PERCENT: Number =
     Number::new("device_of_operation_percent", "device stage's share of the operation");
 
-/// What is left of the confidence where half the depth gave more: what is full may be above the device.
+/// Factor on the confidence if half the depth gave more: the saturated resource may be above the device.
 const OVERLOADED: f64 = 0.5;
 
 pub const RULE: Rule = Rule { id: "device-bound", page: PAGE, find };
@@ -115,7 +113,7 @@ fn judge(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Finding> {
     let full = facts::full(p);
     let whole = match s.load {
         Some(_) => facts::operation_share(s, p).is_none_or(|own| own >= DEVICE_SHARE),
-        // I/Os that do not wait for each other: more of them would get more.
+        // The I/Os do not wait for each other: more of them would get more.
         None => {
             of_operation(p).is_none_or(|own| own >= OF_OPERATION)
                 && p.median_to_minimum().is_none_or(|crowding| crowding >= facts::QUEUEING_RATIO)
@@ -128,7 +126,7 @@ fn judge(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Finding> {
     let is_limit = match regime::regime(s) {
         Some(Regime::Saturated | Regime::NearTheKnee) => true,
         Some(Regime::LatencyBound) => false,
-        // More in flight gave more.
+        // A higher depth gave more.
         None if matches!(regime::observed(s, p), Some((Regime::LatencyBound, _))) => full,
         None => full || share >= DEVICE_SHARE && whole && deep,
     };
@@ -143,7 +141,7 @@ fn judge(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Finding> {
     Some(finding(s, p, share, in_device, full))
 }
 
-/// The device stage's share of the operations; None where most I/Os belong to none.
+/// The device stage's share of the operations; None if most I/Os belong to none.
 fn of_operation(p: &DeviceView<'_>) -> Option<f64> {
     let (stages, of_operations) = p.largest_stages();
     stages.into_iter().find(|(stage, _)| of_operations && *stage == Stage::Device).map(|(_, share)| share)
@@ -269,7 +267,7 @@ fn finding(s: &Summaries<'_>, p: &DeviceView<'_>, share: f64, in_device: f64, fu
     finding
 }
 
-/// What is known about the host's own lateness, as evidence; the factor for the confidence.
+/// What is known about delays of the host's completions, as evidence, and the factor on the confidence.
 fn host_on_time(
     s: &Summaries<'_>,
     p: &DeviceView<'_>,
@@ -301,7 +299,7 @@ fn host_on_time(
                 factor *= 0.6;
                 evidence.push("how the softirqs lie on the CPUs is not known: one may be late".to_string());
             }
-            // Not only of the traced devices.
+            // The profile is not limited to the traced devices.
             if let Some((all, each)) = by_profile.filter(|(_, each)| *each >= LIMIT) {
                 factor *= 0.8;
                 evidence.push(format!(
@@ -433,7 +431,7 @@ mod tests {
         assert!(known.confidence > guessed, "{known:?}");
         assert!((known.numbers["interrupt_per_cpu_percent"] - 69.0).abs() < 0.1, "{:?}", known.numbers);
         assert!(!known.numbers.contains_key("interrupt_cpu_percent"));
-        // Of all interrupts together the profile says more: others may come to the same CPU.
+        // For all interrupts together the profile gives more: others may run on the same CPU.
         case.profile = Some(profile(&[(CpuClass::Softirq, 350)]));
         assert!(find(&case.summaries())[0].confidence < known.confidence);
         case.interrupts = None;
@@ -487,7 +485,7 @@ mod tests {
         assert_eq!(found.iter().map(|f| f.subject.as_str()).collect::<Vec<_>>(), ["sdb"]);
     }
 
-    /// Without a queue stage the device has all of the time that is seen: the operation is the measure.
+    /// Without a queue stage the device has all of the traced time, so the operation is the reference.
     #[test]
     fn the_only_path_of_a_multipath_drive_carries_its_operations() {
         let mut case = Case::new(15_000, 32);

@@ -1,4 +1,4 @@
-//! One of several like devices is slower than the others.
+//! Finding: one of several equal devices is slower than the others.
 
 use std::collections::BTreeMap;
 
@@ -13,27 +13,27 @@ use crate::hist::Histogram;
 use crate::stats::median;
 use crate::units::{bytes, count, time};
 
-/// An outlier takes this many times the median of the others. Histograms are off by 3 % at most, and drives of a model
-/// differ by 10 to 20 % by age, fill and temperature: half as much again is beyond both together.
+/// An outlier takes this many times the median of the others. Histograms are off by at most 3 %, and drives of a model
+/// differ by 10 to 20 % due to age, fill and temperature: 50 % more exceeds both together.
 pub const FACTOR: f64 = 1.5;
 
-/// With two it is not known which one is as it should be.
+/// With two devices it is unknown which one is normal.
 pub const LEAST: usize = 3;
 
 /// A device with more I/Os than this many times the others' median has more to do.
 pub const BUSIER: f64 = 1.5;
 
-/// One with less than this share of it does something else. A drive that is ten times as slow, and driven at a fixed
-/// depth as the others are, has a tenth of their I/Os.
+/// A device below this share of their I/Os does something else. A drive that is ten times slower, at the same fixed
+/// depth as the others, has a tenth of their I/Os.
 pub const IDLER: f64 = 0.1;
 
-/// Below this share the load may not be the same one, and it is less sure.
+/// Below this share the load may be a different one, so the confidence is lower.
 pub const ALIKE: f64 = 0.5;
 
-/// Mean sizes of I/Os may differ by this factor.
+/// Mean I/O sizes may differ by this factor.
 pub const SIZES: f64 = 1.25;
 
-/// A 99th percentile has ten I/Os or more behind it.
+/// With this many I/Os a 99th percentile has at least ten I/Os above it.
 const TAIL_IOS: u64 = 1_000;
 
 const DEVICE_P50_NS: Number = Number::new("device_p50_ns", "median of the device stage");
@@ -83,7 +83,7 @@ What to do
 
 pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
     [Op::Read, Op::Write].iter().flat_map(|op| of_op(s, *op)).fold(Vec::new(), |mut all, finding| {
-        // Once for each device: reads come first.
+        // Once per device: reads come first.
         if all.iter().all(|known: &Finding| known.subject != finding.subject) {
             all.push(finding);
         }
@@ -194,7 +194,7 @@ fn judge(all: &[One<'_>], one: &One<'_>, op: Op) -> Option<Finding> {
         id: RULE.id,
         subject: one.name.to_string(),
         severity: Severity::Warning,
-        // A tail alone has other reasons as well.
+        // A slow tail alone also has other causes.
         confidence: if is_slower { sure } else { sure * 0.8 },
         sentence: format!(
             "{} is slower than {} others of its model: the {which} of its {}s is {}, {:.1} times theirs.",
@@ -219,7 +219,7 @@ mod tests {
     use super::*;
     use crate::rules::fixtures::{Case, hist};
 
-    /// Drives of one model; of each, its reads and the time of one in the device.
+    /// Drives of one model, given by reads and device time per read.
     fn case(drives: &[(u64, u64)]) -> Case {
         let mut case = Case::new(10_000, 32);
         case.load = None;

@@ -1,4 +1,4 @@
-//! Tasks that want memory must take it from the page cache themselves, and wait meanwhile.
+//! Finding: tasks that allocate memory must reclaim it from the page cache themselves, and wait meanwhile.
 
 use std::collections::BTreeMap;
 
@@ -10,14 +10,14 @@ use crate::findings::{Finding, Number, Severity, Worth};
 use crate::merge::SaturatingSum as _;
 use crate::units::{count, figure, in_percent, time};
 
-/// Threads in direct reclaim at a time, on average.
+/// Average number of threads in direct reclaim.
 pub const SOME: f64 = 0.1;
 pub const MANY: f64 = 0.5;
 
-/// Fewer reclaims than this carry no finding.
+/// Fewer reclaims are not enough for a finding.
 pub const LEAST: u64 = 100;
 
-/// One doubling is the most that is promised from one run.
+/// One run never predicts more than a doubling.
 const MAX_WORTH: f64 = 2.0;
 
 const DIRECT_RECLAIMS: Number = Number::new("direct_reclaims", "reclaims by tasks that found no free memory");
@@ -92,7 +92,7 @@ fn counted(s: &Summaries<'_>) -> Option<Finding> {
     Some(finding)
 }
 
-/// Who did most of it.
+/// The process that did most of it.
 fn most(reclaimers: &[Reclaimer]) -> Option<String> {
     let first = reclaimers.first()?;
     let all: u64 = reclaimers.iter().map(|one| one.reclaim.ns).saturating_sum();
@@ -143,7 +143,7 @@ fn finding(
     if others {
         evidence.push("the load reads past the page cache: it is others who reclaim".to_string());
     }
-    // All who are at work at a time: what reclaim takes is a part of their time.
+    // All active threads: reclaim takes a part of their time.
     let active = s.threads.map(|of| {
         let rows = of.rows.iter().filter(|row| matches!(row.state, 'R' | 'D'));
         rows.map(|row| row.average_threads).sum::<f64>()
@@ -172,7 +172,7 @@ fn finding(
         evidence,
         advice: remedy.to_string(),
         check: "biopsy locks --for 10s".to_string(),
-        // What rounds to nothing is none, and a load that needs no pages gains nothing.
+        // A share that rounds to 0 gains nothing, and neither does a load that needs no pages.
         worth: share.filter(|share| !others && *share >= 0.05).map(|share| Worth {
             metric: "iops_ratio".to_string(),
             low: 1.0,
@@ -217,7 +217,7 @@ mod tests {
         assert!(found.evidence.iter().any(|line| line == who), "{:?}", found.evidence);
         case.pagecache.as_mut().unwrap().reclaimers[0].reclaim.ns = 8 * SECOND;
         assert_eq!(find(&case.summaries())[0].subject, "memory cgroup", "no group has nearly all");
-        // Others' reclaim is no matter of a direct load.
+        // Reclaim by other processes does not affect a direct load.
         case.load = Case::new(1_000, 32).load;
         let found = &find(&case.summaries())[0];
         assert_eq!((found.severity, found.worth.is_none()), (Severity::Note, true));

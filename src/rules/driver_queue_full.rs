@@ -1,4 +1,4 @@
-//! The driver refuses requests, since its own queue is full.
+//! Finding: the driver refuses requests because its own queue is full.
 
 use super::command;
 use super::facts::{self, DeviceView, percent};
@@ -8,7 +8,7 @@ use crate::analyze::stage::Stage;
 use crate::findings::{Finding, Number, Numbers, Severity};
 use crate::units::{count, in_percent, time};
 
-/// Requests that the driver refused, of all I/Os, from which on it is a limit.
+/// Share of refused requests, of all I/Os, from which on it is a limit.
 pub const REFUSED: f64 = 0.05;
 
 const REQUEUES: Number = Number::new("requeues", "requests that the driver gave back before it started them");
@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(found[0].subject, "vda");
         assert!(found[0].sentence.contains("it refused 92 requests per 100 I/Os"), "{}", found[0].sentence);
         assert_eq!(found[0].numbers["requeues"], 9_200.0);
-        // As many as there are I/Os, and more, can be.
+        // There can be more refusals than I/Os.
         case.latency.devices[0].requeues = 25_000;
         assert_eq!(find(&case.summaries())[0].numbers["requeued_percent"], 250.0);
         case.latency.devices[0].negative = 1;

@@ -1,4 +1,4 @@
-//! Numbers about devices that several rules need, each computed once and in one way.
+//! Device figures shared by several rules, each computed in one place.
 
 use std::collections::BTreeMap;
 
@@ -15,61 +15,60 @@ use crate::load::LoadSummary;
 use crate::merge::SaturatingSum as _;
 use crate::units::{count, figure, in_percent};
 
-/// Fewer I/Os than this carry no finding: below it not even the 99th percentile exists.
+/// Fewer I/Os are not enough for a finding: there is not even a 99th percentile.
 pub const MIN_IOS: u64 = 100;
 
-/// Share of lost I/Os above which the stages of a device carry no finding. The same share of
-/// disagreement with the kernel's own counter counts likewise. A share of 1 % of the I/Os moves a mean or a
-/// ratio by about as much unless just the slowest ones are lost; above it no finding holds.
+/// Share of lost I/Os above which a device's stages support no finding. The same share of disagreement with the
+/// kernel's own counter counts likewise. Losing 1 % of the I/Os changes a mean or ratio by about as much, unless just
+/// the slowest ones are lost; above it no finding is reliable.
 pub const MAX_LOSS: f64 = 0.01;
 
-/// Share of lost I/Os above which a finding says so and is less sure of itself: the default of
-/// `--max-loss`, above which the exit code is 4.
+/// Share of lost I/Os above which a finding mentions it and has a lower confidence: the default of `--max-loss`, above
+/// which the exit code is 4.
 pub const NOTED_LOSS: f64 = 0.001;
 
-/// What is left of a finding's confidence above [`NOTED_LOSS`].
+/// Factor on a finding's confidence above [`NOTED_LOSS`].
 pub const NOTED_CONFIDENCE: f64 = 0.8;
 
-/// The load's window must be covered to this share before its operations are compared with the
-/// device's I/Os.
+/// The trace must cover this share of the load before its operations are compared with the device's I/Os.
 const MIN_COVERED: f64 = 0.99;
 
-/// A device with this share of its tags in use is full: what waits in the queue waits for it.
+/// A device with this share of its tags in use is full: I/Os in the queue wait for it.
 pub const FULL: f64 = 0.80;
 
-/// Share of a device's I/Os from which on those of other processes matter: one of twenty.
+/// Share of a device's I/Os from which on other processes matter: one of twenty.
 pub const FOREIGN: f64 = 0.05;
 
-/// Up to here no device with internal parallelism is busy, whatever its latency looks like.
+/// Up to this depth no device with internal parallelism is busy, whatever its latency suggests.
 pub const SHALLOW: f64 = 4.0;
 
-/// I/Os per operation from which on most of them are not the only one of their operation.
+/// I/Os per operation from which on most I/Os share their operation with others.
 const SEVERAL: f64 = 1.5;
 
-/// Median over minimum of the device stage below which I/Os hardly wait for each other.
+/// Ratio of median to minimum device time below which I/Os hardly wait for each other.
 pub const QUEUEING_RATIO: f64 = 2.0;
 
-/// A device that an I/O is in for less than this share of the time is idle for most of it.
+/// A device with an I/O in it for less than this share of the time is mostly idle.
 pub const BUSY: f64 = 0.5;
 
-/// One device as the rules see it. With a load of our own only its reads count, because only
-/// reads are ours; without one, everything does.
+/// One device as the rules see it. With a load of our own only reads count, because only reads are ours; otherwise
+/// everything counts.
 #[derive(Debug)]
 pub struct DeviceView<'a> {
     pub device: &'a DeviceLatency,
-    /// None: the host's facts do not name it.
+    /// None: not among the host's facts.
     pub disk: Option<&'a BlockDevice>,
     pub ios: u64,
     pub bytes: u64,
     pub stages: BTreeMap<Stage, Histogram>,
-    /// Length of the load, or of the window where the load is not ours.
+    /// Length of the load, or of the interval if the load is not ours.
     pub duration_ns: u64,
-    /// The share of the time in which operations were followed, where it was not all of it; None else.
+    /// The share of the time in which operations were followed, if not all of it; otherwise None.
     pub sliced: Option<f64>,
 }
 
 impl DeviceView<'_> {
-    /// Σ over the stages that are there.
+    /// Sum of all measured stages.
     pub fn stages_ns(&self) -> u64 {
         self.stages.values().map(Histogram::sum).saturating_sum()
     }
@@ -81,8 +80,8 @@ impl DeviceView<'_> {
         (all > 0).then(|| hist.sum() as f64 / all as f64)
     }
 
-    /// Mean number of I/Os in the device: Little's law in its exact form, the sum of all stays
-    /// over the time that passed.
+    /// Mean number of I/Os in the device: Little's law in its exact form, the sum of all times in it divided by the
+    /// elapsed time.
     pub fn in_device(&self) -> Option<f64> {
         let hist = self.stages.get(&Stage::Device)?;
         (self.duration_ns > 0).then(|| hist.sum() as f64 / self.duration_ns as f64)
@@ -93,15 +92,15 @@ impl DeviceView<'_> {
         if self.duration_ns == 0 { 0.0 } else { self.ios as f64 * 1e9 / self.duration_ns as f64 }
     }
 
-    /// Median over minimum of the device stage. The fastest I/O met (nearly) an empty device, so
-    /// this says how much of the median is waiting inside the device. None below two I/Os.
+    /// Ratio of median to minimum device time. The fastest I/O met a (nearly) empty device, so this shows how much of
+    /// the median is waiting inside the device. None below two I/Os.
     pub fn median_to_minimum(&self) -> Option<f64> {
         let hist = self.stages.get(&Stage::Device)?;
         let (median, min) = (hist.quantile(0.5)?, hist.min()?);
         (min > 0).then(|| median as f64 / min as f64)
     }
 
-    /// Tags of the hardware queues that carried I/O: more than this cannot be in the device.
+    /// Tags of the hardware queues with I/O: the maximum number of I/Os in the device.
     pub fn tags(&self) -> Option<u32> {
         let disk = self.disk?;
         let used: Vec<u32> = self.device.queues.iter().filter(|q| q.ios > 0).map(|q| q.queue).collect();
@@ -113,8 +112,8 @@ impl DeviceView<'_> {
         (tags > 0).then_some(tags)
     }
 
-    /// Requests that can be out at once on the queues that carried I/O, the waiting ones included: with a
-    /// scheduler it has `nr_requests` per queue, without one at most the queue's tags.
+    /// Maximum number of requests on the queues with I/O, waiting ones included: with a scheduler `nr_requests` per
+    /// queue, without one at most the queue's tags.
     pub fn requests(&self) -> Option<u64> {
         let disk = self.disk?;
         let each = u64::from(disk.requests?);
@@ -130,8 +129,8 @@ impl DeviceView<'_> {
         (self.duration_ns > 0).then(|| self.stages_ns() as f64 / self.duration_ns as f64)
     }
 
-    /// The operations that were followed, and the sum of their times: of the whole window, as many more as operations were
-    /// followed less than all the time.
+    /// Followed operations and the sum of their times, scaled up to the whole interval if operations were followed only
+    /// part of the time.
     pub fn operations(&self) -> (u64, u64) {
         let all = self.device.ops.values().filter_map(|op| op.operations.as_ref());
         let (count, ns) = all.fold((0u64, 0u64), |(count, ns), of| {
@@ -141,7 +140,7 @@ impl DeviceView<'_> {
         (whole(count), whole(ns))
     }
 
-    /// A stage's share of the operations' time; None where no operation has it.
+    /// A stage's share of the operations' time; None if no operation has it.
     pub fn operation_share(&self, stage: Stage) -> Option<f64> {
         let all = || self.device.ops.values().filter_map(|op| op.operations.as_ref());
         let total: u64 = all().map(|of| of.total.sum()).saturating_sum();
@@ -149,8 +148,8 @@ impl DeviceView<'_> {
         (!found.is_empty() && total > 0).then(|| found.iter().saturating_sum() as f64 / total as f64)
     }
 
-    /// The stages that are known with their shares of the operations' time, or of the I/Os' where operations are not
-    /// followed, the largest first; and whether they are of operations.
+    /// The measured stages with their shares of the operations' time (of the I/Os' if operations are not followed),
+    /// largest first; and whether they are of operations.
     pub fn largest_stages(&self) -> (Vec<(Stage, f64)>, bool) {
         let sorted = |share: &dyn Fn(Stage) -> Option<f64>| {
             let shares = Stage::ALL.into_iter().filter_map(|stage| Some((stage, share(stage)?)));
@@ -159,7 +158,7 @@ impl DeviceView<'_> {
             shares
         };
         let of_operations = sorted(&|stage| self.operation_share(stage));
-        // A few operations say nothing of I/Os most of which belong to none.
+        // A few operations are not representative if most I/Os belong to none.
         let ops = || self.device.ops.values();
         let ios = ops().map(|of| of.ios.saturating_sub(of.unclassified)).saturating_sum();
         let unowned = ops().filter_map(|of| of.unowned).saturating_sum();
@@ -169,8 +168,8 @@ impl DeviceView<'_> {
         }
     }
 
-    /// What the submit stage holds where operations have several I/Os each (an fsync, a copy): an operation has the stages
-    /// of the I/O that finishes last.
+    /// The content of the submit stage if operations have several I/Os each (an fsync, a copy): an operation has the
+    /// stages of the I/O that finishes last.
     pub fn earlier_ios_line(&self) -> Option<String> {
         let followed = self
             .device
@@ -188,33 +187,33 @@ impl DeviceView<'_> {
         })
     }
 
-    /// Hardware queues that carried I/O: as many CPUs, at most, take the completions.
+    /// Hardware queues with I/O: at most this many CPUs handle completions.
     pub fn active_queues(&self) -> usize {
         self.device.queues.iter().filter(|q| q.ios > 0).count().max(1)
     }
 
-    /// The active I/O scheduler, where there is one that schedules.
+    /// The active I/O scheduler, if any.
     pub fn scheduler(&self) -> Option<&str> {
         self.disk?.scheduler.as_deref().filter(|name| *name != "none" && !name.is_empty())
     }
 
-    /// A device whose work is done by this machine's CPUs.
+    /// Whether this machine's CPUs do the device's work.
     pub fn is_loop(&self) -> bool {
         self.disk.is_some_and(|disk| disk.driver.as_deref() == Some("loop"))
     }
 
-    /// Why the stages of this device cannot carry a finding; None where they can.
+    /// Why the stages of this device support no finding; None if they do.
     pub fn doubt(&self, s: &Summaries<'_>) -> Option<String> {
         doubt(s, self.device)
     }
 
-    /// Whether there is enough of it, and nothing against it.
+    /// Whether there is enough I/O, and no doubt.
     pub fn sound(&self, s: &Summaries<'_>) -> bool {
         self.ios >= MIN_IOS && self.doubt(s).is_none()
     }
 }
 
-/// The disk of that name in the host's facts.
+/// The disk with that name in the host's facts.
 pub fn disk<'a>(s: &Summaries<'a>, name: &str) -> Option<&'a BlockDevice> {
     s.host.device(name)
 }
@@ -227,7 +226,7 @@ pub fn below(s: &Summaries<'_>, name: &str) -> Vec<String> {
         let traced = s.latency.device(&at).into_iter().flat_map(|d| &d.layers).map(|layer| &layer.name);
         let known = disk(s, &at).into_iter().flat_map(|d| &d.layers);
         for lower in traced.chain(known) {
-            // The names come from sysfs of a machine that may be damaged: a ring must end.
+            // The names come from sysfs, which may be inconsistent: a cycle must terminate.
             if lower != name && !found.contains(lower) {
                 found.push(lower.clone());
                 look.push(lower.clone());
@@ -237,7 +236,7 @@ pub fn below(s: &Summaries<'_>, name: &str) -> Vec<String> {
     found
 }
 
-/// The load, where its I/O comes to this device: its target, or one below it.
+/// The load, if its I/O comes to this device: its target, or one below it.
 pub fn driven<'a>(s: &Summaries<'a>, name: &str) -> Option<&'a LoadSummary> {
     s.load.filter(|load| {
         let target = load.device.as_deref();
@@ -245,8 +244,8 @@ pub fn driven<'a>(s: &Summaries<'a>, name: &str) -> Option<&'a LoadSummary> {
     })
 }
 
-/// The devices that the run is about: the load's target, or the devices below it where the target
-/// itself has no requests (dm, md); without a load of our own, every device with I/O.
+/// The devices that the run is about: the load's target, or the devices below it if the target itself has no requests
+/// (dm, md); without a load of our own, every device with I/O.
 pub fn device_views<'a>(s: &Summaries<'a>) -> Vec<DeviceView<'a>> {
     let Some(load) = s.load else {
         let devices = s.latency.devices.iter().filter(|device| !is_layer(s, device));
@@ -274,13 +273,13 @@ pub fn is_examined(s: &Summaries<'_>, row: &ProcessIos) -> bool {
     }
 }
 
-/// Whether all that it does is done by traced devices below it, which have the stages: a bio has none.
+/// Whether traced devices below it do all its work and have the stages, which bios lack.
 fn is_layer(s: &Summaries<'_>, device: &DeviceLatency) -> bool {
     let is_traced = |lower: &String| s.latency.device(lower).is_some_and(|lower| lower.ios > 0);
     device.bio_based && below(s, &device.name).iter().any(is_traced)
 }
 
-/// One device as the rules see it. The whole of a bio, where there are no requests, is its device stage.
+/// One device as the rules see it. Without requests, the whole time of a bio is its device stage.
 pub fn device_view<'a>(s: &Summaries<'a>, device: &'a DeviceLatency) -> DeviceView<'a> {
     let ours = |op: &Op| s.load.is_none() || *op == Op::Read;
     let mut stages: BTreeMap<Stage, Histogram> = BTreeMap::new();
@@ -300,27 +299,27 @@ pub fn device_view<'a>(s: &Summaries<'a>, device: &'a DeviceLatency) -> DeviceVi
     DeviceView { device, disk: disk(s, &device.name), ios, bytes, stages, duration_ns, sliced }
 }
 
-/// Whether the stages were taken apart (`--detail`).
+/// Whether the stages were split into parts (`--detail`).
 pub fn has_parts(s: &Summaries<'_>) -> bool {
     let ops = s.latency.devices.iter().flat_map(|device| device.ops.values());
     ops.into_iter().any(|of| !of.parts.is_empty() || !of.request_parts.is_empty())
 }
 
-/// Whether (nearly) all I/Os of the device were measured: without a filter, or where other processes had few. Only then
-/// what the kernel counts of the device says something of them.
+/// Whether (nearly) all I/Os of the device were measured: without a filter, or if other processes had few. Only then
+/// the kernel's counters of the device describe them.
 pub fn has_all_ios(s: &Summaries<'_>, device: &DeviceLatency) -> bool {
     let nearly_all = |all: &Bracket| device.ios as f64 >= all.max as f64 * (1.0 - FOREIGN);
     !s.latency.filtered || device.all_ios.as_ref().is_some_and(nearly_all)
 }
 
-/// Why they were not: the reason where they were to be, else how to ask for it.
+/// Why there are no parts: the reason if they were requested, otherwise how to request them.
 pub fn why_no_parts<'a>(s: &Summaries<'a>) -> &'a str {
     let refused = s.envelope.missing.iter().find(|missing| missing.part.as_deref() == Some("detail"));
     refused.map_or("--detail measures them", |missing| missing.why.as_str())
 }
 
-/// What the queue stage of a device's I/Os was spent on, the longest first, each as a share of that stage: of
-/// operations where those were taken apart. Empty without `--detail`.
+/// The parts of the queue stage of a device's I/Os, longest first, as shares of that stage; for operations if those
+/// have parts. Empty without `--detail`.
 pub fn queue_parts(p: &DeviceView<'_>) -> Vec<(Part, f64)> {
     let (mut sums, mut all) = (BTreeMap::<Part, u64>::new(), 0u64);
     for of in p.device.ops.values() {
@@ -346,18 +345,18 @@ pub fn queue_parts_line(p: &DeviceView<'_>) -> Option<String> {
         .then(|| format!("parts of the queue stage of {}: {}", p.device.name, shares.join(", ")))
 }
 
-/// `lost / (kept + lost)`, the contract's measure.
+/// `lost / (kept + lost)`, as documented.
 pub fn loss(kept: u64, lost: u64) -> f64 {
     if lost == 0 { 0.0 } else { lost as f64 / (kept as f64 + lost as f64) }
 }
 
-/// Lost I/Os that no device owns: any device may have lost them.
+/// Lost I/Os that are not attributed to a device: any device may have lost them.
 pub fn unattributed_lost(s: &Summaries<'_>) -> u64 {
     s.envelope.lost.ios.saturating_sub(s.latency.devices.iter().map(|d| d.lost_ios).saturating_sum())
 }
 
-/// Lines of evidence that make what is said of this device less sure, and do not forbid it: I/Os are lost, but not
-/// so many that nothing holds; it vanished.
+/// Evidence that lowers the confidence for this device without ruling findings out: a tolerable loss of I/Os, or its
+/// removal.
 pub fn noted(s: &Summaries<'_>, name: &str) -> Vec<String> {
     let Some(device) = s.latency.device(name) else { return Vec::new() };
     let lost = device.lost_ios.saturating_add(unattributed_lost(s));
@@ -397,7 +396,7 @@ fn doubt(s: &Summaries<'_>, device: &DeviceLatency) -> Option<String> {
         ));
     }
     let bracket = device.kernel_total()?;
-    // Only classes that the kernel's reading has.
+    // Only classes that the kernel counts.
     let classes = device.kernel.as_ref()?;
     let read = |op: &Op| op.kernel_class().is_some_and(|class| classes.contains_key(&class));
     let seen: u64 = device.ops.iter().filter(|(op, _)| read(op)).map(|(_, l)| l.ios).saturating_sum();
@@ -433,10 +432,10 @@ pub fn depth(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<f64> {
     Some(f64::from(load.job.iodepth) * f64::from(load.job.numjobs) * parts)
 }
 
-/// The device stage's share of the operation as the generator saw it; None where an operation is not
-/// one I/O of this device.
+/// The device stage's share of the operation as the generator measured it; None where an operation is not one I/O of
+/// this device.
 pub fn operation_share(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<f64> {
-    // The paths of a multipath drive, and what lies below a volume, carry the operations of what is driven.
+    // The paths of a multipath drive, and the devices below a volume, carry the operations of the driven device.
     let (load, name) = (s.load?, &p.device.name);
     let target = load.device.as_ref()?;
     if target != name && !below(s, target).contains(name) {

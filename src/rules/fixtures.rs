@@ -1,4 +1,4 @@
-//! Summaries as literals, for the tests of the rules.
+//! Literal summaries for the tests of the rules.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ use crate::load::{Direction, Failures, Job, JobResult, LoadSummary, RingWorkers,
 
 pub const SECOND: u64 = 1_000_000_000;
 
-/// One run that tests bend into shape: one second, one disk `vda`, 4 KiB random reads, one job.
+/// A run that tests modify: one second, one disk `vda`, 4 KiB random reads, one job.
 pub struct Case {
     pub envelope: Envelope,
     pub host: Host,
@@ -42,7 +42,7 @@ pub struct Case {
     pub threads: Option<Threads>,
 }
 
-/// `count` values of `value` each, but the first one, which is `min`.
+/// `count` values of `value` each, except for the first one, which is `min`.
 pub fn hist(count: u64, value: u64, min: u64) -> Histogram {
     let mut counts = vec![0; crate::hist::BUCKETS];
     counts[crate::hist::index(value)] += count - 1;
@@ -51,7 +51,7 @@ pub fn hist(count: u64, value: u64, min: u64) -> Histogram {
 }
 
 impl Case {
-    /// Twice the depth gave so many times the rate, and half the depth half of that.
+    /// Twice the depth gives `ratio` times the rate, and half the depth half of that.
     pub fn at_twice_the_depth(&mut self, ratio: f64) {
         let load = self.load.as_ref().unwrap();
         let (rate, depth) = (load.iops().unwrap(), load.job.iodepth);
@@ -77,8 +77,8 @@ impl Case {
         self.experiment = Some(Curve { arms, block_ns: 150_000_000, ..Curve::default() }.derived());
     }
 
-    /// `ios` reads in a second at `depth`: 95 % of their time in the device, median at five times the
-    /// fastest, a worker at 30 % of its CPU.
+    /// `ios` reads in a second at `depth`: 95 % of their time in the device, median at five times the fastest, a worker
+    /// at 30 % of its CPU.
     pub fn new(ios: u64, depth: u32) -> Self {
         let total = SECOND * u64::from(depth) / ios;
         let mut case = Self {
@@ -169,18 +169,18 @@ impl Case {
         self.latency.devices[0].ops.entry(Op::Read).or_default()
     }
 
-    /// Sets a stage of every read: `value`, the fastest `min`.
+    /// Sets a stage of every read to `value`, the fastest to `min`.
     pub fn stage(&mut self, stage: Stage, value: u64, min: u64) {
         let ios = self.read().ios;
         self.read().request_stages.insert(stage, hist(ios, value, min));
     }
 
-    /// What the load's worker read.
+    /// The reads of the load's worker.
     pub fn loaded(&mut self) -> &mut Transfer {
         &mut self.load.as_mut().expect("a load").jobs[0].transfers[Direction::Read.index()]
     }
 
-    /// So many of its reads failed.
+    /// Makes `count` of its reads fail.
     pub fn failed(&mut self, count: u64) {
         let failures = Failures { direction: Direction::Read, errno: libc::EIO, count };
         self.load.as_mut().expect("a load").jobs[0].failures = vec![failures];
@@ -196,8 +196,8 @@ impl Case {
         &mut self.host.devices[0]
     }
 
-    /// Puts the disk at a link of four lanes whose line rate is `raw`: 8 GT/s, at a port that can do as much.
-    /// `payload` None: nobody may read it.
+    /// Attaches the disk to a link of four lanes with line rate `raw`: 8 GT/s, at a port of equal speed. `payload`
+    /// None: not readable.
     pub fn at_link(&mut self, raw: f64, payload: Option<u32>) {
         let usable = |bytes: u32| raw * f64::from(bytes) / f64::from(bytes + 24);
         let link = Link {
@@ -218,7 +218,7 @@ impl Case {
         disk.link = Some(link);
     }
 
-    /// Another disk like the first one, with the same I/O, at a link of its own where there is one.
+    /// Adds a copy of the first disk with the same I/O, at its own link if there is one.
     pub fn twin(&mut self, name: &str) {
         let mut device = self.latency.devices[0].clone();
         let mut disk = self.host.devices[0].clone();
@@ -230,7 +230,7 @@ impl Case {
         self.host.devices.push(disk);
     }
 
-    /// A vector of the disk that came so often to these CPUs, one of eight timed and each `handler_ns` long, with
+    /// Adds a vector of the disk with these interrupts per CPU, one of eight timed and each `handler_ns` long, with
     /// `carried` completions each; the disk's interrupts grow by it.
     pub fn interrupt(&mut self, irq: u32, by_cpu: &[(u32, u64)], handler_ns: u64, carried: u64) {
         let name = self.host.devices[0].name.clone();
@@ -281,7 +281,7 @@ impl Case {
         device.busiest = Some(Busiest { cpu, share, cpus: on.len() as u32 });
     }
 
-    /// All of the disk's I/Os end in softirqs, which take so much of one CPU; `local` of them on the CPU of the
+    /// Makes all of the disk's I/Os end in softirqs, which take `percent` of one CPU; `local` of them on the CPU of the
     /// interrupt.
     pub fn soft(&mut self, percent: f64, local: u64) {
         let all = self.interrupts.as_mut().expect("interrupts");
@@ -292,7 +292,7 @@ impl Case {
         device.soft_percent = Some(percent);
     }
 
-    /// Reads and bytes of all disks: as many a second as `rate` needs.
+    /// Sets reads and bytes of all disks to the given rate.
     pub fn reads(&mut self, rate: f64) {
         for device in &mut self.latency.devices {
             let read = device.ops.get_mut(&Op::Read).expect("reads");
@@ -301,7 +301,7 @@ impl Case {
     }
 }
 
-/// Two CPUs, one second, a thousand samples: 500 are one CPU. What is not named is idle.
+/// Two CPUs, one second, a thousand samples: 500 are one CPU. The rest is idle.
 pub fn profile(classes: &[(CpuClass, u64)]) -> ProfileSummary {
     let mut classes: BTreeMap<CpuClass, u64> = classes.iter().copied().collect();
     let busy: u64 = classes.values().sum();

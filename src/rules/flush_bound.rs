@@ -1,4 +1,4 @@
-//! Writers wait until the device has put data where it stays.
+//! Finding: writers wait until the device has made data durable.
 
 use std::collections::BTreeMap;
 
@@ -12,23 +12,23 @@ use crate::hist::Histogram;
 use crate::merge::SaturatingSum as _;
 use crate::units::{count, figure, in_percent, time};
 
-/// Of the time, in which a flush or a forced write is out.
+/// Share of the time in which a flush or a forced write (FUA) is in flight.
 pub const BUSY: f64 = 0.5;
 
-/// Of the time of all I/Os that write.
+/// Share of the time of all writing I/Os.
 pub const OF_WRITES: f64 = 0.25;
 
-/// Flushes for each write from which on writes wait for them one by one: one for four.
+/// Flushes per write from which on writes wait for them one by one: one for four.
 pub const PER_WRITE: f64 = 0.25;
 
-/// Writes and flushes in flight on average, up to which they come one after the other: a disk flushes one at a time, and
-/// a few writers that wait for it have one or two out.
+/// Average writes and flushes in flight up to which they are serial: a disk flushes one at a time, and a few writers
+/// that wait for it have one or two in flight.
 pub const SERIAL: f64 = 2.0;
 
-/// Share of the interval that serial writes and flushes must take, or there is little I/O.
+/// Share of the interval that serial writes and flushes must take; otherwise there is little I/O.
 pub const SERIAL_BUSY: f64 = 0.25;
 
-/// One doubling is the most that is promised from one run.
+/// One run never predicts more than a doubling.
 const MAX_WORTH: f64 = 2.0;
 
 const FLUSH_BUSY_PERCENT: Number = Number::new("flush_busy_percent", "time in which a flush is out");
@@ -79,13 +79,13 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
         .collect()
 }
 
-/// What became durable on a device, and how long that took.
+/// Durable writes and flushes of a device, with their times.
 struct Durable {
     /// Flush commands of the disk.
     flushes: u64,
     flush_ns: u64,
-    /// Flushes that processes asked for, where those of the disk are not counted: a filter hides them, since no process
-    /// submits them and one serves several.
+    /// Flushes requested by processes, used if those of the disk are not counted: a filter hides them, because no
+    /// process submits them and one serves several.
     asked: u64,
     forced: u64,
     forced_ns: u64,
@@ -114,12 +114,12 @@ impl Durable {
         self.flush_ns.saturating_add(self.forced_ns)
     }
 
-    /// A forced write is a write as well.
+    /// A forced write also counts as a write.
     fn per_write(&self) -> f64 {
         self.ios() as f64 / self.writes.saturating_add(self.forced).max(1) as f64
     }
 
-    /// The mean of a flush or forced write; None: none of them was timed.
+    /// Mean time of a flush or forced write; None: none was timed.
     fn mean_ns(&self) -> Option<u64> {
         self.ns().checked_div(self.flushes.saturating_add(self.forced))
     }
@@ -127,12 +127,12 @@ impl Durable {
 
 fn judge(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Finding> {
     let durable = Durable::of(p);
-    // The window's own length: flushes are nobody's load of ours.
+    // The interval's own length: flushes never come from our load.
     let window = s.latency.duration_ns.max(1) as f64;
     let written_ns = durable.ns().saturating_add(durable.write_ns);
     let busy = durable.ns() as f64 / window;
     let share = durable.ns() as f64 / written_ns.max(1) as f64;
-    // Where the flushes have no times, the operations that wait for them do.
+    // If the flushes have no times, the operations that wait for them are used.
     let (in_flight, what) = match durable.asked {
         0 => (written_ns as f64 / window, "writes and flushes"),
         _ => (p.operations().1 as f64 / window, "operations"),
@@ -178,7 +178,7 @@ fn judge(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Finding> {
     Some(Finding {
         id: RULE.id,
         subject: name.clone(),
-        // A load of our own only reads: it is others who wait.
+        // A load of our own only reads: other processes wait.
         severity: if s.load.is_none() || fills_the_device { Severity::Warning } else { Severity::Note },
         confidence: if fills_the_device && durable.flush_ns >= durable.forced_ns { 0.8 } else { 0.65 },
         sentence: match fills_the_device {
@@ -200,7 +200,7 @@ fn judge(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Finding> {
                  protection, whose flush has nothing to do."
                 .to_string(),
         check: command::latency(name),
-        // Whoever flushes less saves the writes of the journal and the waits as well: one by one there is no bound.
+        // Fewer flushes also save journal writes and waits: if they are serial there is no upper bound.
         worth: fills_the_device.then(|| Worth {
             metric: "iops_ratio".to_string(),
             low: 1.0,
@@ -216,14 +216,14 @@ mod tests {
     use crate::analyze::operations::OperationLatency;
     use crate::rules::fixtures::{Case, hist};
 
-    /// So many I/Os of that kind, each so long in the device.
+    /// Adds I/Os of that class, each with `ns` in the device.
     fn with(case: &mut Case, op: Op, ios: u64, ns: u64) {
         let request_stages = BTreeMap::from([(Stage::Device, hist(ios, ns, ns))]);
         let latency = OpLatency { ios, request_stages, ..OpLatency::default() };
         case.latency.devices[0].ops.insert(op, latency);
     }
 
-    /// A second of commits: each a write and a flush.
+    /// One second of commits: each a write and a flush.
     fn case(flushes: u64, flush_ns: u64, write_ns: u64) -> Case {
         let mut case = Case::new(1_000, 1);
         case.load = None;
@@ -245,7 +245,7 @@ mod tests {
         assert!(find(&case(99, 9_000_000, 50_000).summaries()).is_empty(), "too few");
     }
 
-    /// An fsync per write: the journal's thread takes the most of the time, and nothing of it is in the device.
+    /// An fsync per write: the journal thread takes most of the time, which is not in the device.
     #[test]
     fn writes_that_become_durable_one_by_one_are_found() {
         let mut each = case(4_000, 34_000, 47_000);
@@ -260,7 +260,7 @@ mod tests {
         assert!(find(&case(4_000, 34_000, 467_000).summaries()).is_empty(), "more than 2 in flight");
     }
 
-    /// With `-p` the disk's flushes are not there, but the bios that ask for one are.
+    /// With `-p` the disk's flushes are hidden, but the bios that request them are not.
     #[test]
     fn flushes_that_a_filter_hides_count_by_who_asked() {
         let mut filtered = case(4_000, 34_000, 47_000);
@@ -278,7 +278,7 @@ mod tests {
             found[0].sentence
         );
         assert!(!found[0].numbers.contains_key("flush_mean_ns"), "{:?}", found[0].numbers);
-        // Their own times say more.
+        // Their own times are more precise.
         with(&mut filtered, Op::Flush, 4_000, 34_000);
         assert!(find(&filtered.summaries())[0].sentence.contains("writes and flushes in flight"));
     }

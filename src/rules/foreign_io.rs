@@ -1,4 +1,4 @@
-//! Others use the device that the load drives.
+//! Finding: other processes use the device that the load drives.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use crate::findings::{Finding, Number, Severity};
 use crate::merge::SaturatingSum as _;
 use crate::units::{bytes, count, counted, in_percent};
 
-/// From half on the device works for others more than for the load.
+/// From half on the device works more for others than for the load.
 pub const MUCH: f64 = 0.50;
 
-/// Fewer are what a system writes by itself in a few seconds.
+/// A system writes fewer by itself in a few seconds.
 pub const LEAST: u64 = 20;
 
 /// By count, and by bytes.
@@ -61,7 +61,7 @@ What to do
   device. biopsy latency -d DEV --by process --for 5s shows their latencies.
 ";
 
-/// Needs a load of our own, or processes that were chosen.
+/// Needs a load of our own, or selected processes.
 pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
     match s.load {
         Some(_) => judge(s).into_iter().collect(),
@@ -75,7 +75,7 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
     }
 }
 
-/// By the bios of each process, where those of a command or of chosen processes are measured.
+/// From the bios of each process, when a command or selected processes are measured.
 fn by_bios(s: &Summaries<'_>, device: &DeviceLatency) -> Option<Finding> {
     if !s.command && !s.latency.filtered {
         return None;
@@ -114,11 +114,11 @@ fn by_bios(s: &Summaries<'_>, device: &DeviceLatency) -> Option<Finding> {
     })
 }
 
-/// By the kernel's count of all I/Os, where only those of chosen processes are measured.
+/// From the kernel's count of all I/Os, when only selected processes are measured.
 fn outside(s: &Summaries<'_>, device: &DeviceLatency) -> Option<Finding> {
     let (ios, all) = neighbours::outside_the_filter(device)?;
     let share = ios as f64 / all.max(1) as f64;
-    // A device that the chosen processes do not use is not what the run is about.
+    // A device that the selected processes do not use is not part of the run.
     if ios < LEAST || share < FOREIGN || device.ios < facts::MIN_IOS {
         return None;
     }
@@ -165,7 +165,7 @@ fn judge(s: &Summaries<'_>) -> Option<Finding> {
     let of_ios = ios as f64 / device.ios as f64;
     let beyond = neighbours::beyond(load, device);
     let of_bytes = beyond.map_or(0.0, |beyond| beyond as f64 / neighbours::moved(device).max(1) as f64);
-    // As many bytes as that many operations of the load have.
+    // At least as many bytes as that many operations of the load have.
     let enough = beyond.is_some_and(|beyond| beyond >= LEAST * load.bytes() / load.operations().max(1));
     let by_bytes = enough && of_bytes >= FOREIGN && of_bytes >= of_ios;
     if !by_bytes && (ios < LEAST || of_ios < FOREIGN) {
@@ -230,7 +230,7 @@ mod tests {
     use crate::load::Pattern;
     use crate::rules::fixtures::{Case, SECOND};
 
-    /// A load of 10,000 reads, and I/Os of others.
+    /// A load of 10,000 reads, and I/Os of other processes.
     fn case(others: &[(Op, u64)]) -> Case {
         let mut case = Case::new(10_000, 32);
         for (op, ios) in others {

@@ -1,4 +1,4 @@
-//! The load generator itself is the limit.
+//! Finding: the load generator itself is the limit.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What the findings are about: the headings of the list that `biopsy explain` prints.
+//! The headings under which `biopsy explain` lists the findings.
 
 /// A heading, and the findings below it.
 #[derive(Debug, Clone, Copy)]

@@ -1,4 +1,4 @@
-//! What is said when nothing can be said.
+//! Finding: no conclusion is possible.
 
 use super::facts;
 use super::{Rule, Summaries};
@@ -48,7 +48,7 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
     reasons.into_iter().map(|(subject, why)| finding(s, subject, Severity::Note, vec![why])).collect()
 }
 
-/// Where there is not enough I/O for any answer: none at all, none on a block device, or fewer than 100. None: there is.
+/// Too little I/O for any answer: none at all, none on a block device, or fewer than 100. None: there is enough.
 pub fn too_little(s: &Summaries<'_>) -> Option<Finding> {
     let pictures = facts::device_views(s);
     let most = pictures.iter().map(|p| p.ios).max().unwrap_or(0);
@@ -79,7 +79,7 @@ fn few(seen: &str) -> String {
     format!("only {seen} finished, fewer than the {} that a finding needs", facts::MIN_IOS)
 }
 
-/// What takes long where there is little: `; each took 221 ms, 98 % of that in the queue stage`.
+/// A slow stage of few I/Os: `; each took 221 ms, 98 % of that in the queue stage`.
 fn slow(p: &facts::DeviceView<'_>) -> Option<String> {
     let (operations, sum) = p.operations();
     let (stages, of_operations) = p.largest_stages();
@@ -91,7 +91,7 @@ fn slow(p: &facts::DeviceView<'_>) -> Option<String> {
     })
 }
 
-/// Where there is I/O, and no stage of it was measured.
+/// There is I/O, but none of its stages was measured.
 pub fn unseen(s: &Summaries<'_>) -> Finding {
     finding(s, subject(s), Severity::Warning, vec!["no stage of its I/O can be measured here".to_string()])
 }
@@ -118,7 +118,7 @@ fn finding(s: &Summaries<'_>, subject: String, severity: Severity, why: Vec<Stri
         severity,
         confidence: 1.0,
         numbers: Numbers::new(),
-        // The first one is the sentence.
+        // The first reason is in the sentence.
         evidence: why.into_iter().skip(1).collect(),
         advice: advice.to_string(),
         check: "biopsy check".to_string(),
@@ -138,7 +138,7 @@ mod tests {
     use crate::rules::diagnose;
     use crate::rules::fixtures::{Case, hist};
 
-    /// A reader of the idle class beside one of a better class: each of its few reads waits in the scheduler.
+    /// A reader of the idle class next to one of a better class: each of its few reads waits in the scheduler.
     #[test]
     fn what_takes_long_where_there_is_little_is_said() {
         let mut case = Case::new(18, 1);

@@ -1,11 +1,11 @@
-//! What the rules look at of locks, the page cache and threads: plain numbers, whoever measured them.
+//! Inputs of the rules about locks, the page cache and threads: plain numbers, independent of the probe.
 
 use crate::analyze::locks::{By, LockSummary};
 use crate::analyze::memory_sample::MemorySample;
 use crate::analyze::pagecache::{Kind, PagecacheSummary};
 use crate::analyze::threads::ThreadSummary;
 
-/// How waiters pass the time.
+/// How waiters spend the wait.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum LockKind {
     /// On a CPU, in a loop: spinlocks and rwlocks.
@@ -15,120 +15,120 @@ pub enum LockKind {
     Sleep,
 }
 
-/// One lock that was waited for.
+/// One contended lock.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Contention {
-    /// As the locks view names it: `lru_lock of node 0`, `zone lock of node 0, zone Normal`, `i_pages of ...`.
+    /// As named in the locks view: `lru_lock of node 0`, `zone lock of node 0, zone Normal`, `i_pages of ...`.
     pub name: String,
     pub kind: LockKind,
-    /// Waits that were seen: at least so many.
+    /// Observed waits, a lower bound.
     pub contentions: u64,
-    /// Their time, of all waiters: at least.
+    /// Their time, summed over all waiters, a lower bound.
     pub wait_ns: u64,
     pub max_wait_ns: u64,
-    /// The function that most of the wait was in, where that is known and not the lock's name itself.
+    /// The function with most of the wait, if known and not already the lock's name.
     pub caller: Option<String>,
 }
 
-/// CPU time of spinning, in percent of all CPUs together: at least, and at most.
+/// CPU time of spinning, in percent of all CPUs together: lower and upper bound.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Spin {
     pub low_percent: f64,
     pub high_percent: f64,
-    /// What it was measured by.
+    /// How it was measured.
     pub sampler: String,
 }
 
-/// Locks over a window.
+/// Locks over an interval.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Locks {
     pub duration_ns: u64,
-    /// Those with the most wait first.
+    /// Longest total wait first.
     pub locks: Vec<Contention>,
-    /// None: nobody sampled.
+    /// None: not sampled.
     pub spin: Option<Spin>,
-    /// Waits for spinlocks and rwlocks, the first waiter's too; None: the slow path was not probed.
+    /// Waits for spinlocks and rwlocks, including the first waiter's; None: the slow path was not probed.
     pub spins: Option<u64>,
-    /// Waits of which the begin or the end was not seen.
+    /// Waits whose begin or end was missed.
     pub lost: u64,
 }
 
-/// How often, and for how long in all.
+/// Count and total time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Reclaim {
     pub count: u64,
     pub ns: u64,
 }
 
-/// Who reclaimed memory.
+/// Reclaim by kind of task.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Reclaims {
     /// The node's own thread.
     pub kswapd: Reclaim,
-    /// Tasks that wanted memory, and there was none.
+    /// Tasks that allocated memory when none was free.
     pub direct: Reclaim,
     /// Tasks whose cgroup was at its limit.
     pub memcg: Reclaim,
 }
 
-/// A task that reclaimed itself.
+/// A task that did reclaim itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reclaimer {
-    /// Written by strangers.
+    /// An untrusted string.
     pub comm: String,
     pub pid: u32,
-    /// Its memory cgroup; None: not known.
+    /// Its memory cgroup; None: unknown.
     pub cgroup: Option<String>,
-    /// For the limit of its group, and not for the machine.
+    /// Because of its group's limit, not the machine's.
     pub memcg: bool,
     pub reclaim: Reclaim,
 }
 
-/// What read-ahead did, in pages.
+/// Read-ahead, in pages.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Readahead {
     pub asked_pages: u64,
-    /// Of those, about so many that were read and nobody had wanted by the end.
+    /// Estimate of those that were read but not used by the end.
     pub unused_pages: u64,
 }
 
-/// The page cache over a window.
+/// The page cache over an interval.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PageCache {
     pub duration_ns: u64,
-    /// In the order of time.
+    /// In time order.
     pub moments: Vec<MemorySample>,
-    /// Pages that reclaim looked at, over the whole window; None where the kernel's counter was not read.
+    /// Pages scanned by reclaim over the whole interval; None where the kernel's counter was not read.
     pub scanned_pages: Option<u64>,
-    /// Pages of files that came back after they were evicted, likewise. The moments have those of swap as well.
+    /// Refaulted file pages, likewise. The samples' refaults include swap.
     pub refault_pages: Option<u64>,
-    /// Pages of files that reclaim took, likewise.
+    /// File pages stolen by reclaim, likewise.
     pub stolen_pages: Option<u64>,
-    /// None: the events of reclaim were not seen.
+    /// None: reclaim events were not traced.
     pub reclaims: Option<Reclaims>,
-    /// Tasks, the most time first.
+    /// Tasks, most time first.
     pub reclaimers: Vec<Reclaimer>,
-    /// None: nobody counted.
+    /// None: not counted.
     pub readahead: Option<Readahead>,
 }
 
-/// Threads of one name, in one state at one place.
+/// Threads with the same name, state and wait function.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ThreadRow {
-    /// With its numbers folded: `iou-wrk-*`.
+    /// With its digits replaced: `iou-wrk-*`.
     pub comm: String,
-    /// As /proc has it: `R`, `D`, `S`.
+    /// As in /proc: `R`, `D`, `S`.
     pub state: char,
     /// The function that it sleeps in.
     pub wchan: Option<String>,
-    /// Kernel functions that it is in, from the outermost on; empty where they were not looked at.
+    /// Kernel functions on its stack, outermost first; empty if not sampled.
     pub stack: Vec<String>,
     pub samples: u64,
-    /// Samples by rounds.
+    /// Samples divided by rounds.
     pub average_threads: f64,
 }
 
-/// What threads were doing, sampled.
+/// Samples of threads.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Threads {
     pub rounds: u64,
@@ -136,7 +136,7 @@ pub struct Threads {
 }
 
 impl Locks {
-    /// `cpus`: of the machine, over which spinning is spread.
+    /// `cpus`: CPUs of the machine, over which spinning is averaged.
     pub fn of(summary: &LockSummary, cpus: u32) -> Self {
         let contention = |row: &crate::analyze::locks::LockRow| Contention {
             name: row.name.clone(),

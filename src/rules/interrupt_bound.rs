@@ -1,4 +1,4 @@
-//! Interrupts use up a CPU that completes I/Os.
+//! Finding: interrupts saturate a CPU that completes I/Os.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,14 +9,14 @@ use super::{Rule, Summaries};
 use crate::findings::{Finding, Number, Severity, Worth};
 use crate::units::{in_percent, short, time};
 
-/// Where completions pile up, so much of the CPU is enough: the way into and out of each interrupt and the
-/// wake-ups are not in what the handlers take.
+/// If completions pile up, this share of the CPU is enough: interrupt entry and exit and the wake-ups are not included
+/// in the handlers' time.
 pub const PILED_SHARE: f64 = 0.50;
 
-/// Vectors that are named.
+/// Maximum number of vectors named.
 const LINES: usize = 4;
 
-/// One doubling is the most that is promised from one run.
+/// One run never predicts more than a doubling.
 const MAX_WORTH: f64 = 2.0;
 
 const HANDLER_MEAN_NS: Number = Number::new("handler_mean_ns", "mean time in the interrupt handler");
@@ -71,7 +71,7 @@ What to do
 pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
     let mut found: Vec<(u64, u32, Finding)> =
         facts::device_views(s).iter().filter_map(|p| judge(s, p)).collect();
-    // The one that brings the most first: the CPU is named for it.
+    // The device with the most interrupts first: the CPU is reported for it.
     found.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.2.subject.cmp(&b.2.subject)));
     let mut named = BTreeSet::new();
     found.into_iter().filter(|(_, cpu, _)| named.insert(*cpu)).map(|(_, _, finding)| finding).collect()
@@ -175,7 +175,7 @@ mod tests {
     use crate::analyze::interrupts::{CpuInterrupts, VectorSummary};
     use crate::rules::fixtures::{Case, hist};
 
-    /// `handler` ns for each of 100,000 interrupts on CPU 1, of `carried` completions each.
+    /// `handler` ns for each of 100,000 interrupts on CPU 1, with `carried` completions each.
     fn case(handler: u64, carried: u64) -> Case {
         let mut case = Case::new(100_000, 32);
         case.interrupt(41, &[(1, 100_000)], handler, carried);

@@ -1,4 +1,4 @@
-//! One CPU takes most of a device's interrupts.
+//! Finding: one CPU takes most of a device's interrupts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,22 +10,22 @@ use crate::analyze::interrupts::{Busiest, VectorSummary};
 use crate::findings::{Finding, Number, Severity};
 use crate::units::{counted as number_of, in_percent, short};
 
-/// At least so many times its even share, so that what two neighbours differ by is none.
+/// At least this many times its even share, so that ordinary variation does not count.
 pub const FACTOR: f64 = 2.0;
 
-/// And at least so much of all: with many CPUs twice an even share is little.
+/// And at least this share of all: with many CPUs twice an even share is little.
 pub const SHARE: f64 = 0.50;
 
-/// From here on interrupts take something that threads on that CPU miss; below it is only a note.
+/// From here on interrupts take time that threads on that CPU need; below it is only a note.
 pub const MATTERS: f64 = 0.30;
 
-/// A vector with less than this of a device's interrupts is idle.
+/// A vector with less than this share of a device's interrupts is idle.
 pub const ACTIVE: f64 = 0.01;
 
-/// Vectors that are named.
+/// Maximum number of vectors named.
 const LINES: usize = 4;
 
-/// Drivers whose queues' vectors the kernel places and nobody else may move.
+/// Drivers whose queue vectors are placed by the kernel (managed IRQs) and cannot be moved.
 const MANAGED: [&str; 2] = ["nvme", "virtio_blk"];
 
 const BUSIEST_CPU: Number = Number::new("busiest_cpu", "the CPU with the most interrupts");
@@ -70,7 +70,7 @@ What to do
   - echo 2 > /sys/block/DEV/queue/rq_affinity moves the rest of the work to the submitting CPU.
 ";
 
-/// Why the interrupts lie as they do.
+/// Why the interrupts are distributed this way.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Cause {
     /// Several vectors in use are delivered to that CPU.
@@ -122,7 +122,7 @@ fn judge(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Finding> {
     Some(finding)
 }
 
-/// The vectors that are in use.
+/// The vectors in use.
 fn active<'a>(counted: &Counted<'a>) -> Vec<&'a VectorSummary> {
     let least = counted.interrupts() as f64 * ACTIVE;
     counted.vectors.iter().copied().filter(|vector| vector.interrupts as f64 >= least).collect()
@@ -210,8 +210,8 @@ mod tests {
     use super::*;
     use crate::rules::fixtures::Case;
 
-    /// Four vectors that may go to any of four CPUs, with so many of 100,000 interrupts of `handler` ns each; all
-    /// come to CPU 0 but those of the last.
+    /// Four vectors that may go to any of four CPUs, with these shares of 100,000 interrupts of `handler` ns each; all
+    /// are delivered to CPU 0 except for those of the last.
     fn case(of: [u64; 4], handler: u64) -> Case {
         let mut case = Case::new(100_000, 32);
         case.disk().driver = Some("sd".into());
@@ -256,7 +256,7 @@ mod tests {
         let mut case = case([16_000, 17_000, 16_000, 50_000], 8_000);
         case.interrupts.as_mut().unwrap().devices[0].busiest.as_mut().unwrap().share = 0.499;
         assert!(find(&case.summaries()).is_empty());
-        // Of three vectors an even share is a third: two thirds are twice of it.
+        // With three vectors an even share is a third: two thirds are twice that.
         let three = |first, last| {
             let mut case = Case::new(100_000, 32);
             case.interrupt(41, &[(0, first)], 9_000, 1);
@@ -295,7 +295,7 @@ mod tests {
         let mut only = Case::new(100_000, 32);
         only.interrupt(41, &[(0, 100_000)], 6_000, 1);
         assert!(find(&only.summaries()).is_empty(), "it has one vector");
-        // A hundredth is in use.
+        // A vector with one percent is in use.
         assert_eq!(find(&case([0, 0, 990, 99_010], 3_100).summaries())[0].confidence, 0.6);
         assert!(find(&case([0, 0, 1_010, 98_990], 3_100).summaries()).is_empty(), "two in use, on two CPUs");
     }

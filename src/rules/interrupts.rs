@@ -1,4 +1,4 @@
-//! What interrupts take of the CPUs that complete a device's I/Os, where they were counted.
+//! Interrupt time of the CPUs that complete a device's I/Os, where interrupts were counted.
 
 use std::collections::BTreeSet;
 
@@ -11,57 +11,57 @@ use crate::hist::Histogram;
 use crate::merge::SaturatingSum as _;
 use crate::units::{count, in_percent, short, time};
 
-/// Hard and soft interrupt time of a completing CPU from which on the host may be the one who is late.
+/// Hard and soft interrupt time of a completing CPU from which on the host may delay completions.
 pub const LIMIT: f64 = 0.70;
 
-/// Entries that an interrupt finds in the middle, from which on they pile up while the CPU is elsewhere.
+/// Median entries per interrupt from which on completions pile up while the CPU is busy elsewhere.
 pub const PILED_UP: u64 = 8;
 
-/// Fewer timed interrupts than this tell no share of a CPU: their mean would be off by a tenth where it varies as
-/// much as it is long.
+/// With fewer timed interrupts a CPU share is unknown: their mean would be off by a tenth if the standard deviation
+/// equals the mean.
 pub const MIN_TIMED: u64 = 100;
 
-/// A CPU to which less than this part of an even share comes is none of those that a device depends on.
+/// A CPU with less than this part of an even share is not one that the device depends on.
 const COMPLETING: f64 = 0.5;
 
-/// The interrupts of one device, fit to carry a finding.
+/// The interrupts of one device, with enough data for a finding.
 #[derive(Debug)]
 pub struct Counted<'a> {
     pub device: &'a DeviceInterrupts,
-    /// Of its queues, those with interrupts.
+    /// Vectors of its queues with interrupts.
     pub vectors: Vec<&'a VectorSummary>,
-    /// Vectors of its queues, those without interrupts included.
+    /// Number of vectors of its queues, including those without interrupts.
     pub queues: usize,
     all: &'a InterruptSummary,
 }
 
-/// One CPU that a device's interrupts come to.
+/// One CPU that a device's interrupts are delivered to.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Completer {
     pub cpu: u32,
-    /// Of the device's interrupts, 0 to 1.
+    /// Share of the device's interrupts, 0 to 1.
     pub share: f64,
     pub per_second: f64,
-    /// Time in the handlers of all traced vectors, of this CPU: at least, since those that were not timed, what
-    /// handlers leave to threads, and the way into and out of an interrupt are not in it.
+    /// Share of this CPU's time in the handlers of all traced vectors. A lower bound: it excludes vectors that were not
+    /// timed, work that handlers leave to threads, and interrupt entry and exit.
     pub hard: f64,
-    /// Softirqs of the block layer that this CPU itself asked for, by its share of each device's interrupts.
+    /// Block-layer softirqs raised on this CPU itself, by its share of each device's interrupts.
     pub soft: f64,
-    /// All softirqs of the block layer; None where they were not timed.
+    /// All block-layer softirqs; None where they were not timed.
     pub soft_most: Option<f64>,
-    /// How many interrupts `hard` is estimated from.
+    /// Number of timed interrupts that `hard` is estimated from.
     pub timed: u64,
-    /// Each vector that came here was timed, and none left its work to a thread.
+    /// Each vector delivered here was timed, and none left its work to a thread.
     pub whole: bool,
 }
 
 impl Completer {
-    /// Of a CPU; a mean that is a little too long makes no more of it than there is.
+    /// Busy share, clamped to 1: a slightly high mean must not exceed the CPU.
     pub fn busy(&self) -> f64 {
         (self.hard + self.soft).min(1.0)
     }
 
-    /// The same if all softirqs came to it; None where that is not all.
+    /// Same if all softirqs ran here; None where even that is incomplete.
     pub fn busy_most(&self) -> Option<f64> {
         Some((self.hard + self.soft_most.filter(|_| self.whole)?).min(1.0))
     }
@@ -84,11 +84,11 @@ impl Completer {
 /// None where interrupts were not counted, or not well enough.
 pub fn counted<'a>(s: &Summaries<'a>, name: &str) -> Option<Counted<'a>> {
     let all = s.interrupts?;
-    // Those of a partition are its disk's.
+    // A partition has the interrupts of its disk.
     let name = s.host.device(name).map_or(name, |disk| disk.name.as_str());
     let device = all.devices.iter().find(|device| device.name == name)?;
     let mine = || all.vectors.iter().filter(|vector| vector.devices.iter().any(|of| of == name));
-    // Where queues have vectors of their own, others are the admin queue's or the configuration's.
+    // Where queues have their own vectors, the others belong to the admin queue or to configuration changes.
     let by_queue = mine().any(|vector| vector.queue.is_some());
     let of_queues: Vec<&VectorSummary> =
         mine().filter(|vector| vector.queue.is_some() || !by_queue).collect();
@@ -99,7 +99,7 @@ pub fn counted<'a>(s: &Summaries<'a>, name: &str) -> Option<Counted<'a>> {
     (!device.vanished && agrees && all.duration_ns > 0).then_some(Counted { device, vectors, queues, all })
 }
 
-/// Whether what was seen is what the kernel counted, but for a share that changes no finding.
+/// Whether the traced count matches the kernel's, except for a share that changes no finding.
 fn close(kernel: Option<Bracket>, seen: u64) -> bool {
     let Some(kernel) = kernel else { return true };
     let off = kernel.min.saturating_sub(seen).max(seen.saturating_sub(kernel.max));
@@ -107,30 +107,30 @@ fn close(kernel: Option<Bracket>, seen: u64) -> bool {
 }
 
 impl<'a> Counted<'a> {
-    /// Of its queues.
+    /// Interrupts of its queues.
     pub fn interrupts(&self) -> u64 {
         self.vectors.iter().map(|vector| vector.interrupts).saturating_sum()
     }
 
-    /// I/Os that an interrupt or a softirq ended.
+    /// I/Os completed by an interrupt or a softirq.
     pub fn ended_by_interrupt(&self) -> u64 {
         let completed = &self.device.completed;
         [completed.interrupt, completed.softirq, completed.remote_softirq].iter().saturating_sum()
     }
 
-    /// Completions that polls of its poll queues found.
+    /// Completions found by polling its poll queues.
     pub fn polled(&self) -> u64 {
         let mine = self.all.polled.iter().filter(|queue| queue.devices.contains(&self.device.name));
         mine.map(|queue| queue.completions).saturating_sum()
     }
 
-    /// Its interrupts per second.
+    /// Interrupts per second.
     pub fn per_second(&self, interrupts: u64) -> f64 {
         interrupts as f64 / self.all.seconds()
     }
 
-    /// Median completions per interrupt, of the vectors that come to `cpu`, or of all; None where
-    /// the driver does not tell them.
+    /// Median completions per interrupt, for the vectors delivered to `cpu`, or for all; None where the driver does not
+    /// report them.
     pub fn median(&self, cpu: Option<u32>) -> Option<u64> {
         let mut each = Histogram::default();
         let comes = |vector: &&&VectorSummary| cpu.is_none_or(|cpu| on(vector, cpu) > 0);
@@ -140,7 +140,7 @@ impl<'a> Counted<'a> {
         each.quantile(0.5)
     }
 
-    /// What interrupts take of that CPU; None where too few of them were timed.
+    /// Interrupt time of that CPU; None with too few timed interrupts.
     pub fn completer(&self, cpu: u32) -> Option<Completer> {
         let mine: u64 = self.vectors.iter().map(|vector| on(vector, cpu)).saturating_sum();
         let here: Vec<&VectorSummary> =
@@ -170,7 +170,7 @@ impl<'a> Counted<'a> {
         })
     }
 
-    /// The CPU that interrupts take most of, among those that take at least half an even share of this device's.
+    /// The CPU with the most interrupt time, among those with at least half an even share of this device's.
     pub fn busiest(&self) -> Option<Completer> {
         let cpus = self.cpus();
         let even = 1.0 / cpus.len().max(1) as f64;
@@ -180,19 +180,19 @@ impl<'a> Counted<'a> {
             .max_by(|a, b| a.busy().total_cmp(&b.busy()).then(b.cpu.cmp(&a.cpu)))
     }
 
-    /// CPUs that its interrupts came to.
+    /// CPUs that its interrupts were delivered to.
     pub fn cpus(&self) -> BTreeSet<u32> {
         self.vectors.iter().flat_map(|vector| vector.by_cpu.iter().map(|of| of.cpu)).collect()
     }
 
-    /// The part of a device's interrupts that comes to that CPU.
+    /// The share of a device's interrupts on that CPU.
     fn part(&self, name: &str, cpu: u32) -> Option<f64> {
         let of = || self.all.vectors.iter().filter(|vector| vector.devices.iter().any(|of| of == name));
         let all: u64 = of().map(|vector| vector.interrupts).saturating_sum();
         (all > 0).then(|| of().map(|vector| on(vector, cpu)).sum::<u64>() as f64 / all as f64)
     }
 
-    /// The vectors that come to that CPU, the most frequent first, as lines of evidence; the rest in one.
+    /// The vectors delivered to that CPU, most frequent first, as lines of evidence; the rest in one.
     pub fn lines(&self, cpu: u32, most: usize) -> Vec<String> {
         let mut here: Vec<&&VectorSummary> =
             self.vectors.iter().filter(|vector| on(vector, cpu) > 0).collect();
@@ -225,7 +225,7 @@ impl<'a> Counted<'a> {
         line
     }
 
-    /// Other traced devices whose interrupts come to that CPU.
+    /// Other traced devices with interrupts on that CPU.
     pub fn neighbours(&self, cpu: u32) -> Vec<String> {
         let here = self.all.vectors.iter().filter(|vector| on(vector, cpu) > 0);
         let mut names: Vec<String> = here.flat_map(|vector| vector.devices.iter().cloned()).collect();
@@ -235,7 +235,7 @@ impl<'a> Counted<'a> {
         names
     }
 
-    /// Mean time in the handlers of its queues, and of how many; None where none was timed.
+    /// Mean time in the handlers of its queues, and over how many; None where none was timed.
     pub fn handler_ns(&self) -> Option<(f64, u64)> {
         let mut all = Histogram::default();
         self.vectors.iter().for_each(|vector| all.merge(&vector.handler));
@@ -243,7 +243,7 @@ impl<'a> Counted<'a> {
     }
 }
 
-/// Interrupts of a vector that came to that CPU.
+/// Interrupts of a vector on that CPU.
 pub fn on(vector: &VectorSummary, cpu: u32) -> u64 {
     vector.by_cpu.iter().filter(|of| of.cpu == cpu).map(|of| of.interrupts).saturating_sum()
 }
@@ -253,22 +253,22 @@ pub fn called(vector: &VectorSummary) -> String {
     vector.name.as_ref().map_or_else(|| vector.irq.to_string(), |name| format!("{} ({name})", vector.irq))
 }
 
-/// Whether the host is late with the completions of a device, as far as interrupts were counted.
+/// Whether the host delays the completions of a device, judged by interrupts.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Punctuality {
-    /// So much of a CPU goes to interrupts, or the median of the entries that wait is so high.
+    /// This much of a CPU is in interrupts, or the median of waiting entries is this high.
     Late(String),
-    /// No CPU can be late, or only if softirqs lie otherwise than the interrupts.
+    /// No CPU can be late, or only if softirqs are distributed differently from the interrupts.
     OnTime { completer: Completer, sure: bool },
 }
 
-/// Whether a hypervisor hands over completions as its own threads come by: how many there are at once says nothing of
-/// this machine's CPUs then. (Seen on virtio: 16 in the middle, while interrupts and softirqs took 5 % of their CPU.)
+/// Whether a hypervisor delivers completions in batches when its own threads run: then their number per interrupt is no
+/// sign of a slow CPU here. (Observed on virtio: median 16, while interrupts and softirqs took 5 % of their CPU.)
 pub fn collected(s: &Summaries<'_>, name: &str) -> bool {
     s.host.device(name).and_then(|disk| disk.driver.as_deref()) == Some("virtio_blk")
 }
 
-/// None where interrupts do not tell.
+/// None where interrupts do not show it.
 pub fn punctuality(s: &Summaries<'_>, name: &str) -> Option<Punctuality> {
     let counted = counted(s, name)?;
     let busiest = counted.busiest();
@@ -283,8 +283,7 @@ pub fn punctuality(s: &Summaries<'_>, name: &str) -> Option<Punctuality> {
     Some(Punctuality::OnTime { completer, sure })
 }
 
-/// Why the host may be the one who is late with the completions of a device, rather than the device: by the
-/// interrupts where they were counted, else by the profile.
+/// Why the host, rather than the device, may delay completions: by the interrupts if counted, otherwise by the profile.
 pub fn late(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<String> {
     match punctuality(s, &p.device.name) {
         Some(Punctuality::Late(why)) => Some(why),
@@ -295,8 +294,8 @@ pub fn late(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<String> {
     }
 }
 
-/// Interrupt time on each completing CPU by the profile: an upper bound where the sum is small, else the mean over
-/// the queues that carried I/O.
+/// Interrupt time on each completing CPU by the profile: an upper bound if the sum is small, otherwise the mean over
+/// the queues with I/O.
 pub fn per_cpu(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<(f64, f64)> {
     let profile = cpu::profile(s)?;
     let all = cpu::interrupt_cpus(profile);
@@ -330,7 +329,7 @@ mod tests {
         case.soft(40.0, 50_000);
         let s = case.summaries();
         let one = counted(&s, "vda").unwrap().completer(1).unwrap();
-        // Half of the softirqs were asked for by an IPI; of the others this CPU has three quarters.
+        // Half of the softirqs were raised by an IPI; of the others this CPU has three quarters.
         assert!((one.soft - 0.15).abs() < 1e-9, "{one:?}");
         assert!((one.busy_most().unwrap() - 0.475).abs() < 1e-9);
         let seen = case.interrupts.as_mut().unwrap();

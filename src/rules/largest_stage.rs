@@ -1,4 +1,4 @@
-//! The stage that takes most of the time, where no resource is known to be full.
+//! Finding: the stage that takes most of the time, when no resource is known to be saturated.
 
 use super::command;
 use super::cpu;
@@ -11,11 +11,10 @@ use crate::experiment::Regime;
 use crate::findings::{Finding, Number, Numbers, Severity};
 use crate::units::{in_percent, time};
 
-/// A stage of the host with this share of the time, and with more than the device has, is where a saturated load
-/// waits.
+/// A host stage with this share of the time, and with more than the device, is where a saturated load waits.
 pub const SHARE: f64 = 0.40;
 
-/// Where other depths showed that something is full; near the limit; and where nothing was tried.
+/// If other depths showed saturation; near the limit; and if nothing was tried.
 const CONFIDENCE: [f64; 3] = [0.65, 0.5, 0.4];
 
 const LARGEST_STAGE_PERCENT: Number =
@@ -50,7 +49,7 @@ What to do
   - reap: more threads, smaller batches.
 ";
 
-/// The host's own stages, where a load of our own shows that more in flight gives no more.
+/// The host's own stages, if our own load shows that a higher depth gains nothing.
 pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
     let confidence = match regime::regime(s) {
         Some(Regime::Saturated) => CONFIDENCE[0],
@@ -73,8 +72,8 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
     found
 }
 
-/// What can be said where nothing else was found: the largest stage of the device with the most I/O time. None: no
-/// device has enough I/O, or no stage was measured.
+/// The fallback when nothing else was found: the largest stage of the device with the most I/O time. None: no device
+/// has enough I/O, or no stage was measured.
 pub fn at_least(s: &Summaries<'_>) -> Option<Finding> {
     let pictures = facts::device_views(s);
     let busiest = pictures.iter().filter(|p| p.sound(s)).max_by_key(|p| p.stages_ns())?;
@@ -144,7 +143,7 @@ fn finding(s: &Summaries<'_>, p: &DeviceView<'_>, severity: Severity, confidence
             Some(load) => command::load(load, load.job.iodepth, load.job.numjobs),
             None => command::latency_by_second(name),
         },
-        // The use of what is full next is not known, and without it there is no bound.
+        // The utilisation of the next resource is unknown, so there is no bound.
         worth: None,
     })
 }

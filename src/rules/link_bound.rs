@@ -1,4 +1,4 @@
-//! A PCI link is full.
+//! Finding: a PCI link is saturated.
 
 use std::collections::BTreeMap;
 
@@ -84,7 +84,7 @@ fn finding(s: &Summaries<'_>, full: &Full<'_>) -> Finding {
     let (rate, verb) = carried.most();
     let known = link.payload_bytes.is_some();
     let all = ceilings(link);
-    // What was moved cannot have been moved with smaller packets.
+    // This rate is impossible with smaller packets.
     let fitting: Vec<f64> =
         all.iter().map(|(_, most)| *most).filter(|most| rate <= most * TOLERANCE).collect();
     let low = fitting.first().copied().unwrap_or(full.ceiling);
@@ -124,7 +124,7 @@ fn finding(s: &Summaries<'_>, full: &Full<'_>) -> Finding {
         evidence.push(format!("traced devices below it: {}", each.collect::<Vec<_>>().join(" ")));
     }
     let mut confidence = full.confidence;
-    // With several devices the subject is no device's name, by which losses are looked up.
+    // With several devices the subject is not a device's name, by which losses are looked up.
     if carried.subject() != carried.devices[0].name {
         let noted: Vec<String> =
             carried.devices.iter().flat_map(|device| facts::noted(s, &device.name)).collect();
@@ -208,15 +208,15 @@ mod tests {
         assert!(found(&case(3.420e9, Some(256))).is_empty());
     }
 
-    /// Published (source E): 1,660 MB/s on 5 GT/s x4 was the bus, and 3,379 MB/s on 8 GT/s x4 the drive, at 83.0 and
-    /// 85.8 % of the line rates.
+    /// Published (source E): 1,660 MB/s on 5 GT/s x4 was limited by the bus, and 3,379 MB/s on 8 GT/s x4 by the drive,
+    /// at 83.0 and 85.8 % of the line rates.
     #[test]
     fn the_same_share_of_two_line_rates_is_the_bus_and_is_not() {
         let mut gen2 = case(1.660e9, Some(128));
         gen2.at_link(2.0e9, Some(128));
         assert_eq!(found(&gen2)[0].numbers["ceiling_share_percent"].round(), 99.0);
         assert!(found(&case(3.379e9, Some(256))).is_empty(), "93.8 %");
-        // The same where nobody may read the payload.
+        // Same if the payload size is not readable.
         gen2.at_link(2.0e9, None);
         let may = found(&gen2).remove(0);
         assert_eq!(may.confidence, links::CONFIDENCE[2]);
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn an_unknown_payload_is_of_medium_confidence_at_most() {
-        // 512 bytes carry 3.7617 GB/s.
+        // Packets of 512 bytes carry 3.7617 GB/s.
         let found = found(&case(3.70e9, None));
         assert_eq!((found[0].confidence, found[0].severity), (links::CONFIDENCE[1], Severity::Warning));
         assert!(found[0].confidence <= 0.6 && !found[0].numbers.contains_key("payload_bytes"));
@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn more_than_the_link_carries_shows_a_wrong_ceiling() {
-        // Within 1 % it is the window's edges.
+        // Up to 1 % is due to the interval's edges.
         let at = case(3.63e9, Some(256));
         assert!(found(&at)[0].sentence.contains("100 %") && beyond(&at.summaries()).is_empty());
         let above = case(3.64e9, Some(256));
@@ -281,7 +281,7 @@ mod tests {
         assert_eq!((full.len(), full[0].subject.as_str()), (1, "0000:00:01.0: vda vdb"));
         assert_eq!(full[0].numbers["carried_bytes_per_second"], 4.8e9);
         assert!(found(&shared(2.37e9, 5.0e9)).is_empty(), "94.8 %");
-        // Alone below it, both links have the same device: the narrower one is named.
+        // If it is alone below the uplink, both links have the same device: the narrower one is named.
         let mut alone = shared(3.45e9, 3.5e9);
         alone.latency.devices.truncate(1);
         assert_eq!(found(&alone)[0].subject, "0000:00:01.0: vda", "98.6 % of one and 95.8 % of the other");

@@ -1,4 +1,4 @@
-//! A PCI link runs below what both of its ends can do.
+//! Finding: a PCI link runs below what both of its ends support.
 
 use std::collections::BTreeMap;
 
@@ -11,8 +11,8 @@ use crate::host::warnings::warnings;
 use crate::host::{BlockDevice, Host, Link};
 use crate::units::in_percent;
 
-/// Share of what the link carries now from which on it costs something. With transfers that come at random, one waits
-/// for 0.5 x 0.7 / (1 - 0.7) = 1.2 others on average: from here on the wait is longer than the transfer itself.
+/// Load of the link as it is now from which on the degradation costs something. With random arrivals a transfer waits
+/// for 0.5 x 0.7 / (1 - 0.7) = 1.2 others on average: from here on the wait exceeds the transfer itself.
 pub const LOADED: f64 = 0.70;
 
 const POSSIBLE_LANES: Number = Number::new("possible_lanes", "lanes that both ends have");
@@ -54,7 +54,7 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
     links::carried(s).iter().filter_map(|carried| judge(s, carried)).collect()
 }
 
-/// What both ends can do, where that is more than the link does; what one end does not tell is not known.
+/// What both ends support, if more than the link's current state; None if an end does not report it.
 fn both(link: &Link) -> Option<(f64, u32)> {
     let speed = link.max_speed_gts.zip(link.port_max_speed_gts).map(|(own, port)| own.min(port));
     let width = link.max_width.zip(link.port_max_width).map(|(own, port)| own.min(port));
@@ -70,7 +70,7 @@ fn judge(s: &Summaries<'_>, carried: &Carried<'_>) -> Option<Finding> {
     let (speed, width) = both(link)?;
     let (rate, verb) = carried.most();
     let ceiling = Some(link.usable_bytes_per_second[1]).filter(|most| *most > 0.0);
-    // Of rates that do not fit the ceiling nothing follows.
+    // A rate above the ceiling proves nothing.
     let share =
         ceiling.filter(|_| carried.is_sound(s) && !links::is_beyond(link, rate)).map(|most| rate / most);
     let is_loaded = share.is_some_and(|share| share >= LOADED);
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
     use crate::rules::fixtures::Case;
 
-    /// 8 GT/s x4 where both ends can do 16; it carries 3.6005 GB/s.
+    /// 8 GT/s x4 where both ends support 16; it carries 3.6005 GB/s.
     fn case(rate: f64) -> Case {
         let mut case = Case::new(50_000, 32);
         case.at_link(3.938e9, Some(256));
@@ -197,7 +197,7 @@ mod tests {
         lossy.latency.devices[0].lost_ios = 1_000;
         assert_eq!(found(&lossy)[0].severity, Severity::Note);
         assert!(!found(&lossy)[0].numbers.contains_key("ceiling_share_percent"));
-        // It was idle and slow when it was looked at.
+        // It was idle and slow at the time of the check.
         let found = found(&case(7.0e9)).remove(0);
         assert_eq!(found.severity, Severity::Note);
         assert!(found.sentence.ends_with("can do."), "{}", found.sentence);

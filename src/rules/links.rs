@@ -1,4 +1,4 @@
-//! What the links above the traced devices carried, and what they can carry: numbers that several rules need.
+//! Rates and capacities of the links above the traced devices, shared by several rules.
 
 use super::Summaries;
 use super::facts;
@@ -7,24 +7,24 @@ use crate::analyze::op::Op;
 use crate::host::{Hop, Link};
 use crate::merge::SaturatingSum as _;
 
-/// Edges of the window and the clocks move a rate by less than this; what is above a ceiling by more does not fit it.
+/// Edges of the interval and the clocks change a rate by less than this; a rate further above a ceiling contradicts it.
 pub const TOLERANCE: f64 = 1.01;
 
-/// Share of what a link can carry from which on it is full. What acknowledgements and flow control take (1 to 3 %) is
-/// not in the ceiling, and a mean over the run is never quite at it.
+/// Share of a link's capacity from which on it is saturated. Acknowledgements and flow control (1 to 3 %) are not in
+/// the ceiling, and a mean over the run never quite reaches it.
 pub const FULL: f64 = 0.95;
 
-/// Confidence where the packets' size is known; where it is not, and the rate is near what the largest usual ones
-/// carry; and where it is near what smaller ones carry, which the link need not have.
+/// Confidence if the packet size is known; if it is unknown and the rate is near the capacity with the largest usual
+/// packets; and if it is near the capacity with smaller ones, which the link need not use.
 pub const CONFIDENCE: [f64; 3] = [0.9, 0.6, 0.4];
 
 /// A link above traced devices, and their bytes.
 #[derive(Debug)]
 pub struct Carried<'a> {
     pub hop: &'a Hop,
-    /// Traced devices below that carried I/O, by name. A controller's namespaces are several.
+    /// Traced devices below with I/O, by name. A controller's namespaces count separately.
     pub devices: Vec<&'a DeviceLatency>,
-    /// It is their own link: the first one on their way up.
+    /// It is their own link: the first one on the path to memory.
     pub own: bool,
     /// From the devices to memory.
     pub read: f64,
@@ -33,7 +33,7 @@ pub struct Carried<'a> {
 }
 
 impl Carried<'_> {
-    /// The direction with more, and its word: a link has lanes of its own for each.
+    /// The direction with more bytes, and its word: a link has separate lanes for each direction.
     pub fn most(&self) -> (f64, &'static str) {
         if self.written > self.read { (self.written, "written") } else { (self.read, "read") }
     }
@@ -42,7 +42,7 @@ impl Carried<'_> {
         self.devices.iter().map(|device| device.name.as_str()).collect()
     }
 
-    /// What a finding about it is about: the device, or the port and the devices below it.
+    /// The subject of a finding about it: the device, or the port and the devices below it.
     pub fn subject(&self) -> String {
         match (self.own, self.names().as_slice()) {
             (true, names) => names.join(" "),
@@ -52,7 +52,7 @@ impl Carried<'_> {
         }
     }
 
-    /// It with its article in the middle of a sentence.
+    /// Its description with article, for the middle of a sentence.
     pub fn called(&self) -> String {
         let link = &self.hop.link;
         let runs = format!("{} GT/s x{}", link.speed_gts, link.width);
@@ -63,7 +63,7 @@ impl Carried<'_> {
         }
     }
 
-    /// Its rates can be compared with what it carries: enough I/O, and nothing against it on any device.
+    /// Whether its rates can be compared with its capacity: enough I/O, and no doubt about any device.
     pub fn is_sound(&self, s: &Summaries<'_>) -> bool {
         let ios: u64 = self.devices.iter().map(|device| device.ios).saturating_sum();
         ios >= facts::MIN_IOS
@@ -71,8 +71,8 @@ impl Carried<'_> {
     }
 }
 
-/// The links above the traced devices that carried I/O. None in a virtual machine: what a hypervisor shows of links
-/// is not the machine's.
+/// The links above the traced devices that carried I/O. None in a virtual machine: the links that a hypervisor shows
+/// are not the machine's.
 pub fn carried<'a>(s: &Summaries<'a>) -> Vec<Carried<'a>> {
     let mut all: Vec<Carried<'a>> = Vec::new();
     if s.host.virtualization.is_some() {
@@ -96,27 +96,27 @@ pub fn carried<'a>(s: &Summaries<'a>) -> Vec<Carried<'a>> {
     all
 }
 
-/// Without the number of the function: a device's functions share its link.
+/// Without the function number: a device's functions share its link.
 pub fn slot(hop: &Hop) -> &str {
     hop.function.rsplit_once('.').map_or(hop.function.as_str(), |(slot, _)| slot)
 }
 
-/// Bytes per second of data read and written. Other classes of I/O carry none, or (passthrough) nobody says which way.
+/// Bytes of data read and written per second. Other I/O classes carry none, or (passthrough) in an unknown direction.
 fn rates(s: &Summaries<'_>, device: &DeviceLatency) -> [f64; 2] {
     let of = |ops: &[Op]| -> u64 {
         ops.iter().filter_map(|op| device.ops.get(op)).map(|of| of.bytes).saturating_sum()
     };
     let per_second = |bytes: u64, ns: u64| if ns == 0 { 0.0 } else { bytes as f64 * 1e9 / ns as f64 };
-    // The load's reads were all within its time, and the window is longer.
+    // The load's reads were all within its own time, and the interval is longer.
     let read_ns = facts::driven(s, &device.name).map_or(s.latency.duration_ns, |load| load.duration_ns);
     [per_second(of(&[Op::Read]), read_ns), per_second(of(&[Op::Write, Op::Fua]), s.latency.duration_ns)]
 }
 
-/// What a link can carry of data in one direction, for each size of packets that it may have; the smallest first.
-/// One where the size is known.
+/// Capacities of a link for data in one direction, one per possible packet size, smallest first. A single one if the
+/// size is known.
 ///
-/// Sizes are powers of two. Where nobody may read which, 128, 256, 512 and, for all above, packets without headers.
-/// The time for a byte is a straight line over 1 / size, so those at 128 and 512 bytes give the others.
+/// Sizes are powers of two. If the size is not readable: 128, 256, 512 and, for all larger ones, packets without
+/// headers. The time per byte is linear in 1 / size, so the values at 128 and 512 bytes give the others.
 pub fn ceilings(link: &Link) -> Vec<(Option<u32>, f64)> {
     let [low, high] = link.usable_bytes_per_second;
     if low <= 0.0 || high < low {
@@ -134,34 +134,34 @@ pub fn ceilings(link: &Link) -> Vec<(Option<u32>, f64)> {
     ]
 }
 
-/// More than any packets can carry: the speed, the width, the size of the packets or the count is wrong.
+/// More than any packet size allows: the speed, the width, the packet size or the count is wrong.
 pub fn is_beyond(link: &Link, rate: f64) -> bool {
     ceilings(link).last().is_some_and(|(_, most)| rate > most * TOLERANCE)
 }
 
-/// A rate as links are sold by it.
+/// A rate in the unit that links are sold by.
 pub fn in_gigabytes(rate: f64) -> String {
     format!("{:.2} GB/s", rate / 1e9)
 }
 
-/// A link that is full.
+/// A saturated link.
 #[derive(Debug)]
 pub struct Full<'a> {
     pub carried: Carried<'a>,
-    /// The nearest ceiling, and the size of packets that it is of.
+    /// The nearest ceiling, and its packet size.
     pub ceiling: f64,
     pub payload: Option<u32>,
     pub confidence: f64,
 }
 
 impl Full<'_> {
-    /// Of the ceiling that was carried.
+    /// Share of the ceiling that was used.
     pub fn share(&self) -> f64 {
         self.carried.most().0 / self.ceiling
     }
 }
 
-/// The links that are full.
+/// The saturated links.
 pub fn full<'a>(s: &Summaries<'a>) -> Vec<Full<'a>> {
     let found: Vec<Full<'a>> = carried(s)
         .into_iter()
@@ -170,7 +170,7 @@ pub fn full<'a>(s: &Summaries<'a>) -> Vec<Full<'a>> {
             let (rate, _) = carried.most();
             let known = carried.hop.link.payload_bytes.is_some();
             let all = ceilings(&carried.hop.link);
-            // The largest that fits: nothing less is certain of the rest.
+            // The largest that fits; larger ones would only be possible.
             let (payload, ceiling) =
                 *all.iter().rev().find(|(_, most)| rate >= most * FULL && rate <= most * TOLERANCE)?;
             let confidence = match (known, payload) {
@@ -189,7 +189,7 @@ pub fn full<'a>(s: &Summaries<'a>) -> Vec<Full<'a>> {
     found.into_iter().zip(kept).filter_map(|(one, kept)| kept.then_some(one)).collect()
 }
 
-/// Whether a link whose ceiling is known is full above this device: then the time in the device is the link's.
+/// Whether a link with a known ceiling is saturated above this device: then the time in the device is the link's.
 pub fn limits(s: &Summaries<'_>, name: &str) -> bool {
     full(s).iter().any(|full| full.confidence == CONFIDENCE[0] && full.carried.names().contains(&name))
 }
@@ -199,7 +199,7 @@ mod tests {
     use super::*;
     use crate::rules::fixtures::Case;
 
-    /// A Gen2 and a Gen5 link of four lanes, as the host's facts have them.
+    /// A Gen2 and a Gen5 link of four lanes, as in the host's facts.
     #[test]
     fn packets_of_256_bytes_lie_on_the_line_between() {
         for (raw, head) in [(2e9, 24.0), (30.25e9 * 236.0 / 242.0, 16.0)] {

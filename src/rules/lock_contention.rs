@@ -1,4 +1,4 @@
-//! A lock that is waited for costs CPUs or threads.
+//! Finding: lock contention costs CPUs or threads.
 
 use std::collections::BTreeMap;
 
@@ -11,29 +11,29 @@ use crate::analyze::stage::Stage;
 use crate::findings::{Finding, Number, Severity, Worth};
 use crate::units::{count, figure, in_percent, time};
 
-/// Of all CPUs, spent in waits for one lock that is spun for.
+/// Share of all CPUs spent waiting for one spinning lock.
 pub const SPUN: f64 = 0.05;
 
-/// Of all CPUs, spent spinning for whatever lock.
+/// Share of all CPUs spent spinning for any lock.
 pub const SPUN_IN_ALL: f64 = 0.10;
 
-/// Threads that sleep for one lock at a time, on average.
+/// Average number of threads that sleep for one lock.
 pub const ASLEEP: f64 = 1.0;
 
-/// Of the operations' time, in waits for one such lock, from which on it is what they wait for.
+/// Share of the operations' time in waits for one such lock, from which on the lock is their limit.
 pub const OF_OPERATIONS: f64 = 0.4;
 
-/// The wait lies in the submit stage, or it is not the operations that wait: so much of it at least, as the waits of
-/// others count too.
+/// The submit stage must have at least this much of the wait; otherwise it is not the operations that wait. Not 1.0,
+/// because waits of other threads count too.
 pub const IN_SUBMIT: f64 = 0.8;
 
-/// Fewer waits than this carry no finding.
+/// Fewer waits are not enough for a finding.
 pub const LEAST: u64 = 100;
 
-/// Locks that are named.
+/// Maximum number of locks named.
 const MOST: usize = 3;
 
-/// One doubling is the most that is promised from one run.
+/// One run never predicts more than a doubling.
 const MAX_WORTH: f64 = 2.0;
 
 const CONTENTIONS: Number = Number::new("contentions", "waits for the lock, at least");
@@ -44,7 +44,7 @@ const OF_OPERATIONS_PERCENT: Number =
 const THREADS_WAITING: Number = Number::new("threads_waiting", "threads that wait for the lock at a time");
 const WAIT_NS: Number = Number::new("wait_ns", "time of all waits for the lock, at least");
 
-/// The subject where no lock is known.
+/// The subject if the lock is unknown.
 const NAMELESS: &str = "kernel";
 
 pub const RULE: Rule = Rule { id: "lock-contention", page: PAGE, find };
@@ -92,7 +92,7 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
     if spun {
         return found;
     }
-    // A thread that waits for a mutex or a semaphore spins first, while its owner runs: such a lock has a name.
+    // A thread that waits for a mutex or semaphore first spins while the owner runs: such a lock has a name.
     match (nameless(locks), found.first_mut()) {
         (Some(spinning), Some(lock)) if lock.severity == Severity::Note => {
             (lock.severity, lock.confidence) = (Severity::Warning, 0.65);
@@ -165,8 +165,8 @@ fn judge(s: &Summaries<'_>, locks: &Locks, lock: &Contention) -> Option<(f64, Fi
     Some((if is_limit { threads } else { 0.0 }, finding))
 }
 
-/// The waits for a lock that is slept for, of the operations' time, where it is the operations that wait and where that
-/// is most of what they do.
+/// Waits for a sleeping lock as a share of the operations' time, if the operations are what waits and if that is most
+/// of their time.
 fn of_operations(s: &Summaries<'_>, threads: f64) -> Option<f64> {
     let window = s.latency.duration_ns.max(1) as f64;
     let (mut all, mut submit) = (0.0, 0.0);
@@ -179,16 +179,16 @@ fn of_operations(s: &Summaries<'_>, threads: f64) -> Option<f64> {
     (all > 0.0 && share >= OF_OPERATIONS && submit >= threads * IN_SUBMIT).then_some(share)
 }
 
-/// Whether it is about spinning of which no lock is known.
+/// Whether it is about spinning for an unknown lock.
 pub fn is_nameless(finding: &Finding) -> bool {
     finding.subject == NAMELESS
 }
 
-/// Spinning of which no lock is known.
+/// Spinning for an unknown lock.
 fn nameless(locks: &Locks) -> Option<Finding> {
     let spin = locks.spin.as_ref()?;
     let (low, high) = (spin.low_percent / 100.0, spin.high_percent / 100.0);
-    // Few long waits: a CPU that spins, or the one that has the lock, did not run. A hypervisor does that.
+    // Few long waits: a spinning CPU, or the one with the lock, was not running. A hypervisor causes that.
     let few = locks.spins.is_some_and(|waits| waits < LEAST);
     (low >= SPUN_IN_ALL && !few).then(|| Finding {
         id: RULE.id,
@@ -259,7 +259,7 @@ mod tests {
         assert!(found(vec![lock(LockKind::Sleep, 100, SECOND - 1)]).is_empty());
     }
 
-    /// Eight threads that write to one file through the cache: those who want its lock spin before they sleep.
+    /// Eight threads that write to one file through the cache: they spin for its lock before they sleep.
     #[test]
     fn a_sleeping_lock_is_named_for_the_spinning_that_has_no_name() {
         let mut case = Case::new(1_000, 32);

@@ -1,4 +1,4 @@
-//! A diagnosis of summaries that were kept: in a recording, or in the memory of the flight recorder.
+//! Diagnoses stored summaries: from a recording, or from the memory of the flight recorder.
 
 use super::inputs::{Locks, PageCache, Threads};
 use super::{Summaries, diagnose};
@@ -12,7 +12,7 @@ use crate::envelope::Envelope;
 use crate::findings::Diagnosis;
 use crate::host::Host;
 
-/// What the views saw in one window; None: it was not measured.
+/// The views' summaries of one interval; None: not measured.
 #[derive(Debug, Clone, Default)]
 pub struct Measured {
     pub envelope: Envelope,
@@ -25,7 +25,7 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// Runs all rules, and calls `with` with what they looked at and found. `command`: the window is that of a command.
+    /// Runs all rules, and calls `with` with their inputs and findings. `command`: the interval is that of a command.
     pub fn diagnose<R>(
         &self,
         host: &Host,

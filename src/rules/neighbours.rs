@@ -1,4 +1,4 @@
-//! I/O of other processes on a device: counted as what is not the load's, and by process.
+//! I/O of other processes on a device: as the difference from the load's own count, and by process.
 
 use super::Summaries;
 use super::facts;
@@ -10,17 +10,17 @@ use crate::load::{Direction, LoadSummary};
 use crate::merge::SaturatingSum as _;
 use crate::units::in_percent;
 
-/// Processes that are named.
+/// Maximum number of processes named.
 const MOST_NAMED: usize = 3;
 
-/// A process with less of a device is not named.
+/// A process with a smaller share of a device is not named.
 const NAMED_SHARE: f64 = 0.01;
 
-/// The load and its device, where what is not the load's can be told.
+/// The load and its device, if the I/O of others can be determined.
 pub fn told<'a>(s: &Summaries<'a>) -> Option<(&'a LoadSummary, &'a DeviceLatency)> {
     let load = s.load?;
     let device = s.latency.device(load.device.as_ref()?)?;
-    // What a ramp moved is not in the load's count.
+    // The load's count excludes its ramp.
     let only_reads = !load.job.rw.has(Direction::Write) && !load.job.rw.has(Direction::Trim) && !load.job.nop;
     if !only_reads || !load.job.ramp_time.is_zero() || !facts::covered(s) {
         return None;
@@ -31,7 +31,7 @@ pub fn told<'a>(s: &Summaries<'a>) -> Option<(&'a LoadSummary, &'a DeviceLatency
     Some((load, device))
 }
 
-/// I/Os that are not the load's, by class; reads only where their number says something.
+/// I/Os that are not the load's, by class; reads only if their number is meaningful.
 pub fn foreign(load: &LoadSummary, device: &DeviceLatency) -> Vec<(Op, u64)> {
     let of_class = |(op, of): (&Op, &OpLatency)| {
         let ios = match op {
@@ -39,7 +39,7 @@ pub fn foreign(load: &LoadSummary, device: &DeviceLatency) -> Vec<(Op, u64)> {
             Op::Read if beyond(load, device).is_some() => 0,
             Op::Read => of.ios.saturating_sub(load.operations() + load.errors()),
             Op::Flush | Op::EmptyFlush => 0,
-            // Where it is not known, the journal's.
+            // If unknown, they are attributed to the journal.
             Op::Fua => of.unowned.map_or(0, |unowned| of.ios.saturating_sub(unowned)),
             Op::Write | Op::Discard | Op::WriteZeroes | Op::Passthrough => of.ios,
         };
@@ -48,7 +48,8 @@ pub fn foreign(load: &LoadSummary, device: &DeviceLatency) -> Vec<(Op, u64)> {
     device.ops.iter().map(of_class).filter(|(_, ios)| *ios > 0).collect()
 }
 
-/// Bytes that were read beyond the load's, where I/Os were cut or merged and their number says nothing. None: it does.
+/// Bytes read beyond the load's, used if I/Os were split or merged so that their number is meaningless. None: it is
+/// meaningful.
 pub fn beyond(load: &LoadSummary, device: &DeviceLatency) -> Option<u64> {
     let read = device.ops.get(&Op::Read).filter(|_| load.job.direct)?;
     (device.splits > 0 || device.merges > 0).then(|| read.bytes.saturating_sub(load.bytes()))
@@ -59,17 +60,17 @@ pub fn moved(device: &DeviceLatency) -> u64 {
     device.ops.values().map(|of| of.bytes).saturating_sum()
 }
 
-/// I/Os of the load's device that are not the load's, at most; None where that cannot be told.
+/// Upper bound of the I/Os on the load's device that are not the load's; None if unknown.
 pub fn ios(s: &Summaries<'_>) -> Option<u64> {
     let (load, device) = told(s)?;
     let read = device.ops.get(&Op::Read).map_or(0, |read| read.ios);
-    // Of what size they are is not known: as that of all.
+    // Their size is unknown: assumed to be the overall mean.
     let reckoned = |bytes: u64| (read as f64 * bytes as f64 / moved(device).max(1) as f64) as u64;
     let reads = beyond(load, device).map_or(0, reckoned);
     Some(reads + foreign(load, device).iter().map(|(_, ios)| ios).saturating_sum())
 }
 
-/// Processes on the device that are neither measured nor kernel threads, the most bytes first.
+/// Processes on the device that are neither measured nor kernel threads, most bytes first.
 pub fn by_process<'a>(s: &Summaries<'_>, device: &'a DeviceLatency) -> Vec<Share<'a>> {
     let is_neighbour = |share: &Share<'_>| {
         let process = share.process;
@@ -77,25 +78,25 @@ pub fn by_process<'a>(s: &Summaries<'_>, device: &'a DeviceLatency) -> Vec<Share
             && match (s.latency.filtered, process.relation) {
                 (_, Relation::Kernel) => false,
                 (true, _) => !process.selected,
-                // A command's I/O cannot be told from others' where relations are unknown.
+                // Without relations a command's I/O cannot be distinguished from others'.
                 (false, relation) => relation == Relation::Other,
             }
     };
     shares(device).into_iter().filter(is_neighbour).collect()
 }
 
-/// The part of the device's I/O that is known to be others': of the load's device by what is not the load's, else by
-/// process.
+/// The share of the device's I/O that is known to belong to others: on the load's device as the difference from the
+/// load, otherwise by process.
 pub fn share(s: &Summaries<'_>, device: &DeviceLatency) -> f64 {
     match s.load {
         Some(_) => ios(s).map_or(0.0, |ios| ios as f64 / device.ios.max(1) as f64),
-        // Without a command or a filter all of it is what the run is about.
+        // Without a command or a filter the run is about all of it.
         None if !s.command && !s.latency.filtered => 0.0,
         None => by_process(s, device).iter().map(Share::largest_known).sum(),
     }
 }
 
-/// `fio (4711) 24 %, dd (812) 2 %`; None where no process has a part worth naming.
+/// `fio (4711) 24 %, dd (812) 2 %`; None if no process has a share worth naming.
 pub fn names(s: &Summaries<'_>, device: &DeviceLatency) -> Option<String> {
     let all = by_process(s, device);
     let named = all.iter().filter(|share| share.largest_known() >= NAMED_SHARE).take(MOST_NAMED);
@@ -108,8 +109,8 @@ pub fn names(s: &Summaries<'_>, device: &DeviceLatency) -> Option<String> {
     (!named.is_empty()).then(|| named.join(", "))
 }
 
-/// I/Os of the device that are not those of the chosen processes, at least, and all that the kernel counted. None: the
-/// run has no such filter.
+/// Lower bound of the device's I/Os outside the selected processes, and all that the kernel counted. None: no such
+/// filter.
 pub fn outside_the_filter(device: &DeviceLatency) -> Option<(u64, u64)> {
     let all = device.all_ios?;
     Some((all.min.saturating_sub(device.ios), all.min))

@@ -1,4 +1,4 @@
-//! The devices have nothing to do.
+//! Finding: the devices are idle.
 
 use std::collections::BTreeMap;
 
@@ -11,17 +11,16 @@ use crate::analyze::stage::Stage;
 use crate::findings::{Finding, Number, Severity};
 use crate::units::{bytes, count, counted, in_percent, time};
 
-/// Operations that wait in the queue stage for this share of their time wait for the block layer, however idle
-/// the device is.
+/// Operations with this share of their time in the queue stage wait for the block layer, however idle the device is.
 pub const QUEUE_SHARE: f64 = 0.5;
 
-/// From this share of the time on that an operation is under way, its process mostly waits for I/O.
+/// With an operation in flight for this share of the time, its process mostly waits for I/O.
 pub const UNDER_WAY: f64 = 0.6;
 
-/// A process that uses this share of a CPU computes, and takes its I/O along.
+/// A process that uses this share of a CPU computes, with some I/O.
 pub const COMPUTES: f64 = 0.9;
 
-/// From this share on it is worth a line of evidence.
+/// From this share on it is a line of evidence.
 const SOME_CPU: f64 = 0.25;
 
 const BUSY_PERCENT: Number = Number::new("busy_percent", "at most busy");
@@ -83,7 +82,7 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
     else {
         return Vec::new();
     };
-    // What has no device stage cannot be called idle.
+    // A device without a device stage cannot be called idle.
     if busy(busiest) >= facts::BUSY || pictures.iter().any(|p| p.ios > 0 && p.in_device().is_none()) {
         return Vec::new();
     }
@@ -94,7 +93,7 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
     vec![finding(s, busiest, busy(busiest), pictures.iter().filter(|p| p.ios > 0).count())]
 }
 
-/// The share of the time that an operation is under way, at most; 0 where none is followed.
+/// Upper bound of the share of time with an operation in flight; 0 if none is followed.
 fn under_way(p: &DeviceView<'_>) -> f64 {
     let (_, sum) = p.operations();
     (sum as f64 / p.duration_ns.max(1) as f64).min(1.0)
@@ -210,7 +209,7 @@ mod tests {
     use crate::analyze::stacks::CpuClass;
     use crate::rules::fixtures::{Case, hist, profile};
 
-    /// `ios` reads in a second of 100 µs each, of somebody else.
+    /// `ios` reads of another process in a second, 100 µs each.
     fn case(ios: u64) -> Case {
         let mut case = Case::new(ios, 1);
         case.load = None;
@@ -228,7 +227,7 @@ mod tests {
         assert_eq!(find(&case(40).summaries())[0].confidence, 0.6, "few I/Os are the point");
     }
 
-    /// Their neighbours may keep the device busy.
+    /// Other processes may keep the device busy.
     #[test]
     fn with_a_filter_it_is_the_chosen_processes_that_are_idle() {
         let mut case = case(1_000);
@@ -240,7 +239,7 @@ mod tests {
         assert!(find(&case.summaries()).is_empty(), "its rates are too low");
     }
 
-    /// Ten I/Os of read-ahead at a time: their times add up to more than the interval.
+    /// Ten read-ahead I/Os at a time: their times add up to more than the interval.
     #[test]
     fn the_kernels_busy_time_is_below_that_of_parallel_ios() {
         let mut case = case(10_000);
@@ -334,7 +333,7 @@ mod tests {
         let found = find(&case.summaries()).remove(0);
         assert!(found.sentence.contains("at most 10 % of it can be a wait for it"), "{}", found.sentence);
         assert!(found.advice.contains("besides I/O") && !found.numbers.contains_key("under_way_percent"));
-        // The application is in system calls for half of the time, and no CPU is left to fetch results.
+        // The application is in system calls half of the time, and no CPU is left to fetch completions.
         let total = hist(1_000, 500_000, 500_000);
         case.read().operations = Some(OperationLatency { operations: 1_000, total, ..Default::default() });
         case.profile = Some(profile(&[(CpuClass::User, 1000)]));

@@ -1,7 +1,6 @@
-//! What `biopsy load` notices of the drive and says beside its figures: pages for these, and no rules, as a diagnosis
-//! does not write.
+//! Notices that `biopsy load` prints with its figures: pages only, no rules, because a diagnosis never writes.
 
-/// An id of the contract, and its page.
+/// A documented id, and its page.
 #[derive(Debug, Clone, Copy)]
 pub struct Notice {
     pub id: &'static str,

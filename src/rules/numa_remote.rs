@@ -1,4 +1,4 @@
-//! I/Os are submitted on another NUMA node than the device's.
+//! Finding: I/Os are submitted on another NUMA node than the device's.
 
 use std::collections::BTreeMap;
 
@@ -12,11 +12,11 @@ use crate::load::Placement;
 use crate::merge::SaturatingSum as _;
 use crate::units::{count, in_percent};
 
-/// Share of the I/Os from other nodes from which on it is worth a word: below it a mean moves by less than a tenth of
-/// what one I/O loses.
+/// Share of I/Os from other nodes from which on it is reported: below it a mean changes by less than a tenth of what
+/// one I/O loses.
 pub const SOME: f64 = 0.10;
 
-/// From here on it is the rule and not the exception.
+/// From here on most I/Os are remote.
 pub const MOST: f64 = 0.50;
 
 const DEVICE_NODE: Number = Number::new("device_node", "NUMA node of the device");
@@ -62,7 +62,7 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
     s.latency.devices.iter().filter_map(|device| judge(s, device)).collect()
 }
 
-/// Devices of which it cannot be said.
+/// Devices for which it is unknown.
 pub fn unknown(s: &Summaries<'_>) -> Vec<NotExamined> {
     let gap = |device: &DeviceLatency| {
         let disk = facts::disk(s, &device.name).filter(|disk| disk.pci_address.is_some())?;
@@ -79,7 +79,7 @@ pub fn unknown(s: &Summaries<'_>) -> Vec<NotExamined> {
     used.filter_map(gap).collect()
 }
 
-/// How many of how many come from other nodes, and what they are.
+/// How many of how many I/Os come from other nodes, and what they are.
 struct Far {
     remote: u64,
     all: u64,
@@ -87,7 +87,7 @@ struct Far {
     nodes: Vec<u32>,
 }
 
-/// None where nothing tells.
+/// None where it is unknown.
 fn far(s: &Summaries<'_>, device: &DeviceLatency, disk: &BlockDevice, node: u32) -> Option<Far> {
     let nodes = &s.host.nodes;
     let node_of = |cpu: u32| nodes.iter().find(|node| node.cpus.contains(&cpu)).map(|node| node.node);
@@ -119,7 +119,7 @@ fn far(s: &Summaries<'_>, device: &DeviceLatency, disk: &BlockDevice, node: u32)
                         add(&mut from, *at, queue.ios);
                         told = true;
                     }
-                    // CPUs of several nodes, all of them others.
+                    // CPUs of several nodes, but none of the device's.
                     [Some(first), ..] if !of.contains(&Some(node)) => {
                         add(&mut from, *first, queue.ios);
                         told = true;
@@ -201,7 +201,7 @@ mod tests {
     use crate::load::JobResult;
     use crate::rules::fixtures::Case;
 
-    /// Two nodes of two CPUs, a disk at node 0 with a queue for each CPU, and I/Os of each queue.
+    /// Two nodes of two CPUs, a disk at node 0 with a queue for each CPU, and the I/Os of each queue.
     fn case(ios: [u64; 4]) -> Case {
         let mut case = Case::new(ios.iter().sum(), 32);
         case.load = None;

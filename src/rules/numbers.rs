@@ -1,4 +1,4 @@
-//! Numbers that several rules give, each with its key and its label.
+//! Numbers that several rules report, each with its key and its label.
 
 use crate::findings::Number;
 

@@ -1,4 +1,4 @@
-//! The load sets its own pace, and nothing limits it.
+//! Finding: the load sets its own pace, and nothing limits it.
 
 use super::command;
 use super::facts::{self, DeviceView, percent};
@@ -7,8 +7,8 @@ use super::{Rule, Summaries, rates};
 use crate::findings::{Finding, Number, Numbers, Severity};
 use crate::units::{count, in_percent};
 
-/// A load that waits for results keeps the number in flight and lets the rate vary. One with a pace of its own does the
-/// reverse: the number in flight varies by this many times as much as the rate.
+/// A closed load keeps the number in flight, and its rate varies. A paced load does the reverse: its number in flight
+/// varies by this many times as much as the rate.
 const STEADIER: f64 = 2.0;
 
 /// From here on I/Os wait long for each other in the device: the pace may be the device's. At 20,000 of 80,000 reads a
@@ -104,7 +104,7 @@ mod tests {
     use crate::rules::diagnose;
     use crate::rules::fixtures::Case;
 
-    /// Reads of somebody else in windows of 100 ms.
+    /// Reads of another process in windows of 100 ms.
     fn case(windows: impl Iterator<Item = (u64, f64)>) -> Case {
         let mut case = Case::new(20_000, 4);
         case.load = None;

@@ -1,5 +1,5 @@
-//! Whether the page cache is being reclaimed, and whether CPUs spin: by counters where they were read, else by samples,
-//! else by what must follow from the rest.
+//! Detects page cache reclaim and spinning CPUs: from counters if available, otherwise from samples, otherwise by
+//! inference from other figures.
 
 use super::facts;
 use super::inputs::{LockKind, PageCache, ThreadRow, Threads};
@@ -10,33 +10,33 @@ use crate::analyze::stacks::ProfileSummary;
 use crate::merge::SaturatingSum as _;
 use crate::units::{bytes, figure, in_percent, short};
 
-/// Pages a second that reclaim looks at, from which on it can matter: 40 MB/s. It takes 32 at a time, so below it the
-/// locks are taken some hundred times a second.
+/// Scanned pages per second from which on reclaim can matter: 40 MB/s. It takes 32 at a time, so below that the locks
+/// are taken some hundred times a second.
 pub const SCANNED: f64 = 10_000.0;
 
-/// Of all CPUs, or of the busy samples of a profile.
+/// Share of all CPUs, or of a profile's busy samples.
 pub const SHARE: f64 = 0.10;
 
-/// Threads, on average, below which samples of stacks show no reclaim.
+/// Average number of threads below which stack samples show no reclaim.
 pub const THREADS: f64 = 1.0;
 
-/// Fewer samples of threads than this show nothing.
+/// Fewer thread samples show nothing.
 pub const SAMPLES: u64 = 10;
 
-/// CPU time in the kernel, of all CPUs, from which on they do nothing else.
+/// System time, as a share of all CPUs, from which on they do nothing else.
 pub const KERNEL_FULL: f64 = 0.90;
 
-/// CPU time in the kernel per page read, beyond which work alone does not explain it: reading a page through the cache,
-/// copying it and taking it back is 1 to 3 µs, and 6 µs where each page is an I/O of its own that a worker waits for.
+/// System time per page read beyond which work alone does not explain it: reading a page through the cache, copying it
+/// and reclaiming it takes 1 to 3 µs, and 6 µs if each page is an I/O of its own that a worker waits for.
 pub const NS_PER_PAGE: f64 = 20_000.0;
 
-/// The same, as a multiple of what it was before the onset.
+/// Same, as a multiple of the value before the onset.
 pub const TIMES_AS_MUCH: f64 = 3.0;
 
-/// Free memory, of what is free or holds files, below which pages that come must push out others.
+/// Free memory, as a share of free plus file pages, below which new pages must evict others.
 pub const FREE: f64 = 0.05;
 
-/// Part of what is read, that must come into the cache, or leave it.
+/// Share of the reads that must come into the cache, or leave it.
 const THROUGH: f64 = 0.5;
 
 /// Bytes of a page.
@@ -56,10 +56,10 @@ const RECLAIM: &[&str] = &[
     "balance_pgdat",
 ];
 
-/// Of reclaim, by the task that wants the memory.
+/// Functions of direct reclaim, by the task that allocates the memory.
 pub const DIRECT: &[&str] = &["try_to_free_pages", "try_to_free_mem_cgroup_pages"];
 
-/// Where waiters of spinlocks loop.
+/// Functions in which waiters of spinlocks loop.
 const SLOW: &[&str] = &[
     "native_queued_spin_lock_slowpath",
     "__pv_queued_spin_lock_slowpath",
@@ -68,10 +68,11 @@ const SLOW: &[&str] = &[
     "queued_write_lock_slowpath",
 ];
 
-/// Where a sample can be spinning or not: inlined loops, and the first point at which interrupts are on again.
+/// Functions where a sample may be spinning or not: inlined loops, and the first point at which interrupts are enabled
+/// again.
 const MAYBE_SLOW: &[&str] = &["_raw_spin_", "_raw_read_", "_raw_write_"];
 
-/// Where a reader waits for a page of the cache.
+/// Functions in which a reader waits for a page of the cache.
 const PAGE_WAITS: &[&str] = &[
     "wait_on_page_bit_common",
     "wait_on_page_bit",
@@ -84,22 +85,22 @@ const PAGE_WAITS: &[&str] = &[
     "generic_file_buffered_read",
 ];
 
-/// Locks that the page cache takes, as the locks view names them; `lruvec` is in the functions that take one whose
-/// place is not known.
+/// Locks of the page cache, as named in the locks view; `lruvec` occurs in the callers that name a lock with an unknown
+/// address.
 const LOCKS: &[&str] = &["lru_lock", "lruvec", "zone lock", "i_pages"];
 
-/// How it is known.
+/// The kind of evidence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum How {
-    /// By the kernel's counters or events.
+    /// The kernel's counters or events.
     Counted,
-    /// By samples of stacks.
+    /// Stack samples.
     Sampled,
-    /// It follows from other figures.
+    /// Inferred from other figures.
     Inferred,
 }
 
-/// Pages are being taken back.
+/// Pages are being reclaimed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reclaiming {
     pub how: How,
@@ -111,12 +112,12 @@ pub struct Reclaiming {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Spinning {
     pub how: How,
-    /// Of all CPUs: at least, and at most; None where it is inferred.
+    /// Share of all CPUs, lower and upper bound; None if inferred.
     pub share: Option<(f64, f64)>,
     pub line: String,
 }
 
-/// The name of a lock that the page cache takes.
+/// Whether it is a lock of the page cache.
 pub fn is_its_lock(name: &str) -> bool {
     LOCKS.iter().any(|lock| name.contains(lock))
 }
@@ -126,12 +127,12 @@ pub fn cpus(s: &Summaries<'_>) -> f64 {
     f64::from(s.host.cpus_online.max(1))
 }
 
-/// When it began, where that can be said.
+/// The onset, if it can be determined.
 pub fn onset(s: &Summaries<'_>) -> Option<Onset> {
     onset::onset(&s.pagecache?.moments).ok()
 }
 
-/// The moments behind the onset, or all.
+/// The samples after the onset, or all.
 pub fn behind<'a>(pagecache: &'a PageCache, onset: Option<&Onset>) -> &'a [MemorySample] {
     let from = onset.map_or(0, |onset| onset.at_ns);
     let at = pagecache.moments.iter().position(|moment| moment.at_ns >= from);
@@ -143,7 +144,7 @@ fn before<'a>(pagecache: &'a PageCache, onset: &Onset) -> &'a [MemorySample] {
     &pagecache.moments[..at.unwrap_or(pagecache.moments.len())]
 }
 
-/// The mean over moments, each as long as it is; None where none knows it.
+/// Mean over samples, weighted by their lengths; None if no sample has the value.
 pub fn mean(moments: &[MemorySample], of: impl Fn(&MemorySample) -> Option<f64>) -> Option<f64> {
     let known = moments.iter().filter_map(|moment| Some((of(moment)?, moment.duration_ns as f64)));
     let (sum, all) = known.fold((0.0, 0.0), |(sum, all), (value, ns)| (sum + value * ns, all + ns));
@@ -158,7 +159,7 @@ pub fn read_rate(moments: &[MemorySample]) -> Option<f64> {
     })
 }
 
-/// Threads, on average, of rows that satisfy this; None with too few samples.
+/// Average number of threads in rows that satisfy `matches`; None with too few samples.
 pub fn sampled(threads: &Threads, matches: impl Fn(&ThreadRow) -> bool) -> Option<f64> {
     let rows = || threads.rows.iter().filter(|row| matches(row));
     (rows().map(|row| row.samples).saturating_sum() >= SAMPLES)
@@ -170,12 +171,12 @@ pub fn is_in(row: &ThreadRow, functions: &[&str]) -> bool {
     row.stack.iter().chain(&row.wchan).any(|frame| functions.contains(&function(frame)))
 }
 
-/// Without what a view may put behind a name: `()`, `+0x12/0x34`, `.isra.0`.
+/// Removes suffixes that a view may append to a name: `()`, `+0x12/0x34`, `.isra.0`.
 fn function(frame: &str) -> &str {
     frame.split(['+', '(', '.', ' ']).next().unwrap_or(frame)
 }
 
-/// Whether the page cache is being reclaimed, in a way that can matter.
+/// Whether the page cache is being reclaimed at a relevant rate.
 pub fn reclaiming(s: &Summaries<'_>, onset: Option<&Onset>) -> Option<Reclaiming> {
     counted(s, onset).or_else(|| in_stacks(s)).or_else(|| in_profile(s)).or_else(|| must_be(s, onset))
 }
@@ -204,7 +205,7 @@ fn in_profile(s: &Summaries<'_>) -> Option<Reclaiming> {
     (share >= SHARE).then_some(Reclaiming { how: How::Sampled, pages_per_second: None, line })
 }
 
-/// What is read comes into a cache that does not grow, while nothing is free: as much leaves it.
+/// Reads go into a cache that does not grow, while no memory is free: as much must leave it.
 fn must_be(s: &Summaries<'_>, onset: Option<&Onset>) -> Option<Reclaiming> {
     let pagecache = s.pagecache?;
     let now = behind(pagecache, onset);
@@ -235,14 +236,14 @@ fn must_be(s: &Summaries<'_>, onset: Option<&Onset>) -> Option<Reclaiming> {
     Some(Reclaiming { how: How::Inferred, pages_per_second: Some(leaves / PAGE_BYTES), line })
 }
 
-/// Bytes per second by which the file pages grow.
+/// Growth of the file pages in bytes per second.
 fn growth(moments: &[MemorySample]) -> Option<f64> {
     let mut known = moments.iter().filter_map(|moment| Some((moment.at_ns, moment.file_bytes? as f64)));
     let (first, last) = (known.next()?, known.next_back()?);
     (last.0 > first.0).then(|| (last.1 - first.1) * 1e9 / (last.0 - first.0) as f64)
 }
 
-/// Whether CPUs spin, in a way that can matter.
+/// Whether CPUs spin to a relevant extent.
 pub fn spinning(s: &Summaries<'_>, onset: Option<&Onset>) -> Option<Spinning> {
     let shown = [measured(s, onset), waited(s), profiled(s), threads_spin(s, onset)];
     shown.into_iter().flatten().next().or_else(|| kernel_time(s, onset))
@@ -272,7 +273,8 @@ fn measured(s: &Summaries<'_>, onset: Option<&Onset>) -> Option<Spinning> {
     spin(How::Counted, (low / 100.0, high / 100.0), by)
 }
 
-/// What waiters of the page cache's locks waited, which they do on a CPU: at least, so the rest may spin as well.
+/// Waiting time for the page cache's locks, which is CPU time: a lower bound, so the remaining CPU time may also be
+/// spinning.
 fn waited(s: &Summaries<'_>) -> Option<Spinning> {
     let locks = s.locks.filter(|locks| locks.duration_ns > 0)?;
     let mine = locks.locks.iter().filter(|lock| lock.kind == LockKind::Spin && is_its_lock(&lock.name));
@@ -296,7 +298,7 @@ fn by(profile: &ProfileSummary) -> &str {
     }
 }
 
-/// Stacks of threads in slow paths; where these are few, all that run in reclaim while the kernel has every CPU.
+/// Thread stacks in slow paths; if these are few, all running threads in reclaim while the kernel uses every CPU.
 fn threads_spin(s: &Summaries<'_>, onset: Option<&Onset>) -> Option<Spinning> {
     let threads = s.threads?;
     let share = |matches: &dyn Fn(&ThreadRow) -> bool| {
@@ -319,10 +321,10 @@ fn threads_spin(s: &Summaries<'_>, onset: Option<&Onset>) -> Option<Spinning> {
     (full && in_reclaim >= SHARE).then_some(Spinning { how: How::Sampled, share: Some((slow, most)), line })
 }
 
-/// More CPU time in the kernel than the work on the pages can take.
+/// More system time than the work on the pages can take.
 fn kernel_time(s: &Summaries<'_>, onset: Option<&Onset>) -> Option<Spinning> {
     let pagecache = s.pagecache?;
-    // Where spinning was measured and found small, the time is something else's.
+    // If spinning was measured and found small, the time has another cause.
     let looked = s.locks.is_some_and(|locks| locks.spin.is_some())
         || pagecache.moments.iter().any(|moment| moment.spin_percent.is_some());
     if looked {
@@ -334,7 +336,7 @@ fn kernel_time(s: &Summaries<'_>, onset: Option<&Onset>) -> Option<Spinning> {
     };
     let now = per_page(behind(pagecache, onset))?;
     let then = onset.and_then(|onset| per_page(before(pagecache, onset)));
-    // More time for less: else it may be other work that began.
+    // More time for less work; otherwise other work may have begun.
     let moved = |signal| onset.is_some_and(|onset| onset.of(signal).is_some());
     let more =
         then.filter(|then| moved(Signal::System) && moved(Signal::Throughput) && now >= TIMES_AS_MUCH * then);
@@ -352,8 +354,7 @@ fn kernel_time(s: &Summaries<'_>, onset: Option<&Onset>) -> Option<Spinning> {
     })
 }
 
-/// Of what is spun for, by the waits of locks with names, the part that is the page cache's; None where no lock that is
-/// spun for was waited for.
+/// The page cache's share of the waits for named spinning locks; None without such waits.
 pub fn part_of_waits(s: &Summaries<'_>) -> Option<f64> {
     let spun = || s.locks.into_iter().flat_map(|of| &of.locks).filter(|lock| lock.kind == LockKind::Spin);
     let all: u64 = spun().map(|lock| lock.wait_ns).saturating_sum();
@@ -361,7 +362,7 @@ pub fn part_of_waits(s: &Summaries<'_>) -> Option<f64> {
     (all > 0).then(|| mine as f64 / all as f64)
 }
 
-/// What disks the run is about, for a subject: the one disk, or all.
+/// The subject: the single disk of the run, or all.
 pub fn subject(s: &Summaries<'_>) -> String {
     match facts::device_views(s).as_slice() {
         [one] => one.device.name.clone(),

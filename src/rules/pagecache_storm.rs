@@ -1,4 +1,4 @@
-//! The page cache is full, and CPUs spin for its locks in place of reading.
+//! Finding: the page cache is full, and CPUs spin for its locks instead of reading.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +10,13 @@ use crate::analyze::onset::{Onset, Signal};
 use crate::findings::{Finding, Number, Severity, Worth};
 use crate::units::{bytes, figure, in_percent};
 
-/// Of the waits of spinning locks with names, those of the page cache must be at least so many.
+/// Minimum share of the page cache's locks in the waits for named spinning locks.
 pub const OF_WAITS: f64 = 0.5;
 
-/// One doubling is the most that is promised from one run, unless the same run was faster.
+/// One run never predicts more than a doubling, unless the same run was faster before.
 const MAX_WORTH: f64 = 2.0;
 
-/// Confidence by how the less certain of reclaim and spinning is known.
+/// Confidence by the weaker evidence of reclaim and spinning.
 const COUNTED: f64 = 0.9;
 const SAMPLED: f64 = 0.75;
 const INFERRED: f64 = 0.6;
@@ -170,7 +170,7 @@ fn levels(onset: &Onset) -> impl Iterator<Item = String> {
     })
 }
 
-/// How many threads it is that do this at a time.
+/// How many threads do this at a time.
 fn readers(s: &Summaries<'_>) -> Option<String> {
     let threads = s.threads?;
     let of = |state: char| {
@@ -188,7 +188,7 @@ fn readers(s: &Summaries<'_>) -> Option<String> {
     })
 }
 
-/// What the run itself moved before; else all of the spinning gone.
+/// The run's own throughput before the onset; otherwise the gain without any spinning.
 fn worth(spinning: &Spinning, onset: Option<&Onset>) -> Option<Worth> {
     let ratio = |low, high| Worth { metric: "bytes_per_second_ratio".to_string(), low, high };
     if let Some(moved) = onset.and_then(|onset| onset.of(Signal::Throughput)) {

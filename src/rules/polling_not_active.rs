@@ -1,4 +1,4 @@
-//! A load that is to be polled is completed by interrupts.
+//! Finding: a load that requests polling is completed by interrupts.
 
 use std::collections::BTreeMap;
 
@@ -13,8 +13,8 @@ use crate::load::{Engine, LoadSummary};
 use crate::merge::SaturatingSum as _;
 use crate::units::{count, in_percent};
 
-/// Share of the I/Os from which on it is said: fewer move no mean by more than they are, and may be somebody
-/// else's.
+/// Share of the I/Os from which on it is reported: fewer change a mean by no more than their share, and may belong to
+/// other processes.
 pub const SOME: f64 = 0.01;
 
 /// From here on the run measures interrupts.
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
     use crate::rules::fixtures::Case;
 
-    /// 100,000 I/Os that are to be polled; so many end in interrupts.
+    /// 100,000 I/Os with polling requested; this many end in interrupts.
     fn case(by_interrupt: u64) -> Case {
         let mut case = Case::new(100_000, 32);
         case.load.as_mut().unwrap().job.hipri = true;

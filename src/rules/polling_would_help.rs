@@ -1,4 +1,4 @@
-//! Interrupts are a large part of the latency at low depth.
+//! Finding: interrupts are a large part of the latency at low depth.
 
 use std::collections::BTreeMap;
 
@@ -14,20 +14,20 @@ use crate::findings::{Finding, Number, Severity, Worth};
 use crate::hist::Histogram;
 use crate::units::{count, in_percent, time};
 
-/// Fewer I/Os per interrupt than this, and most of them have one of their own.
+/// With fewer I/Os per interrupt, most of them have one of their own.
 pub const EACH: f64 = 1.5;
 
-/// The host's part of the latency from which on it is worth a word: the rate at the same depth could grow by
-/// 1 / 0.8 = 1.25.
+/// The host's share of the latency from which on it is reported: the rate at the same depth could grow by 1 / 0.8 =
+/// 1.25.
 pub const SHARE: f64 = 0.20;
 
 /// From here on it is more than a note: 1 / 0.6 = 1.67.
 pub const MUCH: f64 = 0.40;
 
-/// A device that is polled for this share of its I/Os is polled.
+/// A device with this share of polled I/Os counts as polled.
 pub const POLLED: f64 = 0.10;
 
-/// However large the host's part is, no more of the latency is reckoned to go away.
+/// At most this much of the latency is predicted to disappear, however large the host's part is.
 const MOST_GONE: f64 = 0.75;
 
 const COMPLETE_MEAN_NS: Number = Number::new("complete_mean_ns", "mean of the complete stage");
@@ -86,7 +86,7 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
     facts::device_views(s).iter().filter_map(|p| judge(s, p)).collect()
 }
 
-/// Means of an operation, or of an I/O where operations are not followed.
+/// Mean times of an operation, or of an I/O if operations are not followed.
 #[derive(Debug, Clone, Copy, Default)]
 struct Means {
     total: f64,
@@ -252,7 +252,7 @@ mod tests {
     use crate::analyze::operations::OperationLatency;
     use crate::rules::fixtures::{Case, hist};
 
-    /// 50,000 reads a second one after the other, 20 µs each: so much of it in complete, reap and the handler.
+    /// 50,000 serial reads a second, 20 µs each, with the given times in complete, reap and the handler.
     fn case(complete: u64, reap: u64, handler: u64) -> Case {
         let mut case = Case::new(50_000, 1);
         case.disk().driver = Some("nvme".into());
@@ -279,7 +279,7 @@ mod tests {
         assert!((found[0].numbers["host_percent"] - 25.0).abs() < 0.1, "{:?}", found[0].numbers);
         assert_eq!(found[0].numbers["handler_ns_per_io"], 1_500.0);
         let worth = found[0].worth.as_ref().unwrap();
-        // 6.5 of 20 µs at most; the wake-up was not measured.
+        // At most 6.5 of 20 µs; the wake-up was not measured.
         assert!(worth.low == 1.0 && (worth.high - 1.0 / 0.675).abs() < 0.001, "{worth:?}");
         assert!(found[0].check.contains(" --vary polling=0,1 -- load "));
     }

@@ -1,4 +1,5 @@
-//! Properties of the diagnosis over random runs: there is always an answer, and noise never makes another one surer.
+//! Property tests of the diagnosis over random runs: there is always an answer, and noise never raises the confidence
+//! of another finding.
 
 use std::collections::BTreeMap;
 
@@ -15,14 +16,14 @@ use crate::load::random::below;
 
 pub const CASES: u64 = 10_000;
 
-/// Findings that are about the noise itself: adding noise may make them. So is any about all CPUs together.
+/// Findings that are about the noise itself: adding noise may cause them. So may any about all CPUs together.
 const OF_THE_NOISE: [&str; 6] =
     ["cpu-contention", "cpu-steal", "foreign-io", "inconclusive", "largest-stage", "not-enough-io"];
 
 struct Random(u64);
 
 impl Random {
-    /// From 0 to less than `bound`.
+    /// A number below `bound`.
     fn below(&mut self, bound: u64) -> u64 {
         below(&mut self.0, bound)
     }
@@ -36,8 +37,8 @@ impl Random {
     }
 }
 
-/// A run on one disk. The stages fit the depth and the rate, the rest is independent. `parts` of ten of a second long:
-/// with fewer, all counts and times are as many times smaller.
+/// A random run on one disk. The stages match the depth and the rate, the rest is independent. It lasts `parts` tenths
+/// of a second: with fewer, all counts and times shrink in proportion.
 fn case_of(random: &mut Random, parts: u64) -> Case {
     let depth = random.one_of(&[1, 2, 4, 8, 16, 32, 64, 128]);
     let per_second = random.one_of(&[1_000, 20_000, 60_000, 300_000]);
@@ -74,7 +75,7 @@ fn case_of(random: &mut Random, parts: u64) -> Case {
     if random.is_one_in(2) {
         case.at_twice_the_depth(0.95 + random.below(100) as f64 / 100.0);
     }
-    // Of fewer I/Os too few interrupts are timed to say anything.
+    // With fewer I/Os too few interrupts are timed.
     if random.is_one_in(3) && per_second >= 20_000 {
         interrupts(random, &mut case, parts);
     }
@@ -95,12 +96,12 @@ fn case(random: &mut Random) -> Case {
     case_of(random, 10)
 }
 
-/// The run of a second that belongs to that number.
+/// The one-second run of that seed.
 pub fn random_case(seed: u64) -> Case {
     case(&mut Random(seed))
 }
 
-/// What only a run without a load of our own has: samples of the rate, processes, flushes.
+/// Adds what only a run without our own load has: rate samples, processes, flushes.
 fn others_or_none(random: &mut Random, case: &mut Case, parts: u64) {
     let device = &case.latency.devices[0];
     let (ios, bytes) = (device.ios, device.ops[&Op::Read].bytes);
@@ -151,7 +152,7 @@ fn others_or_none(random: &mut Random, case: &mut Case, parts: u64) {
     }
 }
 
-/// One vector with a share of one CPU, and softirqs or none.
+/// One vector with a share of one CPU, with or without softirqs.
 fn interrupts(random: &mut Random, case: &mut Case, parts: u64) {
     let ios = case.latency.devices[0].ios;
     let carried = random.one_of(&[1, 2, 10]);
@@ -165,7 +166,7 @@ fn interrupts(random: &mut Random, case: &mut Case, parts: u64) {
     case.interrupts.as_mut().unwrap().duration_ns = SECOND * parts / 10;
 }
 
-/// Two CPUs of which the hypervisor took so much, in percent, and that are idle for so much of the rest.
+/// Two CPUs with these percentages of steal, and of idle in the rest.
 fn cpus(stolen: u64, idle: u64, wall_ns: u64) -> CpuSummary {
     let row = |cpus: Vec<u32>| {
         let wall_ns = wall_ns * cpus.len() as u64;
@@ -184,7 +185,7 @@ fn cpus(stolen: u64, idle: u64, wall_ns: u64) -> CpuSummary {
     }
 }
 
-/// Confidence of each limit that is more than a note, by id and subject.
+/// Confidence of each limit above a note, by id and subject.
 fn limits(case: &Case) -> Vec<(&'static str, String, f64)> {
     let found = diagnose(&case.summaries()).findings;
     let limits = found.into_iter().filter(|one| one.severity > Severity::Note);
@@ -198,7 +199,7 @@ fn never_surer(what: &str, seed: u64, before: &Case, after: &Case) {
     never_surer_but(&[], what, seed, before, after);
 }
 
-/// `but`: findings that may become surer.
+/// `but`: findings whose confidence may rise.
 fn never_surer_but(but: &[&str], what: &str, seed: u64, before: &Case, after: &Case) {
     let (was, is) = (limits(before), limits(after));
     for (id, subject, confidence) in is.iter().filter(|(id, _, _)| !but.contains(id)) {
@@ -213,7 +214,7 @@ fn there_is_always_an_answer() {
         let random = &mut Random(seed);
         let mut case = case(random);
         if random.is_one_in(3) {
-            // A second device in doubt does not keep the first one from an answer.
+            // Doubt about a second device does not prevent an answer for the first.
             case.twin("vdb");
             case.latency.devices[1].negative = 1;
         }
@@ -231,7 +232,7 @@ fn there_is_always_an_answer() {
     }
 }
 
-/// Others write to the device: the I/O that the diagnosis is about is as it was.
+/// Other processes write to the device: the diagnosed I/O does not change.
 #[test]
 fn the_io_of_others_makes_no_other_limit_surer() {
     for seed in 0..CASES {
@@ -250,32 +251,32 @@ fn the_io_of_others_makes_no_other_limit_surer() {
             bytes,
         };
         if after.latency.filtered {
-            // They are not among what is measured.
+            // They are not measured.
             device.all_ios = device.all_ios.map(|all| Bracket { min: all.min + ios, max: all.max + ios });
             device.processes.iter_mut().for_each(|rows| rows.push(other(false)));
         } else if before.load.is_some() || command {
             let mut of = device.ops[&Op::Read].clone();
             (of.ios, of.bytes) = (ios, bytes);
             of.request_stages.clear();
-            // The driver refuses the others' requests as often.
+            // The driver refuses the others' requests equally often.
             let requeues = device.requeues as f64 / device.ios as f64;
             device.ios += ios;
             device.queues[0].ios += ios;
             device.requeues = (requeues * device.ios as f64).ceil() as u64;
             device.ops.entry(Op::Discard).or_insert(of);
             device.processes.iter_mut().for_each(|rows| rows.push(other(true)));
-            // Samples of the rate count them too.
+            // Rate samples include them.
             for window in after.rates.iter_mut().flat_map(|rates| &mut rates.windows) {
                 window.ios += ios / 30;
                 window.bytes += bytes / 30;
                 window.in_flight += 4.0;
             }
         } else {
-            // Without a load or a command all I/O is what the diagnosis is about.
+            // Without a load or a command the diagnosis covers all I/O.
             continue;
         }
-        // That the rate followed the I/Os in flight is a reason against device-bound. The samples are of all processes,
-        // so that others can hide it.
+        // That the rate followed the I/Os in flight speaks against device-bound. The samples cover all processes, so
+        // other processes can hide it.
         let but: &[&str] = if before.rates.is_empty() { &[] } else { &["device-bound"] };
         never_surer_but(but, "the I/O of others", seed, &before, &after);
     }
@@ -329,13 +330,13 @@ fn stolen_time_makes_no_other_limit_surer() {
 #[test]
 fn half_of_the_interval_makes_no_limit_surer() {
     for seed in 0..CASES {
-        // Half of a second has too few samples of the rate for what speaks against a limit.
+        // Half a second has too few rate samples for the evidence against a limit.
         let (before, after) = (case_of(&mut Random(seed), 20), case(&mut Random(seed)));
         never_surer("half of the interval", seed, &before, &after);
     }
 }
 
-/// The cases in which there is none: no I/O, too little, too much missed.
+/// The cases without an answer: no I/O, too little, too much missed.
 #[test]
 fn too_little_io_is_the_only_reason_for_no_answer() {
     for seed in 0..CASES {

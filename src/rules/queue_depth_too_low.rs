@@ -1,4 +1,4 @@
-//! The device waits for work.
+//! Finding: the device waits for work.
 
 use std::collections::BTreeMap;
 
@@ -13,20 +13,20 @@ use crate::experiment::{Arm, Regime};
 use crate::findings::{Finding, Number, Severity, Worth};
 use crate::units::{count, counted, in_percent, time};
 
-/// Up to here the depth is suspected when the latency says that I/Os do not wait inside the device.
+/// Up to here the depth is suspected if the latency shows that I/Os do not wait inside the device.
 pub const MODERATE: f64 = 16.0;
 
-/// The device stage must have this share, or the time is lost elsewhere.
+/// The device stage must have this share; otherwise the time is lost elsewhere.
 pub const DEVICE_SHARE: f64 = 0.5;
 
-/// A worker above this has too little CPU left: the gain would be below 1 / 0.7 = 1.43.
+/// A worker above this has too little CPU time left: the gain would be below 1 / 0.7 = 1.43.
 pub const WORKER_IDLE: f64 = 0.70;
 
-/// Operations in flight on average, from and up to which there is one at any time: what the caller does between two,
-/// and the start of a command, take the rest. fio that starts for 0.3 of 3.3 seconds has 0.89.
+/// Range of the average operations in flight that means one at any time: the caller's work between two, and the start
+/// of a command, take the rest. fio that starts for 0.3 of 3.3 seconds has 0.89.
 const ONE: std::ops::RangeInclusive<f64> = 0.8..=1.05;
 
-/// More than three doublings are not promised from one measured depth.
+/// One measured depth never predicts more than three doublings.
 pub const MAX_WORTH: f64 = 8.0;
 
 const DEPTH_OPERATIONS: Number = Number::new("depth_operations", "queue depth");
@@ -92,7 +92,7 @@ fn judge(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Finding> {
         Some(Regime::LatencyBound) => with_load(s, p).map(|finding| tried(s, p, finding)),
         Some(Regime::Saturated | Regime::NearTheKnee) => None,
         None if s.load.is_some() => with_load(s, p).filter(|_| is_suspected(s, p)),
-        // Neighbours may fill the device, and the rates of one that vanished are too low.
+        // Other processes may keep the device busy, and a removed device has rates that are too low.
         None if !facts::has_all_ios(s, p.device) || p.device.vanished => None,
         None => without_load(p),
     }
@@ -103,14 +103,14 @@ fn is_roomy(p: &DeviceView<'_>) -> bool {
     p.median_to_minimum().is_some_and(|crowding| crowding < facts::QUEUEING_RATIO)
 }
 
-/// Without an experiment: by the depth and the latency alone.
+/// Without an experiment: from the depth and the latency alone.
 fn is_suspected(s: &Summaries<'_>, p: &DeviceView<'_>) -> bool {
     let is_shallow =
         facts::depth(s, p).is_some_and(|depth| depth <= facts::SHALLOW || depth <= MODERATE && is_roomy(p));
     is_shallow && cpu::workers(s).is_some_and(|workers| workers.busy < WORKER_IDLE)
 }
 
-/// What twice the depth gained says more than what was suspected.
+/// The measured gain of twice the depth overrides the suspicion.
 fn tried(s: &Summaries<'_>, p: &DeviceView<'_>, mut finding: Finding) -> Finding {
     let (stages, of_operations) = p.largest_stages();
     let largest = stages.first().filter(|_| of_operations);
@@ -141,7 +141,7 @@ fn with_load(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Finding> {
     let in_device = p.in_device()?;
     let offered = u64::from(load.job.iodepth) * u64::from(load.job.numjobs);
     let in_flight = load.latency().sum() as f64 / load.duration_ns.max(1) as f64;
-    // A virtual disk calls itself rotational unless its host says otherwise.
+    // A virtual disk reports itself as rotational unless its host says otherwise.
     let rotational = s.host.virtualization.is_none() && p.disk.and_then(|d| d.rotational) == Some(true);
     let mut finding = base(p, in_device);
     finding.sentence = format!(
@@ -182,7 +182,7 @@ fn with_load(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Finding> {
     Some(finding)
 }
 
-/// A load of others that has one operation in flight at any time: its rate is one by the latency.
+/// Another process's load with one operation in flight at any time: its rate is set by the latency.
 fn one_by_one(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Finding> {
     let (stages, of_operations) = p.largest_stages();
     let &(stage, share) = stages.first().filter(|_| of_operations)?;
@@ -236,7 +236,7 @@ fn without_load(p: &DeviceView<'_>) -> Option<Finding> {
     Some(finding)
 }
 
-/// What to do first where buffered reads have no read-ahead.
+/// The first advice if buffered reads have no read-ahead.
 fn turn_read_ahead_on(p: &DeviceView<'_>) -> Option<String> {
     let disk = p.disk.filter(|disk| disk.read_ahead_bytes == 0 && disk.tells("read_ahead_kb"))?;
     let mostly_reads = p.device.ops.get(&Op::Read).is_some_and(|reads| reads.ios > p.ios / 2);

@@ -1,25 +1,25 @@
-//! What the samples of a device's rate say: facts for several rules.
+//! Facts from a device's rate samples, shared by several rules.
 
 use super::Summaries;
 use super::facts::{self, DeviceView};
 use crate::analyze::rates::{DeviceRates, Following};
 use crate::units::count;
 
-/// Up to this variation a rate is steady. One that only the load's waits set varies more.
+/// Up to this variation a rate is steady. A rate set only by the load's waits varies more.
 const STEADY: f64 = 0.02;
 
-/// The samples of a device, where they say something: they count the I/O of all processes.
+/// The samples of a device, if meaningful: they count the I/O of all processes.
 pub fn of<'a>(s: &Summaries<'a>, p: &DeviceView<'_>) -> Option<&'a DeviceRates> {
     let rates = s.rates.iter().find(|rates| rates.device == p.device.name)?;
     (rates.is_enough() && facts::has_all_ios(s, p.device) && !p.device.vanished).then_some(rates)
 }
 
-/// I/Os per second, and its variation, where that is steady.
+/// I/Os per second with the variation, if steady.
 pub fn steady_iops(rates: &DeviceRates) -> Option<(f64, f64)> {
     rates.iops().filter(|iops| iops.variation <= STEADY).map(|iops| (iops.median, iops.variation))
 }
 
-/// The same of bytes.
+/// Same for bytes.
 pub fn steady_bytes(rates: &DeviceRates) -> Option<(f64, f64)> {
     rates
         .bytes_per_second()
@@ -27,7 +27,7 @@ pub fn steady_bytes(rates: &DeviceRates) -> Option<(f64, f64)> {
         .map(|bytes| (bytes.median, bytes.variation))
 }
 
-/// Without biopsy's own load: how the rate followed the I/Os in flight, where these varied.
+/// Without biopsy's own load: how the rate followed the I/Os in flight, if these varied.
 pub fn following(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Following> {
     if s.load.is_some() { None } else { of(s, p)?.following() }
 }

@@ -1,4 +1,4 @@
-//! Read-ahead reads what nobody wants.
+//! Finding: read-ahead reads pages that are never used.
 
 use std::collections::BTreeMap;
 
@@ -9,20 +9,21 @@ use crate::findings::{Finding, Number, Severity, Worth};
 use crate::merge::sum_if_known;
 use crate::units::{bytes, count, in_percent};
 
-/// Of the pages that read-ahead requested, not wanted by the end.
+/// Share of the pages requested by read-ahead that were unused by the end.
 pub const SOME: f64 = 0.25;
 pub const MOST: f64 = 0.50;
 
-/// Fewer pages than this carry no finding: 40 MB, of which what several streams have under way at the end is little.
+/// Fewer pages are not enough for a finding: 40 MB, compared with which the pages in flight of several streams at the
+/// end are few.
 pub const LEAST: u64 = 10_000;
 
-/// Of what is read in all, and reads of all that is moved: below it read-ahead is no matter.
+/// Share of read-ahead in all reads, and of reads in all transfers: below it read-ahead does not matter.
 pub const OF_READS: f64 = 0.10;
 
-/// Of what is read in all: unused pages below it are no limit.
+/// Share of unused pages in all reads below which they are not a limit.
 pub const WASTED: f64 = 0.5;
 
-/// One doubling is the most that is promised from one run.
+/// One run never predicts more than a doubling.
 const MAX_WORTH: f64 = 2.0;
 
 const ASKED_PAGES: Number = Number::new("asked_pages", "pages that read-ahead requested");
@@ -145,7 +146,7 @@ mod tests {
         case
     }
 
-    /// A program that reads past the cache, and read-ahead of its own libraries while it starts.
+    /// A program with direct reads, and read-ahead of its own libraries while it starts.
     #[test]
     fn little_of_what_is_read_is_no_warning() {
         let severity = |read_pages: u64| {

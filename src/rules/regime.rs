@@ -1,26 +1,26 @@
-//! What more in flight does to the rate, as it was tried: which kind of limit there is.
+//! The measured effect of the depth on the rate: which kind of limit there is.
 
 use super::facts::{DeviceView, percent};
 use super::{Summaries, rates};
 use crate::experiment::{Arm, Regime};
 use crate::findings::{Finding, Number};
 
-/// What is left of a finding's confidence for each other regime that the interval of the gain reaches into.
+/// Factor on a finding's confidence for each other regime that the interval of the gain extends into.
 const UNSURE: f64 = 0.8;
 
-/// Without biopsy's own load, and where the I/Os in flight did not vary.
+/// Without biopsy's own load, and if the I/Os in flight did not vary.
 pub const UNTRIED: &str =
     "the load is not biopsy's own: whether more in flight gives more IOPS cannot be tried";
 
 const TWICE_THE_DEPTH_PERCENT: Number =
     Number::new("twice_the_depth_percent", "IOPS gained by twice the depth");
 
-/// None: it was not tried, or too little of it.
+/// None: it was not tried, or not enough.
 pub fn regime(s: &Summaries<'_>) -> Option<Regime> {
     s.experiment?.regime()
 }
 
-/// Where it was not tried: by what the rate did while the I/Os in flight varied by themselves, with a line of evidence.
+/// If not tried: from the rate's reaction to natural variations of the I/Os in flight, with a line of evidence.
 pub fn observed(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<(Regime, String)> {
     if s.experiment.is_some() {
         return None;
@@ -39,7 +39,7 @@ fn gave(s: &Summaries<'_>, what: &str, arm: Arm) -> Option<String> {
     Some(format!("{what} gave {}", ratio.change("IOPS")))
 }
 
-/// Adds what was tried to a finding whose sentence is [`line()`].
+/// Adds the experiment to a finding whose sentence is [`line()`].
 pub fn support(s: &Summaries<'_>, finding: &mut Finding) {
     let Some(curve) = s.experiment else { return };
     let Some(gain) = curve.rate(Arm::TwiceTheDepth) else { return };

@@ -1,4 +1,4 @@
-//! Drives below one root complex are slower together than alone.
+//! Finding: drives below one root complex are slower together than alone.
 
 use std::collections::BTreeMap;
 
@@ -11,11 +11,11 @@ use crate::host::pci::sharing;
 use crate::load::{Scaled, Scaling};
 use crate::units::in_percent;
 
-/// Share of the sum of the drives alone from which on they lose nothing that matters: runs of one drive differ by a few
+/// Share of the sum of the drives alone from which on nothing relevant is lost: runs of one drive vary by a few
 /// percent.
 pub const TOGETHER: f64 = 0.90;
 
-/// Share of a CPU from which on the host, and not what lies below it, may be what they lose by.
+/// Share of a CPU from which on the host, not the shared path, may cause the loss.
 pub const BUSY: f64 = 0.90;
 
 const ALONE_BYTES_PER_SECOND: Number =
@@ -62,16 +62,16 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
     judged(s).into_iter().filter_map(|(_, judged)| judged.ok().flatten()).collect()
 }
 
-/// The root complexes whose drives lose something of which nobody knows the reason.
+/// The root complexes whose drives lose throughput for an unknown reason.
 pub fn unknown(s: &Summaries<'_>) -> Vec<NotExamined> {
     let doubtful = judged(s).into_iter().filter_map(|(name, judged)| Some((name, judged.err()?)));
     doubtful.map(|(name, why)| NotExamined { what: format!("what {name} carries"), why }).collect()
 }
 
-/// A drive, and how it went.
+/// A drive, and its results.
 type Driven<'a> = (&'a BlockDevice, &'a Scaled);
 
-/// By root complex: what was found; or why what its drives lose says nothing.
+/// By root complex: the finding; or why the loss of its drives proves nothing.
 fn judged(s: &Summaries<'_>) -> Vec<(String, Result<Option<Finding>, String>)> {
     let Some(scaling) = s.scaling else { return Vec::new() };
     let all: Vec<Driven<'_>> = scaling
@@ -139,12 +139,12 @@ fn judge(
     Ok(Some(finding(complex, drives, alone, together, nearest)))
 }
 
-/// Of the links above the drives the share that the fullest one carried while all were driven; None: not known.
+/// Load of the busiest link above the drives while all were driven; None: unknown.
 fn nearest(s: &Summaries<'_>, drives: &[Driven<'_>]) -> Option<f64> {
     if s.host.virtualization.is_some() || drives.iter().any(|(disk, _)| disk.hops.is_empty()) {
         return None;
     }
-    // By the device at the lower end: its bytes, and the least that its link can carry.
+    // By the device at the lower end: its bytes, and the minimum capacity of its link.
     let mut links: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
     for (disk, drive) in drives {
         for hop in &disk.hops {
@@ -198,7 +198,7 @@ mod tests {
     use super::*;
     use crate::rules::fixtures::Case;
 
-    /// Published (source T): eight drives below 0000:40 that read 7.13 GB/s each alone, and 39.4 together, each at a
+    /// Published (source T): eight drives below 0000:40 that read 7.13 GB/s each alone and 39.4 together, each at a
     /// link of four lanes at 16 GT/s that carries 7.52 GB/s.
     fn case(together: f64) -> Case {
         let mut case = Case::new(10_000, 32);

@@ -1,4 +1,4 @@
-//! The I/O scheduler costs CPU that the I/O needs.
+//! Finding: the I/O scheduler uses CPU time that the I/O needs.
 
 use std::collections::BTreeMap;
 
@@ -11,11 +11,11 @@ use crate::analyze::stage::Stage;
 use crate::findings::{Finding, Number, Severity, Worth};
 use crate::units::{in_percent, time};
 
-/// Share of an I/O's time in the queue stage from which on the scheduler is looked at.
+/// Share of an I/O's time in the queue stage from which on the scheduler is examined.
 pub const QUEUE_SHARE: f64 = 0.25;
 
-/// Share of the busy CPU time in the scheduler's functions. Below it the gain is at most 1 / 0.9 =
-/// 1.11, which is less than what two runs differ by.
+/// Share of the busy CPU time in the scheduler's functions. Below it the gain is at most 1 / 0.9 = 1.11, less than the
+/// difference between two runs.
 pub const CPU_SHARE: f64 = 0.10;
 
 const SCHEDULER_CPU_PERCENT: Number =
@@ -121,7 +121,7 @@ mod tests {
     use crate::analyze::stacks::CpuClass;
     use crate::rules::fixtures::{Case, profile};
 
-    /// mq-deadline, queue stage 40 %, a worker at its limit, `elevator` of 500 busy samples in dd_*.
+    /// mq-deadline, queue stage 40 %, a saturated worker, `elevator` of 500 busy samples in dd_*.
     fn case(elevator: u64) -> Case {
         let mut case = Case::new(500_000, 32);
         case.disk().scheduler = Some("mq-deadline".into());

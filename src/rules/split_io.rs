@@ -1,4 +1,4 @@
-//! Operations that the block layer cuts.
+//! Finding: the block layer splits operations.
 
 use std::collections::BTreeMap;
 
@@ -12,21 +12,21 @@ use crate::load::LoadSummary;
 use crate::merge::SaturatingSum as _;
 use crate::units::{bytes, count, counted, in_percent};
 
-/// I/Os per operation from which on it is worth a word. Below it fewer than half of the operations
-/// are cut: unaligned ends, not a limit.
+/// I/Os per operation from which on it is reported. Below it fewer than half of the operations are split: unaligned
+/// ends, not a limit.
 pub const FACTOR: f64 = 1.5;
 
-/// The device's bytes may differ from the operations' by this share before others' reads are
-/// suspected in the count.
+/// The device's bytes may differ from the operations' by this share before reads of other processes are suspected in
+/// the count.
 pub const FOREIGN_SHARE: f64 = 0.1;
 
-/// Where more of the I/Os belong to no operation, the page cache made them.
+/// If more of the I/Os belong to no operation, the page cache caused them.
 pub const UNOWNED: f64 = 0.1;
 
-/// I/Os below this share of equal parts of the operation are cut by something smaller than the size limit.
+/// I/Os below this share of an operation's equal parts were split by something smaller than the size limit.
 pub const PART_SHARE: f64 = 0.85;
 
-/// What one request more costs hardly matters from this size on.
+/// From this size on the cost of one more request hardly matters.
 const LARGE: f64 = 1048576.0;
 
 const BLOCK_BYTES: Number = Number::new("block_bytes", "block size");
@@ -75,10 +75,10 @@ What to do
   Measure before and after: the ratio is exact, the gain is not known in advance.
 ";
 
-/// What cuts.
+/// What causes the split.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Limit {
-    /// `max_sectors_kb`, and the value that it could have.
+    /// `max_sectors_kb`, and the maximum value that it could have.
     Soft(u64),
     Hard,
     /// Neither: segments, boundaries, extents.
@@ -97,7 +97,7 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
 }
 
 fn with_load(s: &Summaries<'_>, load: &LoadSummary, p: &DeviceView<'_>) -> Option<Finding> {
-    // Several lower devices share the operations of one target: no factor per device then.
+    // Several lower devices share the operations of one target, so there is no factor per device.
     if load.device.as_deref() != Some(p.device.name.as_str()) || !facts::covered(s) {
         return None;
     }
@@ -107,7 +107,7 @@ fn with_load(s: &Summaries<'_>, load: &LoadSummary, p: &DeviceView<'_>) -> Optio
     }
     let factor = p.ios as f64 / operations as f64;
     let foreign = p.bytes as f64 / load.bytes() as f64 - 1.0;
-    // Parts are smaller than the operation; others' reads need not be.
+    // Parts are smaller than the operation; reads of other processes need not be.
     let smaller = (p.bytes as f64 / p.ios as f64) * FACTOR <= load.job.largest_block() as f64;
     if factor < FACTOR || !smaller {
         return None;
@@ -136,7 +136,7 @@ fn with_load(s: &Summaries<'_>, load: &LoadSummary, p: &DeviceView<'_>) -> Optio
 }
 
 fn without_load(p: &DeviceView<'_>) -> Option<Finding> {
-    // Read-ahead and write-back are no operations: how large they are is nobody's choice who could change it.
+    // Read-ahead and write-back are not operations: no application chooses their size.
     let unowned: u64 = p.device.ops.values().filter_map(|of| of.unowned).saturating_sum();
     let unclassified: u64 = p.device.ops.values().map(|of| of.unclassified).saturating_sum();
     if unowned as f64 > p.ios.saturating_sub(unclassified) as f64 * UNOWNED {
@@ -157,7 +157,7 @@ fn without_load(p: &DeviceView<'_>) -> Option<Finding> {
     Some(finding)
 }
 
-/// `size`: bytes of an operation, or of a bio before it was cut.
+/// `size`: bytes of an operation, or of a bio before the split.
 fn finding(p: &DeviceView<'_>, factor: f64, size: f64, load: Option<&LoadSummary>) -> Finding {
     let name = &p.device.name;
     let disk = p.device.disk_name();
@@ -178,7 +178,7 @@ fn finding(p: &DeviceView<'_>, factor: f64, size: f64, load: Option<&LoadSummary
         Limit::Soft(value) => (
             format!("max_sectors_kb is {} there, and the hardware takes {}", soft >> 10, hard >> 10),
             format!("Raise the soft limit: echo {} > /sys/block/{disk}/queue/max_sectors_kb", value >> 10),
-            // At best one I/O per new maximum; at worst another limit stands right behind this one.
+            // At best one I/O per new maximum; at worst the next limit is only slightly larger.
             Some(Worth {
                 metric: "ios_per_operation_ratio".to_string(),
                 low: (size / value as f64).ceil().max(1.0).min(factor),
@@ -217,8 +217,8 @@ fn finding(p: &DeviceView<'_>, factor: f64, size: f64, load: Option<&LoadSummary
     }
 }
 
-/// A limit is the one that cuts when the I/Os come near it: parts are as large as allowed, but the
-/// last, so the mean of a size just above the limit is half of it.
+/// A limit causes the split if the I/Os come near it: all parts but the last are as large as allowed, so for a size
+/// just above the limit the mean is half of it.
 fn limit(disk: &BlockDevice, size: f64, mean: f64) -> Limit {
     let (soft, hard) = (disk.max_request_bytes, disk.max_hw_request_bytes);
     if soft == 0 || size <= soft as f64 {
@@ -236,7 +236,7 @@ mod tests {
     use super::*;
     use crate::rules::fixtures::Case;
 
-    /// 1 MiB reads on a disk whose requests carry `soft` at most.
+    /// 1 MiB reads on a disk whose requests are at most `soft` bytes.
     fn case(factor: u64, soft: u64, hard: u64) -> Case {
         let mut case = Case::new(10_000 * factor, 32);
         let load = case.load.as_mut().unwrap();

@@ -1,4 +1,4 @@
-//! The device stands on others, which take time of their own.
+//! Finding: a stacked device takes time of its own above the devices below it.
 
 use std::collections::BTreeMap;
 
@@ -13,8 +13,8 @@ use crate::findings::{Finding, Number, Severity};
 use crate::host::select::is_head;
 use crate::units::{bytes, count, counted, in_percent, time};
 
-/// Share of the time of an I/O on the upper device that is spent in the layer itself: from here on the layer is worth a
-/// look. Without it the rate at the same depth would grow by 1 / (1 - 0.2) = 1.25.
+/// Share of an I/O's time on the upper device that is spent in the layer itself, from which on it is reported. Without
+/// it the rate at the same depth would grow by 1 / (1 - 0.2) = 1.25.
 pub const COST: f64 = 0.20;
 
 const LAYER_MEAN_NS: Number = Number::new("layer_mean_ns", "mean time in the layer");
@@ -66,7 +66,7 @@ fn called(s: &Summaries<'_>, name: &str) -> String {
     }
 }
 
-/// What all classes that can be told spend on the device and below; else why none can.
+/// The time of all measurable classes on the device and below; otherwise why none is measurable.
 fn cost(s: &Summaries<'_>, device: &DeviceLatency) -> Result<Inside, Option<Unsaid>> {
     let (mut all, mut why) = (Inside::default(), None);
     // The load only reads.
@@ -137,7 +137,7 @@ fn judge(s: &Summaries<'_>, device: &DeviceLatency) -> Option<Finding> {
         id: RULE.id,
         subject: name.clone(),
         severity: if is_dear { Severity::Warning } else { Severity::Note },
-        // What the layer waits for is not told from what it does.
+        // The layer's own waits cannot be distinguished from its work.
         confidence: if is_dear { 0.8 } else { 0.9 },
         sentence,
         numbers,

@@ -1,4 +1,4 @@
-//! The kernel's work per I/O uses a CPU up.
+//! Finding: the kernel's work per I/O saturates a CPU.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::load::USER_SHARE;
 use crate::merge::SaturatingSum as _;
 use crate::units::in_percent;
 
-/// One doubling of the workers is the most that is promised from one run.
+/// One run never predicts more than the gain of twice the workers.
 pub const MAX_WORTH: f64 = 2.0;
 
 const INTERRUPT_NS_PER_OPERATION: Number =
@@ -190,7 +190,7 @@ fn advise(s: &Summaries<'_>, saturation: &Saturation) -> (String, String) {
     (advice.to_string(), check)
 }
 
-/// More workers can gain at most the CPU that is idle now.
+/// More workers can gain at most the CPU time that is idle now.
 fn worth(s: &Summaries<'_>, saturation: &Saturation) -> Option<Worth> {
     saturation.workers()?;
     let high = (1.0 / cpu::machine_busy(cpu::profile(s)?).max(0.01)).min(MAX_WORTH);
@@ -285,7 +285,7 @@ mod tests {
         assert!(find(&case.summaries()).is_empty());
     }
 
-    /// `cp`, beside a process that does no I/O and uses more CPU time.
+    /// `cp`, next to a process without I/O that uses more CPU time.
     #[test]
     fn a_copy_between_files_is_io_of_the_process_that_does_it() {
         let mut case = Case::new(2_000, 32);

@@ -1,4 +1,4 @@
-//! The object of `biopsy diagnose --json`, which the report carries as well.
+//! The JSON object of `biopsy diagnose --json`, which the report also includes.
 
 mod cpu_costs;
 #[cfg(test)]
@@ -91,7 +91,7 @@ pub struct FindingRecord {
 }
 
 impl DiagnosisSummary {
-    /// Without the views that it is made of.
+    /// Without the views that it is derived from.
     pub fn of(s: &Summaries<'_>, diagnosis: &Diagnosis) -> Self {
         let used: Vec<&BlockDevice> =
             s.host.devices.iter().filter(|device| !device.is_placeholder()).collect();

@@ -1,4 +1,4 @@
-//! The I/O is swap.
+//! Finding: the I/O is swap.
 
 use super::command;
 use super::facts::{self, DeviceView, percent};
@@ -8,11 +8,11 @@ use crate::findings::{Finding, Number, Numbers, Severity};
 use crate::merge::SaturatingSum as _;
 use crate::units::{bytes, count, counted, in_percent};
 
-/// Of the bytes of all devices of the run, from which on swap is what they work for.
+/// Share of the bytes of all devices of the run from which on swap is their main work.
 pub const SOME: f64 = 0.1;
 pub const MOST: f64 = 0.5;
 
-/// Below this hardly anything waits for it: 256 pages a second.
+/// Below this rate almost nothing waits for it: 256 pages a second.
 const LEAST_BYTES_PER_SECOND: f64 = 1024.0 * 1024.0;
 
 const SWAP_BYTES_PER_SECOND: Number = Number::new("swap_bytes_per_second", "swap, in bytes per second");
@@ -109,7 +109,7 @@ mod tests {
     use crate::rules::diagnose;
     use crate::rules::fixtures::Case;
 
-    /// Reads of which so many percent are swap.
+    /// Reads with this percentage of swap.
     fn case(percent: u64) -> Case {
         let mut case = Case::new(40_000, 4);
         case.load = None;
@@ -140,7 +140,7 @@ mod tests {
         assert!(find(&case(0).summaries()).is_empty());
     }
 
-    /// A swap device of its own with a trickle of it, next to a disk that works.
+    /// A separate swap device with very little I/O, next to a busy disk.
     #[test]
     fn a_little_swap_beside_much_io_is_not_the_answer() {
         let mut both = case(0);

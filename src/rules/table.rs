@@ -1,4 +1,4 @@
-//! Which claim is the answer: the rank of each finding, and which finding leaves which other out.
+//! Decides the answer: the rank of each finding, and which finding suppresses which other.
 
 use super::*;
 use crate::rules::Rank::{Aside, Depth, Device, Figures, Host, Link, Setting};
@@ -46,26 +46,26 @@ pub const TABLE: &[(Rank, Rule)] = &[
     (Figures, inconclusive::RULE),
 ];
 
-/// What is left of a finding's claim where another one is there.
+/// What remains of a finding if another one is present.
 enum Left {
-    /// Nothing: the other one says it.
+    /// Nothing: the other one covers it.
     Nothing,
     /// A note, with this line of evidence.
     Note(&'static str),
 }
 
-/// Whose subjects must be the same for one finding to leave out another.
+/// Whether the subjects must match for one finding to suppress another.
 #[derive(PartialEq)]
 enum Of {
     /// Both are about one device, or about devices of one stack.
     OneSubject,
-    /// Of whatever the two are.
+    /// Whatever the subjects are.
     Any,
 }
 
 const OF_THE_STORM: &str = "it is a part of pagecache-storm";
 
-/// If the first finding is there, what is left of the second one.
+/// If the first finding is present, what remains of the second one.
 const BEFORE: &[(&str, &str, Of, Left)] = &[
     (throttled::RULE.id, queue_depth_too_low::RULE.id, Of::OneSubject, Left::Nothing),
     (throttled::RULE.id, not_enough_io::RULE.id, Of::Any, Left::Nothing),
@@ -80,13 +80,13 @@ const BEFORE: &[(&str, &str, Of, Left)] = &[
     (queue_depth_too_low::RULE.id, device_bound::RULE.id, Of::OneSubject, Left::Nothing),
     (complete_cpu_bound::RULE.id, interrupt_bound::RULE.id, Of::OneSubject, Left::Nothing),
     (largest_stage::RULE.id, device_bound::RULE.id, Of::OneSubject, Left::Nothing),
-    // It says more of the same: what the pace is.
+    // It says more: what the pace is.
     (offered_load::RULE.id, not_enough_io::RULE.id, Of::Any, Left::Nothing),
     (offered_load::RULE.id, device_bound::RULE.id, Of::OneSubject, Left::Nothing),
     (offered_load::RULE.id, queue_depth_too_low::RULE.id, Of::OneSubject, Left::Nothing),
-    // A link that could do more is full too early.
+    // A degraded link saturates too early.
     (link_degraded::RULE.id, link_bound::RULE.id, Of::OneSubject, Left::Note("link-degraded is the reason")),
-    // How fast the device answers does not matter below a limit that was set.
+    // The device's speed does not matter below a configured limit.
     (throttled::RULE.id, deallocated_read::RULE.id, Of::OneSubject, Left::Note("throttled limits the load")),
     (not_enough_io::RULE.id, cpu_contention::RULE.id, Of::Any, Left::Note("there is little I/O to wait")),
     (tag_starvation::RULE.id, worker_punt::RULE.id, Of::Any, Left::Note("it is a part of tag-starvation")),
@@ -119,7 +119,7 @@ const BEFORE: &[(&str, &str, Of, Left)] = &[
 /// Up to this confidence a claim is weak.
 const WEAK: f64 = 0.5;
 
-/// Findings that would say something else of a device that answers faster or slower.
+/// Findings that would change if the device were faster or slower.
 const RESTS_ON_THE_DEVICE: [&str; 13] = [
     generator_bound::RULE.id,
     scheduler_overhead::RULE.id,
@@ -136,21 +136,21 @@ const RESTS_ON_THE_DEVICE: [&str; 13] = [
     volume_cap::RULE.id,
 ];
 
-/// The rank of a finding of that id.
+/// The rank of a finding by its id.
 fn rank(id: &str) -> Rank {
     TABLE.iter().find(|(_, rule)| rule.id == id).map_or(Aside, |(rank, _)| *rank)
 }
 
-/// All that was found, with the answer first.
+/// All findings, with the answer first.
 pub fn decide(s: &Summaries<'_>) -> Vec<Finding> {
     let mut found: Vec<Finding> = TABLE.iter().flat_map(|(_, rule)| (rule.find)(s)).collect();
     leave_out(s, &mut found);
-    // Where it is needed, all others are notes, and it stays before them.
+    // If a substitute is needed, all others are notes, and it stays before them.
     let answer = answer(s, &mut found);
     let first = answer.iter().len();
     found.splice(0..0, answer);
     doubt(s, &mut found);
-    // The order of the table stays among equals.
+    // Stable: equal findings keep the order of the table.
     found[first..].sort_by(|a, b| {
         b.severity
             .cmp(&a.severity)
@@ -174,7 +174,7 @@ fn are_related(s: &Summaries<'_>, one: &str, other: &str) -> bool {
 
 fn leave_out(s: &Summaries<'_>, found: &mut Vec<Finding>) {
     for (cause, effect, of, left) in BEFORE {
-        // What is a note itself does not make a note of a limit, or no answer would be left.
+        // A note must not reduce a limit to a note, or no answer would remain.
         let is_enough = |one: &Finding| one.severity > Severity::Note || matches!(left, Left::Nothing);
         let causes = found.iter().filter(|one| one.id == *cause && is_enough(one));
         let causes: Vec<String> = causes.map(|one| one.subject.clone()).collect();
@@ -192,7 +192,7 @@ fn leave_out(s: &Summaries<'_>, found: &mut Vec<Finding>) {
             }
         }
     }
-    // With an experiment these say what is left: they hold only where nothing above the device is a limit.
+    // With an experiment these claim the remainder: they hold only if nothing above the device is a limit.
     if s.experiment.is_none() {
         return;
     }
@@ -210,14 +210,14 @@ fn leave_out(s: &Summaries<'_>, found: &mut Vec<Finding>) {
     });
 }
 
-/// Whether a storm explains it: locks of others are no part of it.
+/// Whether a storm explains it: other locks are not part of it.
 fn is_symptom(finding: &Finding) -> bool {
     finding.id != lock_contention::RULE.id
         || lock_contention::is_nameless(finding)
         || pagecache::is_its_lock(&finding.subject)
 }
 
-/// What was lost, and what was not read from the device, makes the rest less sure.
+/// Losses, and reads that did not reach the device, lower the confidence of the rest.
 fn doubt(s: &Summaries<'_>, found: &mut [Finding]) {
     for finding in found.iter_mut().filter(|finding| finding.id != inconclusive::RULE.id) {
         for line in facts::noted(s, &finding.subject) {
@@ -233,7 +233,7 @@ fn doubt(s: &Summaries<'_>, found: &mut [Finding]) {
     }
 }
 
-/// Where no finding is more than a note: what is said instead, if it is not there yet.
+/// If no finding is more than a note: the substitute answer, if not already present.
 fn answer(s: &Summaries<'_>, found: &mut Vec<Finding>) -> Option<Finding> {
     if found.iter().any(|finding| finding.severity > Severity::Note) {
         return None;
@@ -244,7 +244,7 @@ fn answer(s: &Summaries<'_>, found: &mut Vec<Finding>) -> Option<Finding> {
             return Some(found.remove(at));
         }
     }
-    // A device in doubt does not keep another one from being spoken of.
+    // Doubt about one device does not prevent a statement about another.
     let at_least = || inconclusive::too_little(s).is_none().then(|| largest_stage::at_least(s)).flatten();
     if let Some(answer) = at_least() {
         return Some(answer);

@@ -1,4 +1,4 @@
-//! I/Os wait for a request or tag, and the device could take more.
+//! Finding: I/Os wait for a request or tag, although the device could take more.
 
 use std::collections::BTreeMap;
 
@@ -10,23 +10,23 @@ use crate::analyze::stage::Stage;
 use crate::findings::{Finding, Number, Severity, Worth};
 use crate::units::{count, in_percent, time};
 
-/// Share of an I/O's time in the queue stage from which on it is worth a look.
+/// Share of an I/O's time in the queue stage from which on it is examined.
 pub const QUEUE_SHARE: f64 = 0.25;
 
-/// Share of the I/Os in the block layer that must be without a request on average: below it the figures of
-/// another moment could explain it.
+/// Average share of the I/Os in the block layer that must be without a request: below it the figures may not be from
+/// the same time.
 pub const WAIT_SHARE: f64 = 0.10;
 
-/// All requests are in use when the mean is this near to their number.
+/// All requests are in use if the mean is this close to their number.
 pub const IN_USE: f64 = 0.95;
 
-/// A watched load with this many times the requests in flight, of at most so many requests, is held up by them if they
-/// are in use for this share of the time.
+/// Another process's load with this many times the requests in flight, of at most this many requests, is limited by
+/// them if they are in use for this share of the time.
 pub const IN_A_BATCH: f64 = 4.0;
 pub const FEW_REQUESTS: f64 = 32.0;
 pub const IN_USE_IN_A_BATCH: f64 = 0.6;
 
-/// More than three doublings are not promised from one run.
+/// One run never predicts more than three doublings.
 const MAX_WORTH: f64 = 8.0;
 
 const IN_BLOCK_LAYER_IOS: Number = Number::new("in_block_layer_ios", "I/Os in the block layer");
@@ -90,7 +90,7 @@ fn judge(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Finding> {
     let waiting = present - requests as f64;
     let before = if held_up.is_some() { 1.0 - in_device / present } else { queue };
     let crowded = p.median_to_minimum().is_some_and(|crowding| crowding >= facts::QUEUEING_RATIO);
-    // Where all tags are in use, and I/Os wait for each other behind them, the device is full.
+    // If all tags are in use, and I/Os wait for each other after that, the device is saturated.
     let full = facts::full(p);
     if !p.sound(s) || before < QUEUE_SHARE || waiting < present * WAIT_SHARE || full && crowded {
         return None;
@@ -149,7 +149,7 @@ fn judge(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Finding> {
         (numbers::IOS_PER_SECOND, p.rate()),
     ]);
     numbers.extend(p.tags().map(|tags| (numbers::TAGS, f64::from(tags))));
-    // How many I/Os a device can work on whose tags are all in use is not known.
+    // If all of a device's tags are in use, it is unknown how many I/Os it can work on.
     let room = p.tags().filter(|_| !full).map_or(MAX_WORTH, |tags| f64::from(tags) / in_device.max(1.0));
     let advised = setting.saturating_mul(2);
     let advice = match full {
@@ -192,16 +192,16 @@ fn judge(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Finding> {
     })
 }
 
-/// Operations that the generator has in flight on average; None where they are not the device's I/Os.
+/// Average operations that the generator has in flight; None if they are not the device's I/Os.
 fn in_flight(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<f64> {
     let load = s.load.filter(|load| load.duration_ns > 0 && load.device.as_ref() == Some(&p.device.name))?;
     let parts = p.ios as f64 / load.operations().max(1) as f64;
     (0.9..1.1).contains(&parts).then(|| load.latency().sum() as f64 / load.duration_ns as f64)
 }
 
-/// The operations of another load in flight, where these are many times the requests: a thread that submits a batch
-/// sleeps for a request again and again, and does not fetch what completed meanwhile, so that most of its operations
-/// wait in `reap`. In the pauses until it runs requests are free.
+/// The in-flight operations of another load, if these are many times the requests. A thread that submits a batch sleeps
+/// for a request again and again. Meanwhile it does not fetch completions, so most of its operations wait in `reap`.
+/// Requests are free during the pauses until it runs.
 fn held_up_in_a_batch(s: &Summaries<'_>, p: &DeviceView<'_>, requests: f64, in_layer: f64) -> Option<f64> {
     let (operations, sum) = p.operations();
     let in_flight = sum as f64 / p.duration_ns.max(1) as f64;
@@ -228,8 +228,8 @@ mod tests {
         case
     }
 
-    /// Three of four requests are in use, and the thread that submits 64 at a time sleeps for them: most operations have
-    /// completed, and wait to be fetched.
+    /// Three of four requests are in use, and the thread that submits 64 at a time sleeps for them: most operations
+    /// have completed and wait to be fetched.
     #[test]
     fn a_batch_that_waits_for_requests_is_held_up_by_them() {
         let with = |in_flight: u64, queue: u64| {
@@ -272,7 +272,7 @@ mod tests {
     #[test]
     fn the_waiting_share_has_two_sides() {
         let mut case = case(0);
-        // 10,000 a second: 100 µs are one I/O. 4.5 of which 0.5 wait are above 10 %.
+        // At 10,000 a second, 100 µs are one I/O. Of 4.5, 0.5 waiting are above 10 %.
         case.stage(Stage::Device, 300_000, 200_000);
         case.stage(Stage::Queue, 150_000, 1_000);
         assert_eq!(find(&case.summaries()).len(), 1);
@@ -291,7 +291,7 @@ mod tests {
         assert!(find(&case.summaries()).is_empty());
     }
 
-    /// A scheduler that holds requests back for a device, with requests enough for all, starves nobody.
+    /// A scheduler that holds back requests for a device, with enough requests for all, is not starvation.
     #[test]
     fn a_long_queue_with_requests_to_spare_is_not_starved() {
         let mut case = case(12);

@@ -1,4 +1,4 @@
-//! The drive slows itself down because it is hot.
+//! Finding: the drive throttles itself because it is hot.
 
 use super::command;
 use super::facts::{self, percent};
@@ -7,12 +7,12 @@ use crate::findings::{Finding, NotExamined, Number, Numbers, Severity};
 use crate::host::nvme::Health;
 use crate::units::{counted, in_percent};
 
-/// Share of the load's time in a thermal level from which on the figures are those of a slowed drive. Seconds are
-/// whole ones, so that less could be one step of the counter.
+/// Share of the load's time in a thermal level from which on the figures are those of a throttled drive. The counter
+/// has whole seconds, so less could be a single step.
 pub const SLOWED: f64 = 0.10;
 
-/// Of a drive that was slowed for that long, and of one of which only the count of entries or minutes above its
-/// critical temperature grew. What is only warm slows nothing down.
+/// For a drive throttled for that long; for one where only the entry count grew; and for one where only the minutes
+/// above the critical temperature grew. The warning temperature alone throttles nothing.
 const CONFIDENCE: [f64; 3] = [0.9, 0.7, 0.6];
 
 const AFTER_CELSIUS: Number = Number::new("after_celsius", "temperature after the load, in °C");
@@ -62,7 +62,7 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
     judge(s).into_iter().collect()
 }
 
-/// Why nothing can be said of the drive's temperature; None where something can.
+/// Why nothing is known about the drive's temperature; None if it is known.
 pub fn unknown(s: &Summaries<'_>) -> Option<NotExamined> {
     let of_load = s.load.and_then(|load| facts::disk(s, load.device.as_deref()?));
     let why = match s.load.map(|load| load.drive.health) {
@@ -101,7 +101,7 @@ fn judge(s: &Summaries<'_>) -> Option<Finding> {
     let entries = value(T1_ENTRIES) + value(T2_ENTRIES);
     let seconds = value(T1_SECONDS) + value(T2_SECONDS);
     let share = (load.duration_ns > 0).then(|| f64::from(seconds) * 1e9 / load.duration_ns as f64);
-    // Whole seconds may be more than the time that they are in.
+    // Whole seconds may exceed the load's time.
     let share = share.map(|share| share.min(1.0));
     let is_slowed = entries > 0 || seconds > 0;
     let mut numbers: Numbers =
@@ -167,7 +167,7 @@ mod tests {
     use super::*;
     use crate::rules::fixtures::{Case, SECOND};
 
-    /// Ten seconds, in which the counters of a drive that keeps count grew by these.
+    /// Ten seconds, in which the counters of a drive grew by these.
     fn case(t1: (u32, u32), warning: u32, critical: u32) -> Case {
         let mut case = Case::new(10_000, 32);
         let load = case.load.as_mut().unwrap();

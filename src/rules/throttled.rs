@@ -1,4 +1,4 @@
-//! A cgroup's limit, or write-back throttling, holds the I/O back.
+//! Finding: a cgroup's limit, or write-back throttling, delays the I/O.
 
 use std::collections::BTreeMap;
 
@@ -16,16 +16,16 @@ use crate::host::Throttle;
 use crate::merge::SaturatingSum as _;
 use crate::units::{bytes, count, in_percent, time};
 
-/// A rate this near to a limit is at it: the kernel lets I/O through in slices of time, so that the mean of a
-/// few seconds is not exact.
+/// A rate this close to a limit is at it: the kernel admits I/O in time slices, so the mean of a few seconds is not
+/// exact.
 pub const NEAR: f64 = 0.10;
 
-/// This share of the operations' time must be spent in blk-throttle, or, where only a load of our own tells,
-/// outside the device. At a limit that the load just happens to reach, nothing waits.
+/// This share of the operations' time must be spent in blk-throttle or, if only our own load shows it, outside the
+/// device. At a limit that the load happens to match, nothing waits.
 pub const HELD_SHARE: f64 = 0.25;
 
-/// Of the I/Os, those that blk-throttle held and that are of no operation: it holds none below a limit. Of a buffered
-/// reader that always waits at a limit of 100 a second it held 80 of 400, and let the others through at once.
+/// Share of the I/Os that blk-throttle delayed and that belong to no operation: it delays none below a limit. Of a
+/// buffered reader always at a limit of 100 a second it delayed 80 of 400, and passed the others at once.
 pub const HELD_IOS: f64 = 0.1;
 
 /// Share of the writes' time in the queue stage from which on write-back throttling is named.
@@ -91,10 +91,10 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
     facts::device_views(s).iter().filter_map(|p| by_cgroup(s, p).or_else(|| by_writeback(s, p))).collect()
 }
 
-/// A limit and the rate beside it, in one unit.
+/// A limit with the measured rate, in the same unit.
 struct Reached<'a> {
     throttle: &'a Throttle,
-    /// `reads`, and how a rate of it is shown.
+    /// `reads`, and the format of their rate.
     what: &'static str,
     in_bytes: bool,
     limit: f64,
@@ -102,7 +102,7 @@ struct Reached<'a> {
 }
 
 impl Reached<'_> {
-    /// How far the rate is from the limit: the same for twice as much and half as much.
+    /// Distance of the rate from the limit: equal for twice and half as much.
     fn off(&self) -> f64 {
         (self.rate / self.limit).ln().abs()
     }
@@ -116,13 +116,13 @@ impl Reached<'_> {
     }
 }
 
-/// What shows that a limit holds the I/O back.
+/// The evidence that a limit delays the I/O.
 enum Shown {
-    /// The operations' own time in blk-throttle, as a share.
+    /// The operations' own share of time in blk-throttle.
     Held(f64),
-    /// A rate at the limit, and the share of the operations' time outside the device with a load of our own.
+    /// A rate at the limit and, with our own load, the operations' share of time outside the device.
     Rate(Option<f64>),
-    /// The share of the I/Os that were held and belong to no operation.
+    /// The share of the I/Os that were delayed and belong to no operation.
     HeldIos(f64),
 }
 
@@ -136,7 +136,7 @@ fn by_cgroup(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Finding> {
         Shown::Held(_) => 0.9,
         Shown::HeldIos(_) => 0.8,
         Shown::Rate(Some(share)) if share >= HELD_SHARE => 0.9,
-        // Nothing waits: the load asks for no more than the limit.
+        // Nothing waits: the load requests no more than the limit.
         Shown::Rate(Some(_)) => return None,
         Shown::Rate(None) if queue >= HELD_SHARE => 0.7,
         Shown::Rate(None) => 0.5,
@@ -219,8 +219,8 @@ fn by_cgroup(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Finding> {
     })
 }
 
-/// A limit of a direction whose operations blk-throttle held, at whatever rate: the window may be longer than
-/// the I/O. Of several the one that the rate is nearest to.
+/// A limit of a direction whose operations blk-throttle delayed, at any rate: the interval may be longer than the I/O.
+/// Of several, the one nearest to the rate.
 fn held_at<'a>(s: &Summaries<'a>, p: &DeviceView<'_>) -> Option<(Reached<'a>, Shown)> {
     let share = |what| operations_held(p, what == READS).filter(|share| *share >= HELD_SHARE);
     let reached = limits(s, p)
@@ -231,9 +231,9 @@ fn held_at<'a>(s: &Summaries<'a>, p: &DeviceView<'_>) -> Option<(Reached<'a>, Sh
     Some((reached, Shown::Held(share)))
 }
 
-/// The limit that the rate is nearest to, where blk-throttle held I/Os of no operation, at whatever rate.
+/// The limit nearest to the rate, if blk-throttle delayed I/Os of no operation, at any rate.
 fn held_ios_at<'a>(s: &Summaries<'a>, p: &DeviceView<'_>) -> Option<(Reached<'a>, Shown)> {
-    // They are counted of the device, whoever submitted them.
+    // They are counted per device, for all submitters.
     if s.load.is_some() || !facts::has_all_ios(s, p.device) {
         return None;
     }
@@ -242,7 +242,7 @@ fn held_ios_at<'a>(s: &Summaries<'a>, p: &DeviceView<'_>) -> Option<(Reached<'a>
     (share >= HELD_IOS).then(|| (reached, Shown::HeldIos(share.min(1.0))))
 }
 
-/// The limit that the rate is at; of several the nearest.
+/// The limit that the rate matches; of several the nearest.
 fn rate_at<'a>(s: &Summaries<'a>, p: &DeviceView<'_>) -> Option<(Reached<'a>, Shown)> {
     let reached = limits(s, p)
         .into_iter()
@@ -251,21 +251,20 @@ fn rate_at<'a>(s: &Summaries<'a>, p: &DeviceView<'_>) -> Option<(Reached<'a>, Sh
     Some((reached, Shown::Rate(held_share(s, p))))
 }
 
-/// Classes that a limit of reads, or of writes, counts.
+/// Classes that a limit of reads, or of writes, includes.
 fn limited<'a>(p: &DeviceView<'a>, reads: bool) -> impl Iterator<Item = &'a OpLatency> {
     let counts = move |op: Op| (op == Op::Read) == reads && !matches!(op, Op::Flush | Op::Passthrough);
     p.device.ops.iter().filter(move |(op, _)| counts(**op)).map(|(_, of)| of)
 }
 
-/// Share of the operations' time that blk-throttle took: what was taken apart as its part, else what of their
-/// queue stage is not in that of their I/Os, which begins behind the throttle. None where it does not hold most
-/// of their queue stage.
+/// Share of the operations' time in blk-throttle: as a part if split, otherwise the operations' queue time minus that
+/// of their I/Os, which begins after the throttle. None unless it is most of their queue stage.
 fn operations_held(p: &DeviceView<'_>, reads: bool) -> Option<f64> {
     let (mut held, mut queued, mut total) = (0.0, 0.0, 0.0);
     for of in limited(p, reads) {
         let Some(operations) = &of.operations else { continue };
         let queue = operations.stages.get(&Stage::Queue).map_or(0, Histogram::sum) as f64;
-        // Write-back waits in other queues, and for longer.
+        // Write-back waits in other queues, and longer.
         let of_io = match of.owned_mean_ns(Stage::Queue) {
             None if of.unclassified > 0 => return None,
             mean => mean.unwrap_or(0.0),
@@ -281,9 +280,9 @@ fn operations_held(p: &DeviceView<'_>, reads: bool) -> Option<f64> {
     (total > 0.0 && held * 2.0 >= queued).then(|| (held / total).min(1.0))
 }
 
-/// The limits on this device, with the rates beside them.
+/// The limits of this device, with the measured rates.
 fn limits<'a>(s: &Summaries<'a>, p: &DeviceView<'_>) -> Vec<Reached<'a>> {
-    // The window is longer than a load of our own, by what a busy machine takes to begin and end.
+    // The interval is longer than our own load, by its start and end on a busy machine.
     let seconds = s.load.map_or(p.duration_ns, |load| load.duration_ns) as f64 / 1e9;
     let rates = |reads: bool| {
         let (ios, all) = (
@@ -312,8 +311,7 @@ fn limits<'a>(s: &Summaries<'a>, p: &DeviceView<'_>) -> Vec<Reached<'a>> {
         .collect()
 }
 
-/// Share of the operations' time outside the device, by the generator's own latencies; None without a load of
-/// our own.
+/// The operations' share of time outside the device, by the generator's own latencies; None without a load of our own.
 fn held_share(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<f64> {
     let whole = s.load?.latency().sum();
     let device = p.stages.get(&Stage::Device).map_or(0, Histogram::sum);
@@ -453,7 +451,7 @@ mod tests {
         assert_eq!(find(&case.summaries())[0].confidence, 0.7);
     }
 
-    /// A buffered reader: the throttle's worker brings its reads, and they belong to no operation.
+    /// A buffered reader: the throttle's worker submits its reads, which belong to no operation.
     #[test]
     fn ios_that_are_held_are_throttled_at_any_rate() {
         let mut case = case();
@@ -472,8 +470,8 @@ mod tests {
         assert!(find(&case.summaries()).is_empty(), "no limit is known");
     }
 
-    /// What a limit of 500 reads a second does to somebody else's reads: it holds each for 7 ms. The window is
-    /// longer than they are, so that their rate is 380.
+    /// Another process's reads at a limit of 500 a second, which delays each by 7 ms. The interval is longer than the
+    /// reads, so their rate is 380.
     fn watched() -> Case {
         let mut case = Case::new(380, 4);
         case.load = None;
@@ -521,7 +519,7 @@ mod tests {
         BTreeMap::from([(Stage::Queue, BTreeMap::from([(part, hist)]))])
     }
 
-    /// A queue stage that the I/Os have themselves is a scheduler's or the tags'.
+    /// A queue stage of the I/Os themselves comes from a scheduler or the tags.
     #[test]
     fn a_queue_behind_the_throttle_is_not_the_throttles() {
         let mut case = watched();
@@ -534,24 +532,24 @@ mod tests {
         assert!(find(&apart.summaries()).is_empty(), "taken apart, and not held");
     }
 
-    /// What I/Os of no operation wait for explains nothing of what operations do.
+    /// The waits of I/Os without an operation do not explain the operations' waits.
     #[test]
     fn the_queue_of_ios_of_no_operation_is_not_the_operations() {
-        // 380 reads of operations, which wait 6 µs behind the throttle, and 380 of read-ahead, which wait 20 ms.
+        // 380 reads of operations, which wait 6 µs after the throttle, and 380 of read-ahead, which wait 20 ms.
         let mut case = watched();
         case.read().request_stages.insert(Stage::Queue, hist(760, 10_016_179, 139));
         assert!(find(&case.summaries()).is_empty(), "taken together");
         case.read().unowned_stages.insert(Stage::Queue, hist(380, 20_000_000, 20_000_000));
         let found = find(&case.summaries());
         assert!((found[0].numbers["held_percent"] - 87.4).abs() < 0.1, "{:?}", found[0].numbers);
-        // And the other way round: the operations' own I/Os wait 7 ms, and read-ahead does not.
+        // The reverse: the operations' own I/Os wait 7 ms, and read-ahead does not.
         let mut case = watched();
         case.read().request_stages.insert(Stage::Queue, hist(760, 3_507_615, 215));
         case.read().unowned_stages.insert(Stage::Queue, hist(380, 6_000, 6_000));
         assert!(find(&case.summaries()).is_empty(), "nothing is left for the throttle");
     }
 
-    /// The depth is not what keeps a throttled device idle, and more I/O is not what is missing.
+    /// The depth is not what keeps a throttled device idle, nor is a lack of I/O.
     #[test]
     fn no_other_rule_blames_something_else() {
         let verdict = |case: &Case| crate::rules::diagnose(&case.summaries()).findings[0].id;

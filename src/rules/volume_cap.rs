@@ -1,4 +1,4 @@
-//! The rate stands at a round number, as the limit of a cloud volume or a hypervisor does.
+//! Finding: the rate is at a round number, like the limit of a cloud volume or a hypervisor.
 
 use super::command;
 use super::facts::{self, DeviceView, percent};
@@ -13,17 +13,17 @@ use crate::units::{count, in_percent};
 /// From here on I/Os wait for each other in the device.
 const WAITING: f64 = 4.0;
 
-/// A load that waits for results keeps what is in flight as steady as this. With a pace of its own it does not, and its
-/// rate is a round number because a user chose one.
+/// A closed load keeps its I/Os in flight this steady. A paced load does not, and its rate is round because a user
+/// chose it.
 const STEADY_IN_FLIGHT: f64 = 0.05;
 
-/// So far a rate may be from a round number.
+/// Maximum distance of a rate from a round number.
 const OFF: f64 = 0.01;
 
-/// Other processes have less than this of the device's I/O: their part moves the rate by less than [`OFF`].
+/// Other processes have less than this share of the device's I/O: they change the rate by less than [`OFF`].
 pub const ALONE: f64 = 0.01;
 
-/// Leading digits of the limits that are sold. About one rate of ten is as near to one of them by chance.
+/// Leading digits of limits on the market. About one rate in ten is that close to one of them by chance.
 const ROUND: [f64; 12] = [1.0, 1.2, 1.25, 1.5, 1.6, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 7.5];
 
 const CAP_PER_SECOND: Number = Number::new("cap_per_second", "round rate next to the measured one");
@@ -66,7 +66,7 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
 }
 
 fn judge(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Finding> {
-    // A rate is round and steady by chance where others add to it.
+    // A sum of several loads is round and steady only by chance.
     if neighbours::share(s, p.device) >= ALONE {
         return None;
     }
@@ -118,7 +118,7 @@ fn judge(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Finding> {
     })
 }
 
-/// The round number that is as good as equal; None: there is none, or it is too small to be sold.
+/// The round number that is practically equal; None: there is none, or it is below any limit on the market.
 fn round(rate: f64) -> Option<f64> {
     if rate < 90.0 {
         return None;

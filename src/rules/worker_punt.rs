@@ -1,4 +1,4 @@
-//! io_uring hands operations to worker threads, because they would have blocked.
+//! Finding: io_uring punts operations to worker threads, because they would have blocked.
 
 use std::collections::BTreeMap;
 
@@ -10,19 +10,19 @@ use super::{Rule, Summaries};
 use crate::findings::{Finding, Number, Severity};
 use crate::units::{figure, in_percent};
 
-/// Workers that run or wait for a disk at a time, on average.
+/// Average number of workers that run or wait for a disk.
 pub const WORKERS: f64 = 1.0;
 
-/// Of the threads at work, from which on it is a warning.
+/// Share of the active threads from which on it is a warning.
 pub const MOST: f64 = 0.5;
 
-/// CPUs that a load's own workers use, where nobody sampled threads.
+/// CPUs used by a load's own workers, if threads were not sampled.
 pub const CPUS: f64 = 0.25;
 
-/// Their names, from the kernel that made them: before 5.12, and since.
+/// Worker names: before 5.12, and since.
 const NAMES: [&str; 2] = ["io_wqe_worker", "iou-wrk"];
 
-/// Where they sleep while there is nothing to do.
+/// Functions in which idle workers sleep.
 const IDLE: &[&str] = &["io_wqe_worker", "io_wq_worker"];
 
 const WORKER_CPUS: Number = Number::new("worker_cpus", "CPUs that io_uring's workers use");
@@ -72,7 +72,7 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
 }
 
 fn is_worker(row: &ThreadRow) -> bool {
-    // psn prints names as /proc/PID/stat has them, in brackets.
+    // psn prints names as in /proc/PID/stat, with a parenthesis.
     NAMES.iter().any(|name| row.comm.trim_start_matches('(').starts_with(name))
 }
 
@@ -122,7 +122,7 @@ fn sampled(s: &Summaries<'_>) -> Option<Finding> {
     })
 }
 
-/// Where workers wait, with how many do.
+/// Functions in which workers wait, with the number of workers.
 fn places(rows: &[ThreadRow]) -> Vec<(String, f64)> {
     let mut places: BTreeMap<&str, f64> = BTreeMap::new();
     for row in rows.iter().filter(|row| is_worker(row) && at_work(row) && row.state == 'D') {

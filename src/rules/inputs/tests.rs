@@ -55,7 +55,7 @@ fn waits_keep_their_numbers_and_spinning_is_of_all_cpus() {
     );
 }
 
-/// A lock that is named by who takes it has that name, and no caller beside it.
+/// A lock named after its caller has that name, and no separate caller.
 #[test]
 fn a_lock_without_a_place_is_its_caller() {
     let nameless = LockRow { by: By::Caller, ..row("lock taken in f", locks::Kind::Rwlock, &[1]) };

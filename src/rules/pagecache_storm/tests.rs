@@ -1,4 +1,4 @@
-//! Both sides of each threshold, and the storm of source T (tests/cases), in its two runs, which are never mixed.
+//! Tests both sides of each threshold, and the two separate runs of source T's storm (tests/cases).
 
 use super::*;
 use crate::analyze::memory_sample::MemorySample;
@@ -15,7 +15,7 @@ const GIB: u64 = 1 << 30;
 
 const G: u64 = 1024;
 
-/// Rows of psn: samples, threads, name, state, wchan, and of the stack what decides.
+/// Rows of psn: samples, threads, name, state, wchan, and the decisive functions of the stack.
 type Psn = (u64, f64, &'static str, char, &'static str, &'static [&'static str]);
 
 fn threads(rounds: u64, rows: &[Psn]) -> Threads {
@@ -30,7 +30,7 @@ fn threads(rounds: u64, rows: &[Psn]) -> Threads {
     Threads { rounds, rows: rows.iter().map(row).collect() }
 }
 
-/// T's machine: 16 cores with two threads each, 256 GB, one drive of which no stage is known.
+/// T's machine: 16 cores with two threads each, 256 GB, one drive without measured stages.
 fn of_t(moments: Vec<MemorySample>) -> Case {
     let mut case = Case::new(1_000, 32);
     (case.load, case.profile) = (None, None);
@@ -50,7 +50,7 @@ fn ids(case: &Case) -> Vec<(&'static str, Severity)> {
     verdict(case).findings.iter().map(|finding| (finding.id, finding.severity)).collect()
 }
 
-/// T's run without read-ahead, where what T left out takes so many seconds.
+/// T's run without read-ahead, where the part that T omitted takes this many seconds.
 fn read_ahead_off(seconds: u64) -> Case {
     let mut case = recorded("t-read-ahead-off");
     for (moment, at) in case.pagecache.as_mut().unwrap().moments[5..].iter_mut().zip(6 + seconds..) {
@@ -69,7 +69,8 @@ fn t_with_read_ahead_is_a_storm_by_its_threads() {
     let found = verdict(&case).findings;
     let storm = &found[0];
     assert_eq!((storm.severity, storm.confidence), (Severity::Critical, SAMPLED));
-    // 7.89 + 6.47 + 0.61 threads reclaim, 0.61 of 32 CPUs were seen to spin, and the kernel has 99.4 % of them.
+    // 7.89 + 6.47 + 0.61 threads reclaim, 0.61 of 32 CPUs were observed spinning, and system time is 99.4 % of all
+    // CPUs.
     assert!(storm.evidence[0].starts_with("15.0 threads are in reclaim"), "{:?}", storm.evidence);
     assert!(
         storm.evidence[1].starts_with("threads spin for 2 % of the CPUs at least"),
@@ -99,7 +100,7 @@ fn t_with_read_ahead_is_a_storm_by_what_dstat_and_the_first_psn_say() {
     assert!(punt.evidence.iter().any(|line| line == "59.5 wait in wait_on_page_bit_common"), "{punt:?}");
 }
 
-/// Without anything that shows that it reads through the cache nothing is said.
+/// Without evidence that it reads through the cache there is no finding.
 #[test]
 fn t_with_read_ahead_without_threads_is_not_judged() {
     let mut case = recorded("t-read-ahead-on");
@@ -109,7 +110,7 @@ fn t_with_read_ahead_without_threads_is_not_judged() {
 
 #[test]
 fn t_without_read_ahead_is_a_storm_that_begins_where_free_memory_ends() {
-    // T says 60 seconds, of which its own figures allow 7: the onset is behind them, whatever they were.
+    // T says 60 seconds, of which its own figures allow 7: the onset is after them in either case.
     for left_out in [60, 7] {
         let case = read_ahead_off(left_out);
         let found = verdict(&case).findings;
@@ -118,7 +119,7 @@ fn t_without_read_ahead_is_a_storm_that_begins_where_free_memory_ends() {
             (storm.id, storm.severity, storm.confidence),
             ("pagecache-storm", Severity::Critical, INFERRED)
         );
-        // The second with 1,341 MiB: the first at its low plateau.
+        // The second with 1,341 MiB: the first on its low plateau.
         assert_eq!(storm.numbers["onset_ns"] as u64, (6 + left_out) * SECOND, "{left_out}");
         assert_eq!(storm.numbers["onset_after_ns"] as u64, 5 * SECOND);
         let onset = pagecache::onset(&case.summaries()).unwrap();
@@ -131,7 +132,7 @@ fn t_without_read_ahead_is_a_storm_that_begins_where_free_memory_ends() {
     }
 }
 
-/// The seconds that T left out, as its own figures have them: 4 GiB less of free memory in each, all else as before.
+/// The seconds that T omitted, filled in from its own figures: 4 GiB less free memory in each, all else as before.
 #[test]
 fn the_onset_stays_where_the_seconds_left_out_are_filled_in() {
     let mut case = read_ahead_off(7);
@@ -159,14 +160,14 @@ fn t_before_its_storm_and_with_direct_io_has_none() {
     *moments(&mut long) =
         (0..60).map(|at| MemorySample { at_ns: (at as u64 + 1) * SECOND, ..four[at % 4] }).collect();
     before.threads.clone_from(&long.threads);
-    // All ten disks: 27 % usr, 73 % sys, 32 run, 11.1M reads a second past the cache.
+    // All ten disks: 27 % usr, 73 % sys, 32 run, 11.1M direct reads a second.
     let all = (1..=30).map(|at| Dstat(at, 32, 0, 73, 0, 0, 249 * G, 41, 406, 11_100_000, 42 * 1024).moment());
     for case in [before, long, of_t(all.collect())] {
         assert_eq!(ids(&case), [("inconclusive", Severity::Warning)]);
     }
 }
 
-/// A machine on which everything was followed, and nothing is wrong.
+/// A machine with everything measured, and without a problem.
 fn clean() -> Case {
     let mut case = Case::new(15_000, 32);
     let line = |at| MemorySample {
@@ -288,7 +289,7 @@ fn other_locks_are_another_matter() {
     );
 }
 
-/// The whole chain at once: the storm comes first, whatever it causes, and whatever else is sure of itself.
+/// The whole chain at once: the storm comes first, before its symptoms and other confident findings.
 #[test]
 fn the_storm_comes_before_its_symptoms() {
     let mut case = counted(500_000, 50.0);
@@ -303,7 +304,7 @@ fn the_storm_comes_before_its_symptoms() {
         assert!(found.contains(&(symptom, Severity::Note)), "{symptom}: {found:?}");
     }
     assert!(found.contains(&("submit-cpu-bound", Severity::Warning)), "{found:?}");
-    // Without the spinning they stand for themselves.
+    // Without the spinning they stand on their own.
     case.locks = None;
     case.profile = None;
     let found = ids(&case);
@@ -313,7 +314,7 @@ fn the_storm_comes_before_its_symptoms() {
     assert!(found.contains(&("direct-reclaim", Severity::Warning)), "{found:?}");
 }
 
-/// A storm in the last third: the whole window's mean would not show it.
+/// A storm in the last third, which the mean over the interval would not show.
 #[test]
 fn what_began_late_is_judged_from_there() {
     let mut case = clean();
@@ -335,7 +336,7 @@ fn what_began_late_is_judged_from_there() {
     assert!(worth.low > 1.9 && worth.high < 2.1, "{worth:?}");
 }
 
-/// Each limit of the way by samples and by inference, from both sides, on T's own figures.
+/// Both sides of each limit of samples and inference, with T's own figures.
 #[test]
 fn what_is_sampled_or_inferred_has_two_sides() {
     let with = |change: &dyn Fn(&mut Case)| {
@@ -368,7 +369,7 @@ fn what_is_sampled_or_inferred_has_two_sides() {
         }
     };
     assert!(with(&waiting(1.0)) && !with(&waiting(0.99)));
-    // The cache grows by more than half of what is read: there was room.
+    // The cache grows by more than half of the reads: there was room.
     let grows = |part: f64| {
         move |case: &mut Case| {
             for (at, moment) in case.pagecache.as_mut().unwrap().moments.iter_mut().enumerate() {
@@ -378,7 +379,7 @@ fn what_is_sampled_or_inferred_has_two_sides() {
         }
     };
     assert!(with(&grows(0.49)) && !with(&grows(0.51)));
-    // Somebody looked for spinning, and there is none.
+    // Spinning was measured, and there is none.
     assert!(!with(&|case| case.locks = Some(Locks { spin: Some(Spin::default()), ..Locks::default() })));
 
     let stacks = |reclaim: f64, kernel: f64| {
@@ -387,7 +388,7 @@ fn what_is_sampled_or_inferred_has_two_sides() {
         rows[3].average_threads = reclaim;
         rows.remove(4);
         each(&mut case, &|moment| moment.system_percent = Some(kernel));
-        // Less than an eighth of the rate: no other way says it.
+        // Less than an eighth of the rate, and no other evidence.
         each(&mut case, &|moment| moment.file_bytes = None);
         each(&mut case, &|moment| moment.read_bytes = Some(0));
         pagecache_storm_stands(&case)
@@ -396,7 +397,7 @@ fn what_is_sampled_or_inferred_has_two_sides() {
     assert!(stacks(2.6, 90.0) && !stacks(2.58, 90.0) && !stacks(2.6, 89.0));
 }
 
-/// With a profile alone, as diagnose takes it.
+/// With a profile alone, as taken by diagnose.
 #[test]
 fn a_profile_alone_can_show_it() {
     use crate::analyze::stacks::CpuClass;

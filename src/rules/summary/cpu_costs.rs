@@ -1,4 +1,4 @@
-//! What an I/O costs of the CPUs.
+//! The CPU cost of an I/O.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

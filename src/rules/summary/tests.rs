@@ -12,7 +12,7 @@ fn summary_of(case: &Case) -> DiagnosisSummary {
     DiagnosisSummary::of(&s, &diagnose(&s))
 }
 
-/// The object, from which one with the same object is read.
+/// The JSON object, after a check that it reads back to the same.
 fn object(summary: &DiagnosisSummary) -> Value {
     let object = json!(summary);
     let back: DiagnosisSummary = serde_json::from_value(object.clone()).unwrap();
