@@ -11,8 +11,8 @@ use crate::units::{counted, in_percent};
 /// has whole seconds, so less could be a single step.
 pub const SLOWED: f64 = 0.10;
 
-/// For a drive throttled for that long; for one where only the entry count grew; and for one where only the minutes
-/// above the critical temperature grew. The warning temperature alone throttles nothing.
+/// For a drive throttled for that long; for one where only the count of entries or the minutes above the critical
+/// temperature grew; and for one that was only warm, which throttles nothing.
 const CONFIDENCE: [f64; 3] = [0.9, 0.7, 0.6];
 
 const AFTER_CELSIUS: Number = Number::new("after_celsius", "temperature after the load, in °C");
