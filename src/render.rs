@@ -1,4 +1,4 @@
-//! Summaries and findings to bytes: one format per file. Pure: no clock, no file system.
+//! Renders summaries and findings to bytes: one format per file. Pure: no clock, no file system.
 
 pub mod experiment;
 mod files;

@@ -1,13 +1,13 @@
-//! A load at other depths, as rows for text and HTML.
+//! The results of a load at other depths, as rows for text and HTML.
 
 use crate::experiment::{Arm, Curve, Tried};
 use crate::render::text::short;
 use crate::units::time;
 
-/// What the columns are.
+/// Column headings.
 pub const HEADER: [&str; 4] = ["load", "IOPS", "mean latency", "IOPS against the same depth"];
 
-/// A row for each arm, in the order of their load. Nothing of an arm without a whole block.
+/// A row per arm, by increasing load. An arm without a complete block has none.
 pub fn rows(curve: &Curve) -> Vec<[String; 4]> {
     curve.arms.iter().map(|tried| row(curve, tried)).collect()
 }
@@ -31,7 +31,7 @@ fn row(curve: &Curve, tried: &Tried) -> [String; 4] {
     ]
 }
 
-/// `6 blocks of 150 ms`; what was cut short is said.
+/// `6 blocks of 150 ms`, with a note if it was cut short.
 pub fn extent(curve: &Curve) -> String {
     let blocks = curve.arms.iter().map(|tried| tried.blocks.len()).min().unwrap_or(0);
     let cut = curve.cut.as_ref().map(|why| format!(", cut short: {why}")).unwrap_or_default();

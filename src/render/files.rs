@@ -4,14 +4,14 @@ use crate::analyze::files::FileIos;
 use crate::analyze::latency::DeviceLatency;
 use crate::units::{bytes, count, in_percent};
 
-/// What the columns are.
+/// Column headings.
 pub const HEADER: [&str; 4] = ["file", "I/Os", "bytes", "share"];
 
-/// Which of them are text.
+/// Which columns are text.
 pub const IS_TEXT: [bool; 4] = [true, false, false, false];
 
-/// A row for each file, the most bytes first, and how many are left out. The share is of the bytes, or of the I/Os where
-/// none of them has any. What is scaled up from samples is marked with `~`.
+/// A row per file, most bytes first, and how many files are left out. The share is of the bytes, or of the I/Os if none
+/// has bytes. Values scaled up from samples are marked with `~`.
 pub fn rows(device: &DeviceLatency, most: usize) -> (Vec<[String; 4]>, usize) {
     let all = device.files.as_deref().unwrap_or_default();
     (all.iter().take(most).map(row).collect(), all.len().saturating_sub(most))

@@ -1,13 +1,13 @@
-//! Profiles to flame graphs.
+//! Renders profiles as flame graphs.
 //!
-//! Two forms. [`file()`] is an SVG file that works alone in a browser. [`inline`] is one `<svg>` element for an HTML
-//! page, in which [`INLINE_STYLE`] and [`INLINE_SCRIPT`] stand once and serve all pictures; the file brings the same
-//! two. Without the script both still show everything, with what a frame holds as its tooltip.
+//! There are two forms. [`file()`] is an SVG file that works on its own in a browser. [`inline`] is one `<svg>` element
+//! for an HTML page, in which [`INLINE_STYLE`] and [`INLINE_SCRIPT`] occur once and serve all flame graphs; the file
+//! includes the same two. Without the script both still show everything, with each frame's values as its tooltip.
 //!
-//! inferno places the frames. The rest is our own: inferno's script finds its picture by ids and takes the first of
-//! the document, so that it cannot serve several, and its colours know no areas.
+//! inferno places the frames. The rest is our own: inferno's script finds its graph by ids and takes the first one in
+//! the document, so it cannot serve several, and its colours do not know code areas.
 //!
-//! Names come from strangers: whatever comes in, only text goes out.
+//! Names are untrusted: whatever they contain, the output has them as text only.
 
 pub(in crate::render) mod colours;
 mod layout;
@@ -21,19 +21,19 @@ use crate::envelope::Envelope;
 use crate::render::flame::scene::{Lines, Scene, Swatch};
 use crate::units::{count, counted, time};
 
-/// Style of all [`inline`] pictures of a page, and of [`tabs`]: once, inside `<style>`.
+/// Style of all [`inline`] flame graphs of a page, and of [`tabs`]: insert it once, inside `<style>`.
 pub const INLINE_STYLE: &str = include_str!("flame.css");
 
-/// Zoom, search and tabs for all pictures of a page: once, inside `<script>`, at the end of the body.
+/// Zoom, search and tabs for all flame graphs of a page: insert it once, inside `<script>`, at the end of the body.
 pub const INLINE_SCRIPT: &str = include_str!("flame.js");
 
-/// Bytes of frames. Where there are more, narrower parts are folded than was asked for.
+/// Limit on the bytes of frames. If there are more, wider parts are folded than requested.
 const MOST_BYTES: usize = 1_800_000;
 
-/// What a reader of the picture must know. Empty parts are left out.
+/// The caption of a flame graph. Empty parts are left out.
 #[derive(Debug, Clone, Default)]
 pub struct Caption {
-    /// What the widths are: `on-CPU time`.
+    /// What the widths measure: `on-CPU time`.
     pub what: String,
     /// The machine, and which part of it: `db1 · /dev/nvme0n1`.
     pub place: String,
@@ -42,11 +42,11 @@ pub struct Caption {
     /// What was counted: `cpu-clock at 99 Hz on 2 CPUs for 5 s`.
     pub unit: String,
     pub samples: String,
-    /// What is missing: `none lost`.
+    /// Losses: `none lost`.
     pub loss: String,
-    /// What it took to measure, of one CPU: `cost 0.2 % of one CPU`.
+    /// Cost of the measurement: `cost 0.2 % of one CPU`.
     pub cost: String,
-    /// Sentences that stand below.
+    /// Sentences below the graph.
     pub notes: Vec<String>,
 }
 
@@ -56,7 +56,8 @@ impl Caption {
         Caption { what: what.into(), unit: unit.into(), ..Caption::default() }
     }
 
-    /// The same with where and when it was measured, and how much of `all` is lost. What a file does not say is left out.
+    /// Adds place and time of the measurement, and the loss relative to `all`. Values that a file does not state are
+    /// left out.
     pub fn measured(self, place: String, envelope: &Envelope, lost: u64, all: u64) -> Caption {
         let kernel = &envelope.kernel;
         let share = 100.0 * lost as f64 / all.max(1) as f64;
@@ -72,13 +73,13 @@ impl Caption {
         }
     }
 
-    /// All of it in one line, but for the title and the sentences.
+    /// Everything in one line, except for the title and the sentences.
     pub fn origin(&self) -> String {
         let [place, measured] = self.parts();
         join(&[&place, &measured])
     }
 
-    /// Where and when it was measured, and what.
+    /// Place and time of the measurement, and what was measured.
     fn parts(&self) -> [String; 2] {
         [
             join(&[&self.place, &self.when, &self.kernel]),
@@ -101,21 +102,21 @@ fn join(parts: &[&String]) -> String {
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Options {
-    /// Of the picture, in its own units, which are pixels where nobody scales it.
+    /// Width of the graph in its own units, which are pixels unless it is scaled.
     pub width: u32,
-    /// What holds less than this share of the whole is folded.
+    /// Parts with less than this share of the total are folded.
     pub min_share: f64,
 }
 
 impl Default for Options {
-    /// About the width of a page, and a pixel of it.
+    /// About the width of a page, and one pixel of it.
     fn default() -> Options {
         Options { width: 1200, min_share: 0.001 }
     }
 }
 
 impl Options {
-    /// A narrower one has no room for its own caption.
+    /// A narrower graph has no room for its caption.
     pub const LEAST_WIDTH: u32 = 300;
 
     pub(in crate::render) fn check(&self) -> Result<()> {
@@ -134,12 +135,13 @@ impl Options {
     }
 }
 
-/// A flame graph as an SVG file that works alone in a browser: hover, click to zoom, search.
+/// A flame graph as an SVG file that works on its own in a browser: hover, click to zoom, search.
 ///
 /// The same profile gives the same bytes.
 ///
 /// # Errors
-/// When there is nothing to show (an empty picture would look like an idle machine), or the options are out of range.
+///
+/// If there is nothing to show (an empty graph would look like an idle machine), or the options are out of range.
 pub fn file(profile: &Profile, caption: &Caption, options: &Options) -> Result<Vec<u8>> {
     Ok(scene::file(&draw(profile, caption, options)?).into_bytes())
 }
@@ -147,13 +149,14 @@ pub fn file(profile: &Profile, caption: &Caption, options: &Options) -> Result<V
 /// A flame graph as one `<svg>` element for the body of an HTML page.
 ///
 /// # Errors
-/// As [`file()`].
+///
+/// Same as [`file()`].
 pub fn inline(profile: &Profile, caption: &Caption, options: &Options) -> Result<String> {
     Ok(scene::inline(&draw(profile, caption, options)?))
 }
 
-/// Several pictures with a name each, as a part of an HTML page: one per tab with the script, one below the other
-/// without it and on paper.
+/// Several named flame graphs, as a part of an HTML page: one per tab with the script; below each other without it, and
+/// on paper.
 pub fn tabs(pictures: &[(&str, String)]) -> String {
     let mut out = String::from("<div class=\"flames\">\n");
     for (label, svg) in pictures {
@@ -221,7 +224,7 @@ fn amount(unit: Unit, value: u64) -> String {
     }
 }
 
-/// What folding did to the picture.
+/// A note on the folded parts.
 pub(in crate::render) fn folded_note(tree: &Tree) -> Option<String> {
     let share = tree.narrow_share();
     (share > 0.0).then(|| {
@@ -233,7 +236,7 @@ pub(in crate::render) fn folded_note(tree: &Tree) -> Option<String> {
     })
 }
 
-/// The areas that the picture has.
+/// The areas that occur in the graph.
 fn legend(profile: &Profile, tree: &Tree) -> Vec<Swatch> {
     let nodes = || tree.nodes().iter().skip(1);
     let present =

@@ -1,4 +1,4 @@
-//! Two profiles in one picture and in one table.
+//! Renders a comparison of two profiles as a differential flame graph and as a table.
 
 use anyhow::Result;
 
@@ -10,25 +10,27 @@ use crate::render::flame::{Caption, Options, colours, folded_note, name};
 use crate::render::text::{clean, fitted, table};
 use crate::units::{counted, figure, significant};
 
-/// Bytes of frames, as of a flame graph.
+/// Limit on the bytes of frames, as in a flame graph.
 const MOST_BYTES: usize = 1_800_000;
 
-/// Frames in the table.
+/// Number of frames in the table.
 const SHOWN: usize = 10;
 
-/// The stacks of both as an SVG file that works alone in a browser: a frame is as wide as both together, and its
-/// colour says what became of it.
+/// The stacks of both as an SVG file that works on its own in a browser: a frame's width is the sum of both, and its
+/// colour shows the change.
 ///
 /// # Errors
-/// When the options are out of range.
+///
+/// If the options are out of range.
 pub fn file(comparison: &Comparison, caption: &Caption, options: &Options) -> Result<Vec<u8>> {
     Ok(scene_file(&draw(comparison, caption, options)?).into_bytes())
 }
 
-/// The same as one `<svg>` element for the body of an HTML page.
+/// The graph as one `<svg>` element for the body of an HTML page.
 ///
 /// # Errors
-/// As [`file()`].
+///
+/// Same as [`file()`].
 pub fn inline(comparison: &Comparison, caption: &Caption, options: &Options) -> Result<String> {
     Ok(scene_inline(&draw(comparison, caption, options)?))
 }
@@ -66,14 +68,14 @@ fn draw(comparison: &Comparison, caption: &Caption, options: &Options) -> Result
 }
 
 fn legend() -> Vec<Swatch> {
-    // Each word stands behind its steps.
+    // Each word comes after its colours.
     let parts = [(0..1, "gone"), (1..4, "less"), (4..5, "the same"), (5..8, "more"), (8..9, "new")];
     (parts.into_iter())
         .map(|(steps, text)| Swatch { colours: colours::CHANGES[steps].to_vec(), text: text.to_string() })
         .collect()
 }
 
-/// By what a rate is multiplied to be shown, and what it is then.
+/// The factor and unit for showing a rate.
 fn rate_unit(comparison: &Comparison) -> (f64, &'static str) {
     match (comparison.basis, comparison.unit) {
         (Basis::Share, _) => (100.0, "% of all"),
@@ -81,7 +83,7 @@ fn rate_unit(comparison: &Comparison) -> (f64, &'static str) {
         (Basis::Ios { .. }, Unit::Samples) => (1e6, "samples per million I/Os"),
         (Basis::Ios { .. }, Unit::Ios) => (1.0, "I/Os per I/O"),
         (Basis::Ios { .. }, Unit::Events) => (1.0, "events per I/O"),
-        // So much of it at a time.
+        // The average number at a time.
         (Basis::Time { .. }, Unit::Nanoseconds) => (1.0, "threads on average"),
         (Basis::Time { .. }, Unit::Samples) => (1e9, "samples per second"),
         (Basis::Time { .. }, Unit::Ios) => (1e9, "I/Os per second"),
@@ -89,7 +91,7 @@ fn rate_unit(comparison: &Comparison) -> (f64, &'static str) {
     }
 }
 
-/// The frames that moved most, and those that appeared or vanished.
+/// The frames that changed most, and those that appeared or vanished.
 pub fn text(comparison: &Comparison, width: Option<usize>) -> String {
     let (factor, unit) = rate_unit(comparison);
     let Moved { before, after, .. } = comparison.all;

@@ -13,7 +13,7 @@ fn compared(before: &str, after: &str, basis: Basis) -> Comparison {
     compare(side(&before), side(&after), basis).unwrap()
 }
 
-/// The shape of T's: none, then mq-deadline with 2.19 times the CPU time per I/O.
+/// Modelled on source T: none, then mq-deadline with 2.19 times the CPU time per I/O.
 fn schedulers() -> Comparison {
     compared(
         "fio;get_io_u 890\nfio;blk_mq_submit_bio_[k] 1030\nfio;blk_mq_submit_bio_[k];nvme_queue_rq_[k] 480\n\
@@ -67,7 +67,7 @@ fn the_picture_says_what_became_of_each_frame() {
     assert!(file.starts_with(b"<?xml"));
 }
 
-/// A colour belongs to the word that it stands closest to.
+/// Each colour must be closest to its own word.
 #[test]
 fn each_step_of_the_legend_stands_by_its_word() {
     let drawn = inline(&schedulers(), &Caption::new("x", "y"), &Options::default()).unwrap();

@@ -1,17 +1,17 @@
-//! A profile as folded text: `root;...;leaf count` per line.
+//! Renders a profile as folded text: `root;...;leaf count` per line.
 //!
-//! [`folded::parse`](crate::analyze::profile::folded::parse) brings any name back as it was. Escapes are those of
-//! [`escape`], and a few more where a reader would take a part of a name for something else.
+//! [`folded::parse`](crate::analyze::profile::folded::parse) restores any name. Escapes are those of [`escape`], plus
+//! some for names that a reader would misinterpret.
 
 use std::fmt::Write as _;
 
 use crate::analyze::profile::{Area, Profile};
 use crate::analyze::stacks::{KERNEL_MARK, escape};
 
-/// A frame without a name, which readers would drop.
+/// Stands for a frame with an empty name, which readers would drop.
 const NAMELESS: &str = "\\u{}";
 
-/// The profile as folded text, in the order of its names.
+/// The profile as folded text, sorted by names.
 pub fn render(profile: &Profile) -> String {
     lines(profile).fold(String::new(), |mut out, (stack, value)| {
         _ = writeln!(out, "{stack} {value}");
@@ -19,10 +19,10 @@ pub fn render(profile: &Profile) -> String {
     })
 }
 
-/// Each stack as it stands in a line, with its value.
+/// Each stack in its line format, with its value.
 pub fn lines(profile: &Profile) -> impl Iterator<Item = (String, u64)> {
     let mut frames: Vec<String> = profile.frames().iter().map(|f| frame(&f.name, f.area)).collect();
-    // In all lines as in those that end in it, else it would be two frames to other tools.
+    // In all lines if in any, or other tools would see two frames.
     for leaf in profile.stacks().iter().filter_map(|stack| stack.frames.last()) {
         let text = &mut frames[*leaf as usize];
         if let Some(escaped) = before_count(text) {
@@ -35,14 +35,14 @@ pub fn lines(profile: &Profile) -> impl Iterator<Item = (String, u64)> {
     })
 }
 
-/// One frame as it stands in a line.
+/// One frame in its line format.
 fn frame(name: &str, area: Area) -> String {
     let mut text = String::with_capacity(name.len() + 8);
     escape(name.as_bytes(), &mut text);
     if text.is_empty() {
         text.push_str(NAMELESS);
     }
-    // Blanks at the ends are trimmed by readers, and a line that begins with `# ` is a comment to them.
+    // Readers trim blanks at both ends, and take a line that begins with `# ` for a comment.
     if let Some(first) = text.chars().next().filter(|c| c.is_whitespace() || *c == '#') {
         text.replace_range(..first.len_utf8(), &escaped(first));
     }
@@ -55,8 +55,8 @@ fn frame(name: &str, area: Area) -> String {
     text
 }
 
-/// A frame's text where the count follows; None: as it is. Two numbers at the end of a line are a difference between
-/// two profiles to readers.
+/// A frame's text when the count follows; None: unchanged. Readers take two numbers at the end of a line for a
+/// difference between two profiles.
 fn before_count(text: &str) -> Option<String> {
     let (head, tail) = text.rsplit_once(' ')?;
     let is_number = tail.chars().all(|c| c.is_ascii_digit() || c == '.');

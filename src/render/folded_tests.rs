@@ -39,13 +39,13 @@ fn names_that_look_like_syntax_come_back() {
         assert_eq!(render(&profile), format!("{text};{text} 9\n"));
         assert_eq!(parse(&render(&profile), Unit::Samples).unwrap(), profile, "{name:?}");
     }
-    // A module's name is no mark, and a mark is taken off once.
+    // A module's name is not a suffix, and a suffix is removed only once.
     let profile = of(&[(&[("fake_[k]", Area::Kernel), ("f [nvme]", Area::Kernel)], 1)]);
     assert_eq!(render(&profile), "fake_[k\\x5d_[k];f [nvme]_[k] 1\n");
     assert_eq!(parse(&render(&profile), Unit::Samples).unwrap(), profile);
 }
 
-/// Only of frames that a count follows.
+/// Only frames directly before a count.
 #[test]
 fn a_number_behind_a_blank_is_escaped_where_a_stack_ends_in_it() {
     for (name, leaf) in [("worker 7", "worker\\x207"), ("v 1.5", "v\\x201.5"), ("a 1 2", "a 1\\x202")] {
@@ -55,19 +55,19 @@ fn a_number_behind_a_blank_is_escaped_where_a_stack_ends_in_it() {
         ]);
         assert_eq!(render(&profile), format!("a;{leaf} 9\n{name};f 3\n"));
         assert_eq!(parse(&render(&profile), Unit::Samples).unwrap(), profile);
-        // One frame is one to all tools.
+        // All tools must see a single frame.
         let both = of(&[(&[(name, Area::Label)], 3), (&[(name, Area::Label), ("f", Area::User)], 9)]);
         assert_eq!(render(&both), format!("{leaf} 3\n{leaf};f 9\n"));
-        // Both are read, wherever they stand.
+        // Both are parsed in any position.
         assert_eq!(parse(&format!("a;{leaf} 9\n{leaf};f 3\n"), Unit::Samples).unwrap(), profile);
     }
-    // A mark stands between the number and the count.
+    // A suffix separates the number from the count.
     let profile = of(&[(&[("run queue of CPU 0", Area::Label), ("f 1", Area::Kernel)], 9)]);
     assert_eq!(render(&profile), "run queue of CPU 0;f 1_[k] 9\n");
     assert_eq!(parse(&render(&profile), Unit::Samples).unwrap(), profile);
 }
 
-/// Any character, and more of those that mean something in a line.
+/// Any character, with more of those that are special in a line.
 fn names() -> impl Strategy<Value = String> {
     prop_oneof![any::<String>(), "[ ;#0-9.a\\\\xu{}\\[\\]_kijw\n\r\t\u{a0}\u{2028}]{0,12}"]
 }
@@ -101,8 +101,8 @@ proptest! {
     }
 }
 
-/// inferno reads what is written here as what it is, whatever the names are: no line is dropped, and no part of a
-/// name is a count or a frame.
+/// inferno reads the same stacks, whatever the names are: no line is dropped, and no part of a name becomes a count or
+/// a frame.
 #[test]
 fn inferno_reads_the_same_stacks() {
     let names = [
@@ -137,7 +137,7 @@ fn inferno_reads_the_same_stacks() {
     inferno::flamegraph::from_lines(&mut options, text.lines(), &mut out).unwrap();
     let picture = String::from_utf8(out).unwrap();
     assert!(picture.contains(&format!("all ({} samples, 100%)", profile.total())));
-    // Without a change in percent, which is what two counts in a line would give.
+    // Without a percentage, which two counts in a line would cause.
     assert!(!picture.contains("%; "));
     let frames = picture.matches("<g><title>").count();
     assert_eq!(frames, 1 + names.len() * 2 * 3);

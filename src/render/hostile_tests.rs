@@ -1,4 +1,4 @@
-//! Recordings with hostile numbers in place of their own: whatever is read is merged, shown and diagnosed.
+//! Recordings with hostile numbers: whatever can be read must be merged, shown and diagnosed without a panic.
 
 use std::cell::Cell;
 use std::fmt::Debug;
@@ -26,15 +26,15 @@ use crate::recording::{Piece, Pieces, Span, name_of, source};
 use crate::rules::fixtures::Case;
 use crate::rules::{self, Summaries, inputs};
 
-/// Of each view.
+/// Per view.
 const CASES: u64 = 200;
 
 const HOSTILE: [u64; 5] = [0, 1, 1 << 53, 1 << 63, u64::MAX];
 
-/// Counts of a histogram, which is read only where they are the sum of its buckets.
+/// Histogram counts: a histogram is accepted only if the count is the sum of its buckets.
 const COUNTS: [u64; 4] = [1, 1 << 53, 1 << 63, u64::MAX];
 
-/// Those of `tests/recordings`.
+/// The recordings in `tests/recordings`.
 const RECORDINGS: [&str; 2] = ["0.2.0-linux-5.10.biopsy.tar", "0.2.0-linux-6.18.biopsy.tar"];
 
 /// Some lines of the view in each recording.
@@ -61,7 +61,7 @@ fn places<'a>(value: &'a mut Value, all: &mut Vec<&'a mut Value>) {
     }
 }
 
-/// One in so many of a line's numbers is another one.
+/// Replaces a random part of a line's numbers.
 fn hostile(line: &Value, state: &mut u64) -> Value {
     let mut line = line.clone();
     let mut all = Vec::new();
@@ -96,7 +96,7 @@ fn read<V: View>(line: &Value) -> Option<Piece<V>> {
     Pieces::new(line.to_string().as_bytes(), Span::default()).read().ok().flatten()
 }
 
-/// Reads, merges and shows lines of the view; the number of those that could be read.
+/// Reads, merges and shows lines of the view; returns how many were readable.
 fn check<V: View + Summary + Clone + Debug>(
     seed: u64,
     show: impl Fn(&Envelope, &V, Option<i32>) -> String,
@@ -130,13 +130,13 @@ fn check<V: View + Summary + Clone + Debug>(
     known
 }
 
-/// Terminals, and None: a pipe.
+/// Terminal widths; None stands for a pipe.
 const WIDTHS: [usize; 3] = [80, 60, 20];
 
-/// What a pipe gets; no terminal gets a line that is wider than itself.
+/// The text for a pipe; for a terminal, checks that no line is wider than the terminal.
 fn at_each_width(show: impl Fn(Option<usize>, bool) -> String) -> String {
     thread_local!(static TURN: Cell<usize> = const { Cell::new(0) });
-    // One of them each time: all of them take minutes.
+    // One width per call: all of them would take minutes.
     let turn = TURN.replace(TURN.get().wrapping_add(1));
     if let Some(width) = WIDTHS.get(turn % (2 * WIDTHS.len())).copied() {
         let text = show(Some(width), false);
@@ -146,7 +146,7 @@ fn at_each_width(show: impl Fn(Option<usize>, bool) -> String) -> String {
     show(None, true)
 }
 
-/// The same as lines of intervals.
+/// Same as interval lines.
 fn lines_of(view: &impl Intervals) {
     at_each_width(|width, _| {
         let mut lines = IntervalLines::new(text::interval_lines::Style { width, all: true, sort: None });
@@ -154,10 +154,10 @@ fn lines_of(view: &impl Intervals) {
     });
 }
 
-/// The number of lines that could be read, by a seed.
+/// The number of readable lines, by seed.
 type Check = fn(u64) -> usize;
 
-/// Each view, with what shows it.
+/// Each view, with its renderer.
 const VIEWS: [(&str, Check); 6] = [
     ("latency", |seed| {
         check(seed, |envelope, view: &LatencySummary, status| {
@@ -219,7 +219,7 @@ fn hostile_numbers_are_merged_and_shown() {
     }
 }
 
-/// Some intervals of a view, merged; None: nothing of it could be read.
+/// Some merged intervals of a view; None: nothing was readable.
 fn merged<V: View + Summary + Clone>(
     lines: &[Value],
     state: &mut u64,
@@ -245,7 +245,7 @@ fn host(disk: &str) -> Value {
     Value::Object(json_of::view_object(&Envelope::default(), &HostSummary { machine }, None))
 }
 
-/// As `diagnose -i` and `report -i` do.
+/// As in `diagnose -i` and `report -i`.
 #[test]
 fn hostile_numbers_are_diagnosed() {
     let [latency_lines, interrupt_lines, lock_lines, thread_lines] =

@@ -1,5 +1,6 @@
-//! The report: one self-contained HTML file. No network, no script of its own, readable from
-//! `file://`, on paper, and in light and dark. Only the flame graph brings a script, for its zoom and search.
+//! Renders the report: one self-contained HTML file. It loads nothing from the network and has no script of its own. It
+//! is readable from `file://`, on paper, and in light and dark mode. Only a flame graph includes a script, for zoom and
+//! search.
 
 mod charts;
 pub mod compare;
@@ -35,36 +36,36 @@ use crate::units::{bytes, count, counted, short, significant, time};
 
 const STYLE: &str = include_str!("html/style.css");
 
-/// Everything that a report shows.
+/// The contents of a report.
 #[derive(Debug, Clone, Copy)]
 pub struct Report<'a> {
     pub summaries: Summaries<'a>,
     pub diagnosis: &'a Diagnosis,
-    /// Why the run must not be trusted; None: it may.
+    /// Why the run must not be trusted; None if it may.
     pub doubt: Option<&'a str>,
-    /// The command line as it was typed.
+    /// The command line as typed.
     pub command: &'a str,
-    /// How the command behind `--` ended; None: there was none, or it goes on.
+    /// Exit status of the command after `--`; None: there was none, or it still runs.
     pub command_status: Option<i32>,
-    /// Flame graphs as `render::flame::inline` makes them, taken as they are, each with its name.
+    /// Named flame graphs from `render::flame::inline`, inserted unchanged.
     pub flames: &'a [(&'a str, String)],
-    /// None: nobody looked.
+    /// None: not measured.
     pub locks: Option<&'a LockSummary>,
     pub pagecache: Option<&'a PagecacheSummary>,
     pub threads: Option<&'a ThreadSummary>,
     pub timeline: Option<&'a Timeline>,
-    /// What `diagnose --json` prints; it stands in the page for scripts and for later comparison.
+    /// The output of `diagnose --json`, embedded in the page for scripts and later comparison.
     pub json: &'a Map<String, Value>,
 }
 
-/// The whole file.
+/// The complete file.
 pub fn render(report: &Report<'_>) -> String {
     let s = &report.summaries;
     let title = report.diagnosis.findings.first().map_or("biopsy report", |f| f.id);
     let mut out = String::from("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
     out.push_str("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n");
-    // Belt and braces: even a mistake in escaping cannot make the page load anything, and only a
-    // flame graph gives scripts a reason to run.
+    // Defence in depth: even after an escaping mistake the page cannot load anything, and scripts are allowed only if
+    // there is a flame graph.
     let scripts = if !report.flames.is_empty() { "'unsafe-inline'" } else { "'none'" };
     out.push_str(&format!(
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; \
@@ -112,7 +113,7 @@ pub fn render(report: &Report<'_>) -> String {
     out
 }
 
-/// Text for an element or a quoted attribute: markup and what could hide text is escaped.
+/// Text for an element or a quoted attribute: escapes markup and characters that could hide text.
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in clean(text).chars() {
@@ -128,17 +129,17 @@ pub fn escape(text: &str) -> String {
     out
 }
 
-/// Around the data of a page.
+/// The start and end of a page's embedded data.
 const DATA: [&str; 2] = ["<script type=\"application/json\" id=\"biopsy\">", "</script>\n"];
 
-/// What `--json` prints, from a page that has it; None where it has none.
+/// The `--json` output embedded in a page; None if there is none.
 pub fn data(page: &str) -> Option<Value> {
     let (_, rest) = page.split_once(DATA[0])?;
     serde_json::from_str(rest.split_once(DATA[1])?.0).ok()
 }
 
-/// The data of a page, in a script element: no character that HTML would look at, and none that would hide
-/// text from somebody who reads the source.
+/// The embedded data in a script element: without characters that are special in HTML, and without any that hide text
+/// from a reader of the source.
 fn island(json: &Map<String, Value>) -> String {
     let mut out = DATA[0].to_string();
     for c in Value::Object(json.clone()).to_string().chars() {
@@ -183,7 +184,7 @@ fn header(report: &Report<'_>) -> String {
     out
 }
 
-/// The strip of figures below the verdict.
+/// The figures below the verdict.
 fn figures(s: &Summaries<'_>) -> String {
     let mut cells: Vec<(&str, String, String)> = Vec::new();
     match s.load {

@@ -1,4 +1,4 @@
-//! JSON of the contract: integers in nanoseconds and bytes, unit in the key, absent is absent.
+//! Renders the documented JSON: integers in nanoseconds and bytes, the unit in the key, missing values without a key.
 
 pub mod fio;
 pub mod flame;
@@ -16,7 +16,7 @@ use crate::experiment::compare::Comparison;
 use crate::recording::manifest::Manifest;
 use crate::rules::summary::DiagnosisSummary;
 
-/// A view's name, and what makes its schema.
+/// A view's name, and the function that generates its schema.
 type Schema = (&'static str, fn() -> Value);
 
 /// The views with a schema.
@@ -38,7 +38,7 @@ const SCHEMAS: &[Schema] = &[
     ("top", schema_of::<top::Line>),
 ];
 
-/// The views that [`schema`] knows.
+/// The view names that [`schema`] accepts.
 pub fn schemas() -> impl Iterator<Item = &'static str> {
     SCHEMAS.iter().map(|(name, _)| *name)
 }
@@ -56,21 +56,21 @@ fn schema_of<V: View>() -> Value {
     schema
 }
 
-/// A view as one line of JSON. `command_status` is there when a command was measured.
+/// A view as one line of JSON. `command_status` is set when a command was measured.
 pub fn view<V: View>(envelope: &Envelope, view: &V, command_status: Option<i32>) -> Vec<u8> {
-    // A map's keys are text, and memory does not fail: nothing does.
+    // Cannot fail: map keys are text, and it writes to memory.
     let mut bytes = serde_json::to_vec(&Line::new(envelope, view, command_status)).unwrap_or_default();
     bytes.push(b'\n');
     bytes
 }
 
-/// The same as an object.
+/// The view as an object.
 pub fn view_object<V: View>(
     envelope: &Envelope,
     view: &V,
     command_status: Option<i32>,
 ) -> Map<String, Value> {
-    // Through its line: a second serializer of every view would be a megabyte of the executable.
+    // Parses the line: a second serializer of every view would add a megabyte to the executable.
     serde_json::from_slice(&self::view(envelope, view, command_status)).unwrap_or_default()
 }
 
@@ -84,7 +84,7 @@ pub fn object(schema: &str, envelope: &Envelope) -> Map<String, Value> {
     object
 }
 
-/// One line for each.
+/// One line per item.
 pub fn lines<T: Serialize>(all: &[T]) -> Vec<u8> {
     all.iter().flat_map(|one| format!("{}\n", json!(one)).into_bytes()).collect()
 }
@@ -127,7 +127,7 @@ mod tests {
         schema["properties"].as_object().into_iter().flatten().map(|(key, _)| key.clone()).collect()
     }
 
-    /// What [`Line`] and its reader take for granted.
+    /// The assumption of [`Line`] and its reader.
     fn keys_are_told_apart<V: View>() {
         let envelope = keys::<Envelope>();
         let both: Vec<String> = keys::<V>().into_iter().filter(|key| envelope.contains(key)).collect();
@@ -177,7 +177,7 @@ mod tests {
             for key in ["schema", "version", "missing", "cost", "command_status"] {
                 assert!(schema["properties"].get(key).is_some(), "{name} {key}");
             }
-            // Each type that it names is in it.
+            // The schema defines each type that it references.
             let text = schema.to_string();
             for pointer in text.split(r##""$ref":"#"##).skip(1) {
                 let pointer = pointer.split('"').next().unwrap();

@@ -1,4 +1,4 @@
-//! A finding's numbers as people read them: the unit comes from the key.
+//! Formats a finding's numbers for people: the key determines the unit.
 
 use crate::findings::{Finding, Number, Worth};
 use crate::units::{bytes, count, range, short, significant, time};
@@ -6,7 +6,7 @@ use crate::units::{bytes, count, range, short, significant, time};
 /// Label and text of one number: `("device stage's share of the I/O", "94.8 %")`.
 fn labelled(number: Number, value: f64) -> (String, String) {
     let key = number.key;
-    // A unit may stand inside a key: `user_ns_per_operation`.
+    // A unit may be inside a key: `user_ns_per_operation`.
     type Show = fn(f64) -> String;
     let units: [(&str, Show); 5] = [
         ("_ns", |v| time(v.max(0.0) as u64)),
@@ -24,7 +24,7 @@ pub fn all(finding: &Finding) -> Vec<(String, String)> {
     finding.numbers.iter().map(|(number, value)| labelled(*number, *value)).collect()
 }
 
-/// What a fix could be worth, as a range.
+/// The possible gain of a fix, as a range.
 pub fn worth(worth: &Worth) -> String {
     let range = range(significant(worth.low, 2), significant(worth.high, 2));
     match worth.metric.as_str() {

@@ -5,8 +5,8 @@ use crate::analyze::stage::Stage;
 use crate::hist::Histogram;
 use crate::units::{count, time};
 
-/// `alloc 12.1 µs in 1,204 (80 %)`: each part of the stages that were taken apart, the share being that of the
-/// stage's whole time. A part that did not occur is not there, so the shares need not reach 100 %.
+/// `alloc 12.1 µs in 1,204 (80 %)`: each measured part, with its share of the stage's whole time. Parts that did not
+/// occur are left out, so the shares need not add up to 100 %.
 pub fn of_stages(latency: &OpLatency) -> Vec<(Stage, Vec<String>)> {
     let (_, stages) = latency.stages();
     let parts = |stage: &Stage| {

@@ -1,5 +1,5 @@
-//! A profile as pprof reads it: `profile.proto` (github.com/google/pprof), packed by gzip. Written here, and read by
-//! [`reading`], what others wrote as well.
+//! Renders a profile in pprof's format: `profile.proto` (github.com/google/pprof), compressed with gzip. [`reading`]
+//! reads this format, also from other tools.
 
 mod message;
 pub mod origin;
@@ -16,31 +16,31 @@ use crate::analyze::profile::{Area, Frame, Place, Profile};
 use crate::host::elf::BuildId;
 use message::{Function, Line, Location, Mapping, Sample, ValueType};
 
-/// One value that each stack has, such as `cpu` in `nanoseconds`.
+/// A value of each stack, such as `cpu` in `nanoseconds`.
 #[derive(Debug, Clone, Copy)]
 pub struct Column<'a> {
     pub kind: &'a str,
     pub unit: &'a str,
     pub profile: &'a Profile,
-    /// What one of the profile's values stands for: nanoseconds per sample. Else 1.
+    /// Multiplier of the profile's values, such as nanoseconds per sample; otherwise 1.
     pub factor: u64,
 }
 
-/// What is known of the whole.
+/// Metadata of the whole profile.
 #[derive(Debug, Clone, Default)]
 pub struct About<'a> {
-    /// When it began, in nanoseconds since 1970.
+    /// Start in nanoseconds since 1970.
     pub start_ns: i64,
     pub duration_ns: i64,
-    /// Between two samples, in the unit of the last column; None: not sampled.
+    /// Sampling period in the unit of the last column; None: not sampled.
     pub period: Option<i64>,
-    /// Lines for whoever opens it.
+    /// Comments for readers of the file.
     pub comments: Vec<String>,
-    /// Frames that pprof may name, where it finds the file with the build-id.
+    /// Frames that pprof can symbolize if it finds the file with the build-id.
     pub unnamed: Option<&'a BTreeMap<String, Place>>,
 }
 
-/// On-CPU samples: their number, and the CPU time that they stand for.
+/// On-CPU samples: their number, and the CPU time that they represent.
 pub fn on_cpu(profile: &Profile, period_ns: u64) -> [Column<'_>; 2] {
     [
         Column { kind: "samples", unit: "count", profile, factor: 1 },
@@ -48,7 +48,7 @@ pub fn on_cpu(profile: &Profile, period_ns: u64) -> [Column<'_>; 2] {
     ]
 }
 
-/// Time blocked.
+/// Off-CPU time.
 pub fn off_cpu(profile: &Profile) -> [Column<'_>; 1] {
     [Column { kind: "offcpu", unit: "nanoseconds", profile, factor: 1 }]
 }
@@ -58,7 +58,7 @@ pub fn io_time(profile: &Profile) -> [Column<'_>; 1] {
     [Column { kind: "io", unit: "nanoseconds", profile, factor: 1 }]
 }
 
-/// Waits for locks: how many and how long. The stacks of the two are joined by name.
+/// Lock waits: count and duration. The stacks of the two are joined by name.
 pub fn contentions<'a>(count: &'a Profile, delay: &'a Profile) -> [Column<'a>; 2] {
     [
         Column { kind: "contentions", unit: "count", profile: count, factor: 1 },
@@ -66,17 +66,18 @@ pub fn contentions<'a>(count: &'a Profile, delay: &'a Profile) -> [Column<'a>; 2
     ]
 }
 
-/// The file. The last column is what pprof shows first.
+/// The file. pprof shows the last column by default.
 pub fn render(columns: &[Column<'_>], about: &About<'_>) -> Vec<u8> {
     let message = message(columns, about).encode_to_vec();
     let mut packed = GzEncoder::new(Vec::with_capacity(message.len() / 4 + 64), Compression::default());
-    // Into memory, where nothing fails.
+    // Writing to memory cannot fail.
     packed.write_all(&message).and_then(|()| packed.finish()).unwrap_or_default()
 }
 
 const PAGE: u64 = 4096;
 
-/// Where files are mapped of whose own addresses nothing is known: below it pprof would take an offset for an address.
+/// Assumed mapping address of files whose own addresses are unknown: below it pprof would take an offset for an
+/// address.
 const NOWHERE: u64 = 1 << 40;
 
 fn message(columns: &[Column<'_>], about: &About<'_>) -> message::Profile {
@@ -93,12 +94,12 @@ fn message(columns: &[Column<'_>], about: &About<'_>) -> message::Profile {
         ..message::Profile::default()
     };
     let (frames, rows) = join(columns);
-    // From the leaf on; ids begin with 1.
+    // Leaf first; ids begin with 1.
     let ids = |stack: &[u32]| stack.iter().rev().map(|id| u64::from(*id) + 1).collect();
     out.sample = rows.into_iter().map(|(stack, value)| Sample { location_id: ids(&stack), value }).collect();
 
-    // By its mapping a frame of the kernel is told from one of the process. Without the mark on it pprof would look
-    // for the file, to name what has a name.
+    // The mapping distinguishes kernel frames from process frames. Without the `has_functions` mark pprof would look
+    // for the file to symbolize frames that already have names.
     out.mapping = [(1, "[kernel]"), (2, "[process]")]
         .map(|(id, file)| Mapping {
             id,
@@ -130,7 +131,7 @@ fn message(columns: &[Column<'_>], about: &About<'_>) -> message::Profile {
             line: vec![Line { function_id: id }],
         });
         let name = strings.id(&frame.name);
-        // Two of one name and of two areas are two functions only by their file.
+        // Two functions with the same name but different areas differ only in their file.
         let filename = strings.id(&file_name(frame.area));
         out.function.push(Function { id, name, system_name: name, filename });
     }
@@ -140,24 +141,24 @@ fn message(columns: &[Column<'_>], about: &About<'_>) -> message::Profile {
     }
     out.comment = about.comments.iter().map(|comment| strings.id(comment)).collect();
     out.default_sample_type = columns.last().map_or(0, |column| strings.id(column.kind));
-    // Last, because every part before it brings strings.
+    // Last, because every other part adds strings.
     out.string_table = strings.all;
     out
 }
 
-/// Where a frame without a name lies.
+/// The location of a frame without a name.
 fn place<'a>(frame: &Frame, about: &About<'a>) -> Option<&'a Place> {
     about.unnamed.filter(|_| frame.area == Area::User)?.get(&frame.name)
 }
 
-/// A file as it would be mapped in one piece from its first byte on, so that addresses are those of its own tables: what
-/// pprof computes from them then is the same address, of programs with a fixed place and of others.
+/// A file as if it were mapped in one piece from its first byte, so that addresses are those of its own tables. Then
+/// pprof computes the same address for position-dependent and other programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct FileAt<'a> {
     path: &'a str,
     build_id: Option<&'a BuildId>,
     start: u64,
-    /// In the file, where it begins.
+    /// Start of the mapping in the file.
     offset: u64,
 }
 
@@ -177,9 +178,9 @@ fn address(place: &Place) -> u64 {
 }
 
 struct Held {
-    /// Of the mapping.
+    /// Id of the mapping.
     id: u64,
-    /// Behind the last address.
+    /// End of the mapping, exclusive.
     limit: u64,
 }
 
@@ -190,7 +191,7 @@ fn files<'a>(places: &[Option<&'a Place>]) -> BTreeMap<FileAt<'a>, Held> {
         let end = address(place).saturating_add(PAGE);
         held.limit = held.limit.max(end - end % PAGE);
     }
-    // Behind those of the kernel and of the process.
+    // After the mappings of the kernel and of the process.
     (3..).zip(all.values_mut()).for_each(|(id, held)| held.id = id);
     all
 }
@@ -202,7 +203,7 @@ fn file_name(area: Area) -> String {
 /// A stack, root first, and a value per column.
 type Joined = (Vec<u32>, Vec<i64>);
 
-/// All frames of all columns, and all stacks with a value per column, in the order of the first.
+/// All frames of all columns, and all stacks with a value per column, in the order of the first column.
 fn join<'a>(columns: &[Column<'a>]) -> (Vec<&'a Frame>, Vec<Joined>) {
     let mut frames: Vec<&Frame> = Vec::new();
     let mut ids: HashMap<&Frame, u32> = HashMap::new();
@@ -222,7 +223,7 @@ fn join<'a>(columns: &[Column<'a>]) -> (Vec<&'a Frame>, Vec<Joined>) {
                 rows.push((stack_ids.clone(), vec![0; columns.len()]));
                 rows.len() - 1
             });
-            // A value is signed in the file.
+            // Values are signed in the file.
             let value = stack.value.saturating_mul(column.factor);
             rows[place].1[i] = i64::try_from(value).unwrap_or(i64::MAX);
         }
@@ -230,7 +231,7 @@ fn join<'a>(columns: &[Column<'a>]) -> (Vec<&'a Frame>, Vec<Joined>) {
     (frames, rows)
 }
 
-/// The table of strings: each stands in it once.
+/// The string table: each string occurs once.
 #[derive(Default)]
 struct Strings {
     all: Vec<String>,

@@ -20,14 +20,14 @@ fn unpacked(file: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A field and what it holds.
+/// A field's value.
 #[derive(Debug, PartialEq)]
 enum Held {
     Number(u64),
     Bytes(Vec<u8>),
 }
 
-/// The fields of a message. It does not share a line with what writes them.
+/// Decodes the fields of a message, independently of the writer's code.
 fn fields(mut bytes: &[u8]) -> Vec<(u64, Held)> {
     fn number(bytes: &mut &[u8]) -> u64 {
         let end = bytes.iter().position(|b| b & 0x80 == 0).unwrap();
@@ -110,7 +110,7 @@ fn samples_locations_and_functions_hold_together() {
         assert_eq!((one(&location, 1), one(&line, 1)), (id, id));
         assert_eq!(one(&location, 2), if id == 3 { 1 } else { 2 }, "the kernel's is another mapping");
     }
-    // Leaf first; 300 is two bytes long, and the times longer.
+    // Leaf first; 300 takes two bytes, and the times more.
     let samples: Vec<Vec<(u64, Held)>> = all(&fields, 2).iter().map(|s| self::fields(s)).collect();
     assert_eq!(all(&samples[0], 1), [[2, 1]]);
     assert_eq!(all(&samples[1], 1), [[3, 2, 1]]);
@@ -123,7 +123,7 @@ fn samples_locations_and_functions_hold_together() {
 #[test]
 fn two_profiles_are_joined_by_name() {
     let mut delay = Profile::new(Unit::Nanoseconds);
-    // Numbered otherwise, and with a stack that the other has not.
+    // Numbered differently, and with a stack that the other column lacks.
     for name in ["other", "main", "fio"] {
         delay.frame(name, if name == "fio" { Area::Label } else { Area::User });
     }
@@ -137,7 +137,7 @@ fn two_profiles_are_joined_by_name() {
     assert_eq!(values.len(), 3);
 }
 
-/// By file and build-id, at the addresses of the file's own tables: what pprof would ask them for.
+/// By file and build-id, at the addresses of the file's own tables, which pprof would look up.
 #[test]
 fn frames_without_a_name_have_their_place() {
     let mut profile = Profile::new(Unit::Samples);
@@ -172,7 +172,7 @@ fn frames_without_a_name_have_their_place() {
     let id = "01".repeat(20);
     assert_eq!(place(1), ("/x/a", id.clone(), 0x400000, 0x403000, 0x400010));
     assert_eq!(place(2), ("/x/a", id, 0x400000, 0x403000, 0x402010));
-    // Of which nobody knows where it lies in the file's own tables.
+    // Its position in the file's own tables is unknown.
     assert_eq!(place(3), ("/b", String::new(), 1 << 40, (1 << 40) + 0x1000, (1 << 40) + 7));
 }
 

@@ -5,17 +5,17 @@ use crate::analyze::sharing::Relation;
 use crate::analyze::sharing::{Share, shares};
 use crate::units::{bytes, count, in_percent};
 
-/// What the columns are.
+/// Column headings.
 pub const HEADER: [&str; 6] = ["process", "pid", "whose", "I/Os", "bytes", "share"];
 
-/// Two columns of text, and four of numbers in between and behind.
+/// Which columns are text.
 pub const IS_TEXT: [bool; 6] = [true, false, true, false, false, false];
 
-/// A row for each process, the most bytes first, and how many are left out. The share is of the bytes, or of the I/Os
-/// where none of them has any.
+/// A row per process, most bytes first, and how many are left out. The share is of the bytes, or of the I/Os if none
+/// has bytes.
 pub fn rows(device: &DeviceLatency, most: usize) -> (Vec<[String; 6]>, usize) {
     let all = shares(device);
-    // With a filter by process some bios passed it and others did not.
+    // With a process filter some bios passed it and others did not.
     let is_filtered = all.iter().any(|share| !share.process.selected);
     (all.iter().take(most).map(|share| row(share, is_filtered)).collect(), all.len().saturating_sub(most))
 }

@@ -1,4 +1,4 @@
-//! Where the time of a device's I/O goes: its stages as shares of one sum, the same in text and HTML.
+//! The stages of a device's I/O as shares of one sum, identical in text and HTML.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::merge::{SaturatingSum as _, how};
 use crate::rules::Summaries;
 use crate::units::in_percent;
 
-/// The slowest operations that are shown for themselves, as a share of all.
+/// The share of slowest operations that is shown separately.
 const SLOWEST: f64 = 0.01;
 
 /// One stage. The means of all rows add up to the time of an operation or I/O, and the shares to 1.
@@ -23,13 +23,13 @@ pub struct Row {
     pub share: f64,
 }
 
-/// The stages of a device, the longest first.
+/// The stages of a device, longest first.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Shares {
     pub unit: Unit,
-    /// Of how many operations or I/Os.
+    /// Number of operations or I/Os.
     pub count: u64,
-    /// Of these classes.
+    /// Classes that are included.
     pub ops: Vec<Op>,
     pub rows: Vec<Row>,
 }
@@ -39,7 +39,7 @@ impl Shares {
         self.rows.iter().map(|row| row.mean_ns).sum()
     }
 
-    /// The slowest operations of the same classes. None where I/Os are counted, and where they cannot be told apart.
+    /// The slowest operations of the same classes. None if I/Os are counted, or if the slowest cannot be separated.
     pub fn slowest(&self, device: &DeviceLatency) -> Option<(Self, Slowest)> {
         if self.unit != Unit::Operation {
             return None;
@@ -52,7 +52,7 @@ impl Shares {
     }
 }
 
-/// The totals of several classes of I/O.
+/// The totals of several I/O classes.
 fn together<'a>(classes: impl Iterator<Item = &'a OperationLatency>) -> OperationLatency {
     let mut all = OperationLatency::default();
     for class in classes {
@@ -63,7 +63,7 @@ fn together<'a>(classes: impl Iterator<Item = &'a OperationLatency>) -> Operatio
     all
 }
 
-/// The device that a page is about: that of the verdict, else that of the load, else the busiest.
+/// The main device of a page: that of the verdict, otherwise that of the load, otherwise the busiest.
 pub fn subject<'a>(s: &Summaries<'a>, diagnosis: &Diagnosis) -> Option<&'a DeviceLatency> {
     let active = || s.latency.devices.iter().filter(|device| device.ios > 0);
     let subject = diagnosis.findings.first().map(|verdict| verdict.subject.as_str());
@@ -72,19 +72,19 @@ pub fn subject<'a>(s: &Summaries<'a>, diagnosis: &Diagnosis) -> Option<&'a Devic
     named.or_else(|| active().max_by_key(|device| device.ios))
 }
 
-/// The stages of one class of I/O.
+/// The stages of one I/O class.
 pub fn of_class(device: &DeviceLatency, op: Op) -> Option<Shares> {
     operations(device, |other| other == op).or_else(|| requests(device, |other| other == op))
 }
 
-/// The stages of operations where these are followed, else those of requests; those of reads where only reads are the
-/// load's. Where the verdict names the share of a stage, it is the same share here. None: no stage was timed.
+/// The stages of operations if followed, otherwise of requests; only of reads if only reads belong to the load. If the
+/// verdict states a stage's share, it is the same share here. None: no stage was timed.
 pub fn of(device: &DeviceLatency, has_load: bool, verdict: Option<&Finding>) -> Option<Shares> {
     let is_ours = |op: Op| !has_load || op == Op::Read;
     let all = [
         operations(device, is_ours),
         requests(device, is_ours),
-        // Some rules look at the operations of all classes.
+        // Some rules use the operations of all classes.
         operations(device, |_| true),
     ];
     let found: Vec<Shares> = all.into_iter().flatten().collect();
@@ -92,7 +92,7 @@ pub fn of(device: &DeviceLatency, has_load: bool, verdict: Option<&Finding>) -> 
     found.iter().find(agrees).or(found.first()).cloned()
 }
 
-/// Whether the shares of stages that a finding's sentence names are these.
+/// Whether these are the stage shares that a finding's sentence states.
 fn agrees(shares: &Shares, verdict: &Finding) -> bool {
     let agrees = |number: &str, row: &Row| {
         let named = verdict.numbers.get(number).map(|percent| in_percent(percent / 100.0));
@@ -102,7 +102,7 @@ fn agrees(shares: &Shares, verdict: &Finding) -> bool {
     shares.rows.iter().all(each) && shares.rows.first().is_none_or(|row| agrees("largest_stage_percent", row))
 }
 
-/// None where most I/Os belong to no operation that is followed.
+/// None if most I/Os belong to no followed operation.
 fn operations(device: &DeviceLatency, is_ours: impl Fn(Op) -> bool) -> Option<Shares> {
     let ours = || device.ops.iter().filter(|(op, _)| is_ours(**op));
     let followed = || ours().filter(|(_, latency)| latency.stages().0 == Unit::Operation);
@@ -119,7 +119,7 @@ fn requests(device: &DeviceLatency, is_ours: impl Fn(Op) -> bool) -> Option<Shar
     shares(Unit::Io, ours.map(|(op, latency)| (*op, &latency.request_stages)))
 }
 
-/// A stage that only some have counts as nothing in the others, so that the means add up.
+/// A stage that only some classes have counts as zero in the others, so that the means add up.
 fn shares<'a>(
     unit: Unit,
     classes: impl Iterator<Item = (Op, &'a BTreeMap<Stage, Histogram>)>,
@@ -141,7 +141,7 @@ fn shares<'a>(
     (!rows.is_empty()).then_some(Shares { unit, count, ops, rows })
 }
 
-/// The longest stage first; none of a stage that took no time.
+/// Longest stage first, without stages that took no time.
 fn rows(sums: BTreeMap<Stage, u64>, count: u64) -> Vec<Row> {
     let all: u64 = sums.values().saturating_sum();
     let row = |(stage, sum): (Stage, u64)| Row {

@@ -1,4 +1,4 @@
-//! A profile as speedscope reads it (github.com/jlfwong/speedscope, `file-format-schema.json`).
+//! Renders a profile for speedscope (github.com/jlfwong/speedscope, `file-format-schema.json`).
 
 use serde::Serialize;
 
@@ -21,7 +21,7 @@ struct Shared<'a> {
     frames: Vec<Frame<'a>>,
 }
 
-/// The file is what speedscope colours by, and tells two frames of one name by.
+/// speedscope colours by the file, and uses it to distinguish frames with equal names.
 #[derive(Serialize)]
 struct Frame<'a> {
     name: &'a str,
@@ -40,7 +40,7 @@ struct Sampled<'a> {
     weights: Vec<u64>,
 }
 
-/// The file. It has no order in time: the stacks stand in the order of their names.
+/// The file. It has no time order: the stacks are sorted by name.
 pub fn render(profile: &Profile, name: &str) -> String {
     let stacks = profile.sorted();
     let file = File {
@@ -64,7 +64,7 @@ pub fn render(profile: &Profile, name: &str) -> String {
             weights: stacks.iter().map(|stack| stack.value).collect(),
         }],
     };
-    // Text and numbers, which are always JSON.
+    // Text and numbers always serialize.
     serde_json::to_string(&file).unwrap_or_default()
 }
 

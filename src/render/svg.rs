@@ -1,5 +1,5 @@
-//! Charts as inline SVG. Colours come from the page's style sheet through classes, so that a stage
-//! has one colour in every chart, in light and in dark.
+//! Renders charts as inline SVG. Colours come from the page's style sheet through classes, so that a stage has the same
+//! colour in every chart, in light and dark mode.
 
 mod curve;
 mod dots;
@@ -20,12 +20,11 @@ use super::html::escape;
 /// Width of every chart in its own units; the page scales it.
 pub const WIDTH: f64 = 1040.0;
 
-/// Equal steps of the logarithmic axis per power of two. The histogram's own buckets differ in
-/// width by a factor of two on such an axis, which would look like a saw; one sixth of an octave is
-/// two buckets at least.
+/// Equal steps of the logarithmic axis per power of two. The histogram's own buckets differ in width by a factor of two
+/// on such an axis, which would look like a sawtooth; one sixth of an octave is at least two buckets.
 const BINS_PER_OCTAVE: f64 = 6.0;
 
-/// The range that several histograms share, in powers of two of nanoseconds.
+/// The common range of several histograms, in powers of two of nanoseconds.
 pub fn range<'a>(hists: impl Iterator<Item = &'a Histogram>) -> Option<(f64, f64)> {
     let mut bounds: Option<(f64, f64)> = None;
     for hist in hists {
@@ -33,11 +32,11 @@ pub fn range<'a>(hists: impl Iterator<Item = &'a Histogram>) -> Option<(f64, f64
         let (low, high) = ((min.max(1) as f64).log2(), (max.max(1) as f64).log2());
         bounds = Some(bounds.map_or((low, high), |(l, h)| (l.min(low), h.max(high))));
     }
-    // A little air on both sides, and never an empty axis.
+    // A margin on both sides, and never an empty axis.
     bounds.map(|(low, high)| ((low - 0.5).max(0.0).floor(), (high + 0.5).ceil().max(low.floor() + 3.0)))
 }
 
-/// I/Os over time in the stage, on a logarithmic axis that the charts of one device share.
+/// Number of I/Os by time in the stage, on a logarithmic axis that the charts of one device share.
 pub fn histogram(stage: Stage, hist: &Histogram, (low, high): (f64, f64)) -> String {
     let (left, top, plot, bottom) = (64.0, 26.0, 96.0, 26.0);
     let (width, floor) = (WIDTH - left - 8.0, top + plot);
@@ -69,7 +68,7 @@ pub fn histogram(stage: Stage, hist: &Histogram, (low, high): (f64, f64)) -> Str
     }
     for (i, n) in bins.iter().enumerate().filter(|(_, n)| **n > 0.0) {
         let (from, to) = (low + i as f64 / BINS_PER_OCTAVE, low + (i + 1) as f64 / BINS_PER_OCTAVE);
-        // At least one unit high: a single slow I/O among millions must be seen.
+        // At least one unit high, so that a single slow I/O among millions is visible.
         let tall = (n / full * plot).max(1.0);
         out.push_str(&format!(
             "<rect class=\"{}\" x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{tall:.1}\"><title>{} to {}: {}</title></rect>",
@@ -91,11 +90,11 @@ pub fn histogram(stage: Stage, hist: &Histogram, (low, high): (f64, f64)) -> Str
     out
 }
 
-/// Vertical lines at the median and above, where they exist: the median's label to the left of its
-/// line, the others' to the right.
+/// Vertical lines at the median and higher quantiles, where they exist: the median's label is left of its line, the
+/// others' right.
 fn markers(hist: &Histogram, top: f64, floor: f64, at: &dyn Fn(f64) -> f64) -> String {
     let mut out = String::new();
-    // The stage's name stands at the left.
+    // Room for the stage's name at the left.
     let mut free = 150.0;
     for (name, q) in [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999)] {
         let Some(value) = hist.quantile(q) else { continue };
@@ -107,7 +106,7 @@ fn markers(hist: &Histogram, top: f64, floor: f64, at: &dyn Fn(f64) -> f64) -> S
         } else {
             ("start", x)
         };
-        // Labels that would overlap the one before are left to the table; their lines are short.
+        // A label that would overlap the previous one is left to the table; its line is short.
         let labelled = from >= free;
         out.push_str(&format!(
             "<line class=\"marker\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{:.1}\" y2=\"{floor}\"/>",
@@ -124,7 +123,7 @@ fn markers(hist: &Histogram, top: f64, floor: f64, at: &dyn Fn(f64) -> f64) -> S
     out
 }
 
-/// Counts in equal steps of the logarithm. A bucket across a border is shared out by its overlap.
+/// Counts in equal steps of the logarithm. A bucket across a boundary is divided in proportion to its overlap.
 fn bins(hist: &Histogram, (low, high): (f64, f64), per_octave: f64) -> Vec<f64> {
     let steps = ((high - low) * per_octave).ceil() as usize;
     let mut bins = vec![0.0; steps];
@@ -133,7 +132,7 @@ fn bins(hist: &Histogram, (low, high): (f64, f64), per_octave: f64) -> Vec<f64> 
     for (lower, upper, n) in hist.buckets() {
         // The extremes are exact: nothing is drawn beyond them.
         let (from, to) = ((lower as f64).max(min), (upper as f64).min(max));
-        // The last bucket also holds what lies beyond it.
+        // The last bucket also has everything beyond it.
         let (from, to) = (place(from).max(0.0), place(to.max(from)).max(0.0));
         let span = to - from;
         let first = (from as usize).min(steps.saturating_sub(1));
@@ -146,7 +145,7 @@ fn bins(hist: &Histogram, (low, high): (f64, f64), per_octave: f64) -> Vec<f64> 
     bins
 }
 
-/// Powers of ten, with 2 and 5 between where there is room.
+/// Powers of ten, with 2 and 5 in between if there is room.
 fn ticks(low: f64, high: f64) -> Vec<(f64, String)> {
     let steps: &[u64] = if high - low > 12.0 { &[1] } else { &[1, 2, 5] };
     let mut ticks = Vec::new();
@@ -170,7 +169,7 @@ fn plain(ns: u64) -> String {
     format!("{:.0} {unit}", ns as f64 / scale)
 }
 
-/// A round number in short, without trailing zeros: `25k`.
+/// A short round number without trailing zeros: `25k`.
 fn amount(value: f64) -> String {
     match value {
         v if v >= 1e6 => format!("{}M", v / 1e6),
@@ -181,7 +180,7 @@ fn amount(value: f64) -> String {
 
 /// The next round number: steps small enough to use most of the height.
 fn nice(value: f64) -> f64 {
-    // Even numbers below ten, so that the half of it is a count as well.
+    // Even numbers below ten, so that the half is also a count.
     if value <= 10.0 {
         return (value / 2.0).ceil().max(1.0) * 2.0;
     }
@@ -204,7 +203,7 @@ pub fn stage_class(stage: Stage) -> &'static str {
     }
 }
 
-/// The start of a picture of these classes.
+/// The start of an `<svg>` element with these classes.
 pub fn open(class: &str, width: f64, height: f64, label: &str) -> String {
     format!(
         "<svg class=\"{class}\" viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{}\">",

@@ -1,4 +1,4 @@
-//! Text for a terminal: one unit per column, right-aligned, nothing unescaped.
+//! Renders text for a terminal: one unit per column, right-aligned, everything escaped.
 
 pub mod brief;
 pub mod check;
@@ -38,8 +38,8 @@ pub use crate::units::{
     time_unit,
 };
 
-/// Escapes what could move a cursor or hide text: control characters, bidi overrides and the
-/// like become `\u{..}`. Names of processes, files and devices are written by strangers.
+/// Escapes characters that could move the cursor or hide text: control characters, bidi overrides and the like become
+/// `\u{..}`. Names of processes, files and devices are untrusted.
 pub fn clean(name: &str) -> String {
     let mut out = String::with_capacity(name.len());
     for c in name.chars() {
@@ -53,7 +53,7 @@ pub fn clean(name: &str) -> String {
     out
 }
 
-/// At most so many characters of a name that has been cleaned: what it begins and ends with.
+/// Shortens a cleaned name to at most `most` characters: keeps its beginning and end.
 pub fn fitted(name: &str, most: usize) -> String {
     let characters: Vec<char> = name.chars().collect();
     if characters.len() <= most {
@@ -66,10 +66,10 @@ pub fn fitted(name: &str, most: usize) -> String {
     format!("{begin}...{end}")
 }
 
-/// Of a piece of input in an error text.
+/// Maximum length of quoted input in an error.
 const MOST_QUOTED: usize = 60;
 
-/// A piece of input as it stands in an error text: cleaned, and what it begins with where it is long.
+/// A piece of input for an error text: cleaned, and only its beginning if it is long.
 pub fn quoted(input: &str) -> String {
     // It may be a whole file.
     let begin: String = input.chars().take(MOST_QUOTED + 1).collect();
@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(quoted("1.5"), "1.5");
         assert_eq!(quoted(&"é".repeat(60)), "é".repeat(60));
         assert_eq!(quoted(&"é".repeat(1 << 20)), format!("{}...", "é".repeat(57)));
-        // An escape has more characters than what it stands for.
+        // An escape has more characters than the escaped one.
         let escaped = quoted(&"\x1b".repeat(30));
         assert!(escaped.starts_with("\\u{1b}\\u{1b}") && escaped.chars().count() == 60, "{escaped}");
     }

@@ -1,5 +1,5 @@
-//! The way from each drive to memory as one inline SVG: NUMA nodes, root complexes, switches, drives. Colours come
-//! from the page's style sheet, as those of the charts do.
+//! Renders the path from each drive to memory as one inline SVG: NUMA nodes, root complexes, switches, drives. Colours
+//! come from the page's style sheet, as in the charts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,32 +11,32 @@ use crate::host::pci::sharing::{self, RootComplex, SharedLink};
 use crate::host::{BlockDevice, Hop, Host, Link};
 use crate::units::{counted, gigabytes};
 
-/// Drives of one root complex beyond these are counted.
+/// More drives of one root complex are only counted.
 const MOST: usize = 64;
 
-/// Width of the page's charts. A map with switches below switches is wider, and shrinks with its letters.
+/// Width of the page's charts. A map with nested switches is wider, and is scaled down with its text.
 const WIDTH: f64 = svg::WIDTH;
 const MARGIN: f64 = 12.0;
 const COMPLEX: f64 = 140.0;
-/// Between a column and the next: the lines turn here.
+/// Between two columns, where the lines turn.
 const GAP: f64 = 26.0;
 const SWITCH: f64 = 204.0;
 /// The line of a drive's own link, with its figures.
 const LINK: f64 = 245.0;
 const DRIVE: f64 = 170.0;
-/// However much room there is, these are not wider.
+/// Maximum widths, however much room there is.
 const WIDEST_LINK: f64 = 290.0;
 const WIDEST_DRIVE: f64 = 360.0;
 const DRIVE_HEIGHT: f64 = 38.0;
-/// From one drive to the next.
+/// Distance between two drives.
 const ROW: f64 = 46.0;
 const LINE: f64 = 15.0;
-/// Between a box's edge and its words.
+/// Between a box's edge and its text.
 const PAD: f64 = 8.0;
-/// A root complex without drives.
+/// Width of a root complex without drives.
 const EMPTY: f64 = 112.0;
 
-/// One PCI device with all that it shows: the namespaces of a drive, or the disks of a controller.
+/// One PCI device with all its block devices: the namespaces of a drive, or the disks of a controller.
 struct Drive<'a> {
     first: &'a BlockDevice,
     names: Vec<&'a str>,
@@ -46,27 +46,27 @@ struct Drive<'a> {
 enum Item<'a> {
     Drive(Drive<'a>),
     Switch(Switch<'a>),
-    /// So many drives that are not drawn.
+    /// Number of drives that are not drawn.
     More(usize),
 }
 
-/// A switch and all below it. The link is the one above it.
+/// A switch and everything below it. The link is the one above it.
 struct Switch<'a> {
     hop: &'a Hop,
     items: Vec<Item<'a>>,
 }
 
 struct Complex<'a> {
-    /// None: sysfs does not tell.
+    /// None: sysfs does not report it.
     name: Option<&'a str>,
     items: Vec<Item<'a>>,
 }
 
-/// What there is to look up while it is drawn.
+/// Data that is looked up while drawing.
 struct Facts {
     shared: BTreeMap<String, SharedLink>,
     complexes: BTreeMap<String, RootComplex>,
-    /// What a hypervisor shows of links and root complexes is not the machine's: nothing is summed up.
+    /// In a virtual machine the links and root complexes are not the real ones, so nothing is summed up.
     is_virtual: bool,
 }
 
@@ -92,8 +92,8 @@ impl Columns {
     }
 }
 
-/// The map; empty where no device has a PCI address. `traced` are the names of the devices that the run is about; what
-/// lies below them is so as well.
+/// The map; empty if no device has a PCI address. `traced` are the devices of the run; devices below them count as
+/// traced too.
 pub fn map(host: &Host, traced: &BTreeSet<&str>) -> String {
     let devices: Vec<&BlockDevice> =
         host.devices.iter().filter(|device| device.pci_address.is_some()).collect();
@@ -118,7 +118,7 @@ pub fn map(host: &Host, traced: &BTreeSet<&str>) -> String {
         .collect();
     for (name, drives) in used {
         let node = node(host, &drives);
-        // Who does not tell stands last.
+        // Drives with an unknown node come last.
         let key = node.map_or(NodeKey::Untold, NodeKey::Node);
         nodes.entry(key).or_default().push(Complex { name, items: items(drives) });
     }
@@ -138,7 +138,7 @@ enum NodeKey {
     Untold,
 }
 
-/// The node of these drives, where they agree. On a machine of one node it need not be told.
+/// The common node of these drives. On a machine with one node it need not be reported.
 fn node(host: &Host, drives: &[Drive<'_>]) -> Option<u32> {
     let told: BTreeSet<u32> = drives.iter().filter_map(|drive| drive.first.numa_node).collect();
     match (told.first(), host.nodes.as_slice()) {
@@ -157,7 +157,7 @@ fn heading(host: &Host, node: NodeKey) -> String {
     }
 }
 
-/// The traced devices and all that lies below them: I/O of an array or a multipath drive is its disks' as well.
+/// The traced devices and all devices below them: I/O of an array or a multipath drive is also its disks'.
 fn with_layers<'a>(host: &'a Host, traced: &BTreeSet<&str>) -> BTreeSet<&'a str> {
     let by_name: BTreeMap<&str, &BlockDevice> =
         host.devices.iter().map(|device| (device.name.as_str(), device)).collect();
@@ -172,8 +172,8 @@ fn with_layers<'a>(host: &'a Host, traced: &BTreeSet<&str>) -> BTreeSet<&'a str>
     found
 }
 
-/// One of each PCI device, in the order of the disks. Functions of an NVMe drive share its link, and a virtual function
-/// has the link of its physical one.
+/// One entry per PCI device, in the order of the disks. Functions of an NVMe drive share its link, and a virtual
+/// function has the link of its physical one.
 fn drives<'a>(devices: &[&'a BlockDevice], traced: &BTreeSet<&str>) -> Vec<Drive<'a>> {
     let mut found: Vec<Drive<'a>> = Vec::new();
     let mut places: BTreeMap<&str, usize> = BTreeMap::new();
@@ -195,7 +195,7 @@ fn drives<'a>(devices: &[&'a BlockDevice], traced: &BTreeSet<&str>) -> Vec<Drive
 fn items(mut drives: Vec<Drive<'_>>) -> Vec<Item<'_>> {
     let left = drives.len().saturating_sub(MOST);
     if left > 0 {
-        // Not without those that the run is about.
+        // Drives of the run are never left out.
         let mut spare = MOST.saturating_sub(drives.iter().filter(|drive| drive.is_traced).count());
         let mut keep = |drive: &Drive<'_>| {
             let fits = spare > 0 && !drive.is_traced;
@@ -217,7 +217,7 @@ fn items(mut drives: Vec<Drive<'_>>) -> Vec<Item<'_>> {
     top
 }
 
-/// A drive into the tree, below these switches.
+/// Inserts a drive into the tree, below these switches.
 fn hang<'a>(items: &mut Vec<Item<'a>>, above: &[&'a Hop], drive: Drive<'a>) {
     let [hop, rest @ ..] = above else { return items.push(Item::Drive(drive)) };
     let found = items.iter_mut().find_map(|item| match item {
@@ -292,7 +292,7 @@ impl Facts {
         lines
     }
 
-    /// Boxes are as high as their words, and no lower than what hangs below them.
+    /// A box is at least as high as its text, and as what is below it.
     fn height(&self, item: &Item<'_>) -> f64 {
         match item {
             Item::Drive(_) => ROW,
@@ -309,7 +309,7 @@ impl Facts {
     }
 }
 
-/// `8 GT/s x4 (could be 16 x4)`, or `8 GT/s x4 of 16 x4 (port)` where the port can do no more.
+/// `8 GT/s x4 (could be 16 x4)`, or `8 GT/s x4 of 16 x4 (port)` if the port is the limit.
 fn speed(link: &Link) -> Line {
     let now = format!("{} GT/s x{}", link.speed_gts, link.width);
     let own = (link.max_speed_gts.unwrap_or(link.speed_gts), link.max_width.unwrap_or(link.width));
@@ -325,7 +325,7 @@ fn speed(link: &Link) -> Line {
     }
 }
 
-/// As much of a text as fits, escaped. Letters are taken for as wide as those of the widest usual font (DejaVu Sans) are.
+/// As much of a text as fits, escaped. Assumes the letter widths of the widest common font (DejaVu Sans).
 fn fit(text: &str, room: f64, is_bold: bool) -> String {
     let room = if is_bold { room / 1.1 } else { room };
     let width = |c: char| match c {
@@ -373,7 +373,7 @@ impl Drawing {
         ));
     }
 
-    /// A box and its lines around `middle`.
+    /// A box with its lines centred on `middle`.
     fn words(&mut self, class: &str, x: f64, middle: f64, width: f64, lines: &[Line]) {
         let height = box_height(lines.len());
         let title: Vec<String> = lines.iter().map(|(_, text)| escape(text)).collect();
@@ -396,7 +396,7 @@ impl Drawing {
                 self.facts.heights(&complex.items).max(own)
             })
             .collect();
-        // A little more between two root complexes than between two drives.
+        // A little more space between two root complexes than between two drives.
         let height = 30.0 + heights.iter().map(|height| height + 10.0).sum::<f64>();
         self.rect("node", 0.0, top, self.columns.width, height);
         self.text("strong", MARGIN, top + 20.0, self.columns.width - 2.0 * MARGIN, heading);
@@ -411,7 +411,7 @@ impl Drawing {
         self.y = top + height + 10.0;
     }
 
-    /// What hangs below a box whose right edge is at `from`, in the middle of this height.
+    /// Draws the items below a box whose right edge is at `from`, vertically centred in this height.
     fn below(&mut self, items: &[Item<'_>], from: f64, column: f64, top: f64, height: f64) {
         let middle = top + height / 2.0;
         let mut y = top + (height - self.facts.heights(items)) / 2.0;
@@ -421,7 +421,7 @@ impl Drawing {
             places.push((y, tall));
             y += tall;
         }
-        // The lines first: boxes and words stand on them. Those of the run last, as all share the first piece.
+        // Lines first, because boxes and text cover them. Those of the run last, as all share the first segment.
         let mut lines: Vec<(bool, f64, f64)> = Vec::new();
         for (item, (y, tall)) in items.iter().zip(&places) {
             let to = match item {
@@ -458,7 +458,7 @@ impl Drawing {
         }
     }
 
-    /// Its own link stands on the line to it.
+    /// The figures of its own link are on the line to it.
     fn drive(&mut self, drive: &Drive<'_>, middle: f64) {
         let device = drive.first;
         let (x, width) = (self.columns.drive, self.columns.drive_width);
@@ -487,7 +487,7 @@ impl Drawing {
         self.out.push_str("</g>");
     }
 
-    /// Root complexes to which a drive could be attached, side by side.
+    /// Root complexes without drives, side by side.
     fn empty(&mut self, names: &[&str]) {
         if names.is_empty() {
             return;

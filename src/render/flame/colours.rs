@@ -1,5 +1,5 @@
-//! The colours of a picture. Their hues are those of Okabe and Ito, made lighter where black text would not be read
-//! on them, and set so far apart in lightness that a print in grey tells them too.
+//! The colours of flame graphs. Their hues are those of Okabe and Ito, lightened where black text would be unreadable,
+//! and spaced in lightness so that they also differ in greyscale print.
 
 use crate::analyze::profile::Area;
 
@@ -19,13 +19,14 @@ pub fn of(area: Area) -> &'static str {
     }
 }
 
-/// Less or more than before, from -1 (gone) over 0 (the same) to 1 (new): blue and orange, which all tell apart.
+/// The colour of a change from -1 (gone) over 0 (the same) to 1 (new): blue and orange, which colour-blind readers can
+/// distinguish.
 pub fn of_change(change: f64) -> &'static str {
     let step = (change.clamp(-1.0, 1.0) * 4.0).round() as isize;
     CHANGES[(step + 4) as usize]
 }
 
-/// From all of it gone to all of it new.
+/// From completely gone to completely new.
 pub const CHANGES: [&str; 9] =
     ["#4a90c9", "#77acd8", "#a3c9e6", "#cfe3f2", "#f4f4f4", "#fbdcc0", "#f7bd8b", "#ef9d58", "#e27c26"];
 
@@ -58,7 +59,7 @@ mod tests {
         0.299 * channel(1) + 0.587 * channel(3) + 0.114 * channel(5)
     }
 
-    /// How eyes see that lack a kind of cones (Machado, Oliveira, Fernandes 2009, severity 1), and those that do not.
+    /// Colour perception with a missing cone type (Machado, Oliveira, Fernandes 2009, severity 1), and normal vision.
     const EYES: [[[f64; 3]; 3]; 4] = [
         [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
         [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
@@ -83,12 +84,12 @@ mod tests {
         for colour in areas().into_iter().chain(CHANGES) {
             let [r, g, b] = linear(colour);
             let contrast = (0.2126 * r + 0.7152 * g + 0.0722 * b + 0.05) / 0.05;
-            // What WCAG asks of text that has to be read by everybody is 4.5.
+            // WCAG requires 4.5 for readable text.
             assert!(contrast > 5.5, "{colour}: {contrast}");
         }
     }
 
-    /// A distance of 2.3 is what one just sees, side by side.
+    /// A colour distance of 2.3 is just noticeable, side by side.
     #[test]
     fn colour_blind_eyes_and_a_grey_print_tell_the_areas_apart() {
         let colours = areas();
@@ -96,7 +97,7 @@ mod tests {
             for b in &colours[i + 1..] {
                 let grey = (lab(linear(a))[0] - lab(linear(b))[0]).abs();
                 assert!(grey > 2.5, "{a} and {b} in grey: {grey}");
-                // Printers and converters make grey in this way as well.
+                // Printers and converters also compute grey this way.
                 let grey = (luma(a) - luma(b)).abs();
                 assert!(grey > 8.5, "{a} and {b} in grey: {grey}");
                 for eye in &EYES {

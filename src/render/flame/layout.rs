@@ -1,7 +1,7 @@
-//! Where each node of a tree stands, by inferno.
+//! Places each node of a tree, using inferno.
 //!
-//! inferno is given the number of a node in place of its name. So no name can be taken for its syntax, and what it
-//! drew is told by that number.
+//! inferno gets the index of a node instead of its name. So no name can be mistaken for its syntax, and the frames that
+//! it drew are identified by that index.
 
 use std::str::FromStr as _;
 
@@ -11,35 +11,34 @@ use inferno::flamegraph::{Options, from_lines};
 
 use crate::analyze::profile::tree::Tree;
 
-/// A node as it is drawn.
+/// A node with its position.
 pub struct Placed {
-    /// Into the tree's nodes.
+    /// Index into the tree's nodes.
     pub node: usize,
-    /// Its left edge and its width as inferno wrote them, in percent of the whole.
+    /// Left edge and width as written by inferno, in percent of the total.
     pub x: String,
     pub width: String,
-    /// Its upper edge below that of the highest frame.
+    /// Upper edge, relative to that of the highest frame.
     pub y: usize,
-    /// The same as `x` and `width` in what the tree counts, or in a power of 2 of it: for the script, whose numbers
-    /// are exact up to 2^53.
+    /// The same as `x` and `width` in the tree's unit, or in a power of 2 of it: for the script, whose numbers are
+    /// exact up to 2^53.
     pub start: u64,
     pub held: u64,
 }
 
-/// What is narrower than this, in pixels, is left out: nobody sees it. Only folded frames are as narrow, unless
-/// nothing is to be folded.
+/// Narrower frames, in pixels, are left out as invisible. Only folded frames are that narrow, unless nothing is folded.
 const LEAST_PIXELS: f64 = 0.2;
 
 /// Height of a frame with the gap to the next.
 pub const FRAME_HEIGHT: usize = 16;
 
-/// Places the nodes in a picture of such a width, the root of all first and each frame before those that stand on it.
+/// Places the nodes in a graph of this width: the root of all first, and each frame before those above it.
 pub fn place(tree: &Tree, width: u32) -> Result<Vec<Placed>> {
     let total = tree.nodes()[0].total;
     let shift = (total.max(1).ilog2() + 1).saturating_sub(52);
     let mut lines: Vec<String> = Vec::new();
     let mut numbers: Vec<usize> = Vec::new();
-    // Numbers of equal length in the order of the tree are sorted as inferno wants its lines.
+    // Numbers of equal length in tree order are sorted as inferno requires.
     let mut next = 0;
     for node in &tree.nodes()[1..] {
         next += 1;
@@ -56,7 +55,7 @@ pub fn place(tree: &Tree, width: u32) -> Result<Vec<Placed>> {
     options.title = String::new();
     options.count_name = String::new();
     options.bgcolors = BackgroundColor::from_str("#ffffff").ok();
-    // Else colours are drawn by lot.
+    // Otherwise colours are random.
     options.deterministic = true;
     options.no_sort = true;
     options.frame_height = FRAME_HEIGHT;
@@ -72,7 +71,7 @@ pub fn place(tree: &Tree, width: u32) -> Result<Vec<Placed>> {
     Ok(placed)
 }
 
-/// The frames of inferno's picture.
+/// The frames of inferno's output.
 fn read_back(text: &str, nodes: usize) -> Option<Vec<Placed>> {
     let mut placed = Vec::new();
     for frame in text.split("<g>").skip(1) {

@@ -1,4 +1,4 @@
-//! A placed tree with its caption and legend as SVG: the form that all flame graphs share.
+//! Renders a placed tree with caption and legend as SVG: the common form of all flame graphs.
 
 use std::fmt::Write as _;
 
@@ -10,38 +10,38 @@ use crate::analyze::profile::tree::{Node, Tree};
 use crate::render::html;
 use crate::render::text::clean;
 
-/// Width of a character of the 12 px monospace in which all but the title is set. Fonts differ; this is a wide one,
-/// so that nothing sticks out. The script knows it too.
+/// Assumed width of a character of the 12 px monospace font of all text but the title. It is that of a wide font, so
+/// that nothing overflows. The script uses the same value.
 const CHARACTER: f64 = 7.25;
-/// The same for the title's 17 px.
+/// Same for the title's 17 px.
 const TITLE_CHARACTER: f64 = 10.3;
-/// Left and right of everything; inferno's.
+/// Left and right margin, as in inferno.
 const MARGIN: u32 = 10;
-/// Between two lines of text.
+/// Distance between two lines of text.
 const LINE: usize = 16;
 /// Width of a colour in the legend.
 const STEP: f64 = 12.0;
-/// For the controls beside the title.
+/// Room for the controls next to the title.
 const CONTROLS: u32 = 190;
 
-/// Colours of the legend that one word says: one, or steps of a scale that stand as one bar.
+/// The colours of one legend entry: one colour, or the steps of a scale, drawn as one bar.
 pub struct Swatch {
     pub colours: Vec<&'static str>,
     pub text: String,
 }
 
-/// The text above a picture.
+/// The text above a graph.
 pub struct Lines {
     pub title: String,
     pub below: Vec<String>,
 }
 
-/// What a picture shows of a tree.
+/// Everything needed to draw a tree.
 pub struct Scene<'a> {
     pub tree: &'a Tree,
     pub width: u32,
     pub name: &'a dyn Fn(&Node) -> String,
-    /// What a frame holds, without brackets.
+    /// The text for a frame's value, without brackets.
     pub value: &'a dyn Fn(&Node) -> String,
     pub colour: &'a dyn Fn(&Node) -> &'static str,
 }
@@ -56,11 +56,11 @@ pub struct Drawn {
     frames: usize,
 }
 
-/// Draws a tree, and folds more and more of it until the frames have no more than so many bytes.
+/// Draws a tree, and folds more and more of it until its frames have at most `most` bytes.
 pub fn fit(mut tree: Tree, most: usize, draw: impl Fn(&Tree) -> Result<Drawn>) -> Result<Drawn> {
     loop {
         let drawn = draw(&tree)?;
-        // Half of all is wider than any page needs; with that no picture is too large.
+        // Half of the total is wider than any page needs; with that no graph is too large.
         if drawn.frames <= most || tree.min_share() >= 0.5 {
             return Ok(drawn);
         }
@@ -98,7 +98,7 @@ impl Scene<'_> {
         write!(
             body,
             "<svg class=\"frames\" x=\"{MARGIN}\" y=\"{top}\" width=\"{inner}\" height=\"{depth}\"{}>",
-            // What is sought may be in there as well.
+            // A search may match folded frames as well.
             if self.tree.narrow_share() > 0.0 { " data-folded=\"\"" } else { "" }
         )?;
         let before = body.len();
@@ -131,7 +131,7 @@ impl Scene<'_> {
         )?;
         let percent = |text: &str| text.trim_end_matches('%').parse::<f64>();
         let fits = ((percent(width)? / 100.0 * f64::from(inner) - 3.0) / CHARACTER).max(0.0) as usize;
-        // The script makes the text of a frame that has none, when it becomes wide enough.
+        // The script adds a frame's text when zooming makes it wide enough.
         if let Some(text) = cut(&name, fits) {
             let x = percent(x)? + 300.0 / f64::from(inner);
             write!(body, "<text x=\"{x:.4}%\" y=\"{}\">{}</text>", y + 12, html::escape(&text))?;
@@ -140,7 +140,7 @@ impl Scene<'_> {
         Ok(())
     }
 
-    /// Writes the legend from `y` on, and says where it ends.
+    /// Writes the legend from `y` on; returns its lower end.
     fn legend(&self, body: &mut String, legend: &[Swatch], mut y: usize) -> Result<usize> {
         let mut x = f64::from(MARGIN);
         body.push_str("<g class=\"legend\">");
@@ -167,7 +167,7 @@ impl Scene<'_> {
     }
 }
 
-/// A file of its own.
+/// A complete SVG file.
 pub fn file(drawn: &Drawn) -> String {
     let Drawn { title, width, height, body, .. } = drawn;
     format!(
@@ -192,8 +192,8 @@ pub fn shown(text: &str) -> String {
     html::escape(&plain(text))
 }
 
-/// Text without what XML cannot hold, or what deceives the eye: as it is drawn but for its entities, so that what is
-/// measured is this.
+/// Text without characters that XML forbids or that deceive readers. It is as drawn except for entities, so its length
+/// can be measured.
 fn plain(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in clean(text).chars() {
@@ -205,12 +205,12 @@ fn plain(text: &str) -> String {
     out
 }
 
-/// Characters of the Far East and pictures are as wide as two.
+/// Approximation: wide (East Asian) characters and emoji take two cells.
 fn cells(c: char) -> usize {
     if (c as u32) < 0x1100 { 1 } else { 2 }
 }
 
-/// As much of a name as fits into so many characters; None: not even its beginning.
+/// As much of a name as fits into `fits` characters; None: not even its beginning.
 fn cut(name: &str, fits: usize) -> Option<String> {
     if fits < 3 {
         return None;
@@ -227,7 +227,7 @@ fn cut(name: &str, fits: usize) -> Option<String> {
     Some(format!("{}..", kept.collect::<String>()))
 }
 
-/// A text in lines of so many characters, broken between words where it can be, each ready for an element.
+/// A text in lines of at most `most` characters, broken between words if possible, each escaped.
 fn wrapped(text: &str, most: usize) -> Vec<String> {
     let text = plain(text);
     let mut lines: Vec<String> = Vec::new();
@@ -238,7 +238,7 @@ fn wrapped(text: &str, most: usize) -> Vec<String> {
         if !line.is_empty() && length(&line) + 1 + length(&word) > most {
             lines.push(std::mem::take(&mut line));
         }
-        // One word alone may be wider than the picture.
+        // A single word may be wider than the graph.
         while length(&word) > most {
             let at = word.char_indices().map(|(at, _)| at).nth((most / 2).max(1)).unwrap_or(word.len());
             lines.push(word[..at].to_string());

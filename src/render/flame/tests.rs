@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::analyze::profile::folded;
 
-/// From folded text; the first frame is a label.
+/// Parses folded text; the first frame is a label.
 fn of(text: &str) -> Profile {
     folded::parse(text, Unit::Samples).unwrap()
 }
@@ -123,7 +123,7 @@ fn units_are_written_out() {
     assert!(page(&ios).contains("fio (1 I/O, 100 %)"));
 }
 
-/// The widths of the frames are what the stacks hold, whatever is folded.
+/// The widths of the frames are the values of the stacks, whatever is folded.
 #[test]
 fn the_widths_add_up() {
     let text = "a;b 940\na;c;x 6\na;c;y 3\na;d 5\ng 46\n";
@@ -139,7 +139,7 @@ fn the_widths_add_up() {
     assert_eq!(shown.len(), 5);
 }
 
-/// Sums above what JavaScript counts exactly: the picture has them in coarser steps, the tooltips as they are.
+/// Sums beyond JavaScript's exact integers: the graph has them in coarser steps, the tooltips exactly.
 #[test]
 fn huge_values_are_drawn() {
     let mut profile = Profile::new(Unit::Samples);
@@ -158,11 +158,11 @@ fn options_out_of_range_are_refused() {
     }
     let narrow = inline(&profile(), &caption(), &Options { width: 400, min_share: 0.0 }).unwrap();
     assert!(narrow.contains("viewBox=\"0 0 400 ") && narrow.contains("width=\"400\""));
-    // The long line of the caption is two there.
+    // The caption's long line is broken into two.
     assert!(!narrow.contains("16:00:00 UTC · Linux 6.12.5</text>"));
 }
 
-/// Nothing in it may reach beyond the picture: there are others on the page.
+/// It must not refer to anything outside itself, because the page has other graphs.
 #[test]
 fn an_inline_picture_names_nothing_in_the_document() {
     let text = page(&profile());
@@ -182,7 +182,7 @@ fn an_inline_picture_names_nothing_in_the_document() {
     }
     assert_eq!(text.matches("<svg").count(), 2);
     assert!(!INLINE_SCRIPT.contains("</script") && !INLINE_STYLE.contains("</style"));
-    // The file holds them as they are, in XML.
+    // The file embeds them unescaped, in XML.
     assert!(!INLINE_SCRIPT.contains("]]>") && !INLINE_STYLE.contains(['<', '&']));
 }
 
@@ -213,12 +213,12 @@ fn hostile_names_stay_text() {
         assert!(!text.contains("]]>\"") && !text.contains("]]>&quot;"));
         assert!(!text.contains(['\u{1b}', '\u{0}', '\u{202e}', '\u{ffff}']));
     }
-    // The section of the script, and no second.
+    // Only the script's own section.
     assert_eq!(file.matches("]]>").count(), 1);
     assert_eq!((file.matches("<script>").count(), page.matches("<script").count()), (1, 0));
 }
 
-/// What looks like a count or a comment is a name.
+/// Names that look like a count or a comment.
 #[test]
 fn names_that_look_like_syntax_keep_their_samples() {
     let mut profile = Profile::new(Unit::Samples);
@@ -246,14 +246,14 @@ fn a_name_is_cut_where_its_frame_ends() {
     let text = page(&of(&format!("{long} 1\nb 9")));
     let shown = format!(">{}..</text>", &long[..13]);
     assert!(text.contains(&shown), "{text}");
-    // Of two cells each.
+    // Two cells per character.
     assert!(page(&of(&format!("{} 1\nb 9", "漢".repeat(40)))).contains(">漢漢漢漢漢漢..</text>"));
-    // No room for a text, and none is written; the script makes it.
+    // There is no room for a text, so none is written; the script adds it.
     let narrow = page(&of("narrow 1\nb 999"));
     assert!(narrow.contains("narrow (1 sample") && !narrow.contains(">na..<"));
 }
 
-/// A byte that is no UTF-8 is one character of a name and eight of a picture.
+/// A byte that is not UTF-8 is one character of a name but eight in the graph.
 #[test]
 fn a_name_that_is_no_text_stays_in_its_frame() {
     let comm = String::from_utf8_lossy(b"\xff\xff\xff\xff").into_owned();
@@ -263,10 +263,10 @@ fn a_name_that_is_no_text_stays_in_its_frame() {
         profile.add(&[id], samples);
     }
     let text = page(&profile);
-    // The width of the frame is 118 pixels, which is room for 15 characters.
+    // The frame is 118 pixels wide, which is room for 15 characters.
     assert!(text.contains(">\\u{fffd}\\u{ff..</text>"), "{text}");
     assert!(text.contains(&format!("<title>{} (1 sample", "\\u{fffd}".repeat(4))), "{text}");
-    // Lines of the caption are measured likewise.
+    // Lines of the caption are measured the same way.
     let caption = Caption::new("x", "\u{fffd}".repeat(30));
     let drawn = inline(&profile, &caption, &Options { width: 400, ..Options::default() }).unwrap();
     let lines = drawn.split("<text x=\"10\"").filter_map(|part| part.split_once('>'));
@@ -281,11 +281,11 @@ fn tabs_have_a_name_and_a_picture_each() {
     assert_eq!(text.matches("<section class=\"pane\">").count(), 2);
     assert!(text.contains("<h3>on-CPU</h3>") && text.contains("<h3>off &amp; on</h3>"));
     assert_eq!(text.matches("<div").count(), text.matches("</div>").count());
-    // Nothing is hidden before the script comes.
+    // Nothing is hidden before the script runs.
     assert!(!text.contains("hidden") && !text.contains("class=\"pane off\""));
 }
 
-/// A deep and wide profile: what cannot be seen is folded until the file is small.
+/// A deep and wide profile: invisible frames are folded until the file is small.
 #[test]
 fn a_large_profile_is_a_small_file() {
     let mut profile = Profile::new(Unit::Samples);
@@ -312,7 +312,7 @@ proptest! {
         let text = page(&profile);
         prop_assert!(text.contains("all (7 samples, 100 %)"));
         prop_assert_eq!(frames(&text).len(), names.len() + 1);
-        // `<` begins elements only.
+        // `<` only begins elements.
         let elements = ["<svg", "</svg", "<text", "</text", "<g", "</g", "<title", "</title", "<rect"];
         let known: usize = elements.iter().map(|e| text.matches(e).count()).sum();
         prop_assert_eq!(text.matches('<').count(), known);

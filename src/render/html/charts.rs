@@ -1,4 +1,4 @@
-//! Histograms per device and class of I/O.
+//! Histograms per device and I/O class.
 
 use super::escape;
 use crate::analyze::latency::{DeviceLatency, OpLatency};
@@ -9,13 +9,13 @@ use crate::render::svg;
 use crate::rules::Summaries;
 use crate::units::{counted, time};
 
-/// More pairs of device and operation than these are in the tables only.
+/// Further pairs of device and class are in the tables only.
 const MOST: usize = 8;
 
-/// A pair of device and operation with fewer I/Os than this share of the most is in the tables only.
+/// A pair with less than this share of the busiest pair's I/Os is in the tables only.
 const SMALL: f64 = 0.001;
 
-/// Fewer values than this are no distribution.
+/// Fewer values are not a distribution.
 const FEW: u64 = 10;
 
 /// The pairs that are drawn, and how many are not.
@@ -55,12 +55,12 @@ fn chart(stage: Stage, hist: &Histogram, range: (f64, f64)) -> String {
     if is_drawn { wide(&svg::histogram(stage, hist, range)) } else { few(stage, hist) }
 }
 
-/// A chart that scrolls where the page is narrower.
+/// A chart that scrolls if the page is narrower.
 pub fn wide(chart: &str) -> String {
     format!("<div class=\"wide\">{chart}</div>\n")
 }
 
-/// What would be one bar, or a few of one pixel, in words.
+/// Describes a histogram in words that would be a single bar, or a few one-pixel bars.
 fn few(stage: Stage, hist: &Histogram) -> String {
     let edge = |ns: Option<u64>| ns.map_or("-".to_string(), time);
     let (least, most) = (edge(hist.min()), edge(hist.max()));
@@ -69,7 +69,7 @@ fn few(stage: Stage, hist: &Histogram) -> String {
     format!("<p><i class=\"swatch {class}\"></i>{name}: {} of {range}</p>\n", counted(hist.count(), "I/O"))
 }
 
-/// One histogram per stage; the charts of one device and operation share the time axis.
+/// One histogram per stage; the charts of one device and class share the time axis.
 pub fn distributions(s: &Summaries<'_>) -> String {
     let mut out = String::new();
     for (device, op, latency) in drawn(s).0 {

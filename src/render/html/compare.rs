@@ -1,4 +1,4 @@
-//! `biopsy compare --html`: the verdict, the table, and each round as a dot.
+//! Renders `biopsy compare --html`: the verdict, the table, and each round as a dot.
 
 use super::tables::{Cell, table, text};
 use super::{STYLE, escape, island};
@@ -10,11 +10,12 @@ use crate::render::svg::{Rounds, dots, stage_class};
 use crate::render::text::compare::{self, value};
 use crate::render::{flame, json};
 
-/// The whole file. Differential flame graphs are those of `render::flame_diff::inline`, each with its name.
+/// The complete file. `flames` are named differential flame graphs from `render::flame_diff::inline`.
 pub fn render(envelope: &Envelope, comparison: &Comparison, flames: &[(&str, String)]) -> String {
     let verdict = compare::verdict(comparison);
     let [metrics, stages, notes] = [metrics(comparison), stages(comparison), notes(envelope, comparison)];
-    // Nothing in it is loaded, even after a mistake in escaping, and only a flame graph has a script.
+    // The page cannot load anything, even after an escaping mistake, and scripts are allowed only if there is a flame
+    // graph.
     let (scripts, style, script, graphs) = match flames.is_empty() {
         true => ("'none'", "", String::new(), String::new()),
         false => (
@@ -59,7 +60,7 @@ fn metrics(comparison: &Comparison) -> String {
     (1..comparison.arms.len()).map(one).collect()
 }
 
-/// A chart for each metric.
+/// A chart per metric.
 fn charts(comparison: &Comparison) -> String {
     let mut kinds: Vec<Kind> = comparison.metrics.iter().map(|metric| metric.name).collect();
     kinds.dedup();
@@ -86,8 +87,8 @@ fn notes(envelope: &Envelope, comparison: &Comparison) -> String {
     lines.iter().map(|line| format!("<p class=\"small\">{}</p>\n", escape(line))).collect()
 }
 
-/// Per arm the stages as steps from nothing to the whole difference: to the right what is longer than in the first arm, to
-/// the left what is shorter.
+/// The stages of each arm as steps from zero to the total difference: to the right if longer than in the first arm, to
+/// the left if shorter.
 fn stages(comparison: &Comparison) -> String {
     let name = |arm: usize| comparison.arms.get(arm).map_or(String::new(), |arm| escape(&arm.name));
     let steps = (1..comparison.arms.len()).filter_map(|arm| {
@@ -101,7 +102,7 @@ fn stages(comparison: &Comparison) -> String {
 
 fn step_table(caption: &str, comparison: &Comparison, arm: usize) -> String {
     let of_arm: Vec<&StageDifference> = comparison.stages.iter().filter(|one| one.arm == arm).collect();
-    // Where each step begins and ends; that of the sum begins at nothing.
+    // Start and end of each step; that of the sum starts at zero.
     let mut at = 0.0;
     let steps: Vec<(f64, f64)> = of_arm
         .iter()
@@ -169,7 +170,7 @@ mod tests {
         let page = render(&Envelope::default(), &found, &flames);
         assert!(page.contains("script-src 'unsafe-inline'") && page.contains("<svg></svg>"), "{page}");
         assert!(!page.contains("<i>"), "a name is escaped: {page}");
-        // From nothing to 30, back to 20, and the sum of both.
+        // From zero to 30, back to 20, and the sum of both.
         for bar in [
             "<i class=\"s-queue\" style=\"margin-left:0.00%;width:100.00%\">",
             "<i class=\"s-all\" style=\"margin-left:66.67%;width:33.33%\">",

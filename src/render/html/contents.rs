@@ -1,4 +1,4 @@
-//! The sections of the page, and the list of them at its top.
+//! The sections of the page, and the table of contents at its top.
 
 /// A part of the page with a heading.
 pub struct Section {
@@ -7,12 +7,12 @@ pub struct Section {
 }
 
 impl Section {
-    /// None where there is nothing to show.
+    /// None if there is nothing to show.
     pub fn new(title: &'static str, body: String) -> Option<Self> {
         (!body.is_empty()).then_some(Self { title, body })
     }
 
-    /// What a link to the section ends with: `Where the time goes` is `where-the-time-goes`.
+    /// The section's anchor: `Where the time goes` is `where-the-time-goes`.
     fn anchor(&self) -> String {
         self.title.to_lowercase().replace(' ', "-")
     }
@@ -22,7 +22,7 @@ impl Section {
     }
 }
 
-/// Links to the sections, in their order.
+/// Links to the sections, in order.
 pub fn list(sections: &[Section]) -> String {
     let links: String = sections
         .iter()
@@ -31,7 +31,7 @@ pub fn list(sections: &[Section]) -> String {
     format!("<nav aria-label=\"Contents\">\n<ol>\n{links}</ol>\n</nav>\n")
 }
 
-/// What a reader opens by a click on `summary`; both are markup.
+/// A collapsed block that opens by a click on `summary`; both are markup.
 pub fn folded(summary: &str, body: &str) -> String {
     format!("<details>\n<summary>{summary}</summary>\n{body}</details>\n")
 }

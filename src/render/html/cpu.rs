@@ -1,4 +1,4 @@
-//! Where the CPUs spent their time.
+//! The section on CPU time.
 
 use super::escape;
 use super::tables::{Cell, facts, header, meter, table, text, widen};
@@ -7,13 +7,13 @@ use crate::analyze::stacks::{CpuClass, ProfileSummary};
 use crate::rules::{self, Summaries};
 use crate::units::{count, counted, in_percent, significant};
 
-/// More threads than these are in the flame graph only.
+/// Further threads are in the flame graph only.
 const MOST_THREADS: usize = 10;
 
-/// More CPUs than these are in the JSON only.
+/// Further CPUs are in the JSON only.
 const MOST_CPUS: usize = 64;
 
-/// By samples, by the counters, and by the kernel's own account.
+/// From samples, from hardware counters, and from the kernel's accounting.
 pub fn cpu(s: &Summaries<'_>) -> String {
     let profile = s.profile.filter(|profile| profile.samples > 0);
     let mut out =
@@ -26,7 +26,7 @@ pub fn cpu(s: &Summaries<'_>) -> String {
     out
 }
 
-/// By the samples.
+/// From the samples.
 fn classes(s: &Summaries<'_>, profile: &ProfileSummary) -> String {
     let classes = [
         ("user", CpuClass::User),
@@ -79,7 +79,7 @@ fn classes(s: &Summaries<'_>, profile: &ProfileSummary) -> String {
     out
 }
 
-/// Those that ran longest.
+/// The threads that ran longest.
 fn threads(profile: &ProfileSummary) -> String {
     let seconds = profile.duration_ns.max(1) as f64;
     let threads = profile.top.iter().take(MOST_THREADS).map(|(name, pid, ns)| {
@@ -94,7 +94,7 @@ fn threads(profile: &ProfileSummary) -> String {
     if threads.is_empty() { String::new() } else { table(&["<thread", "pid", "of one CPU", "<"], threads) }
 }
 
-/// What the counters and the kernel counted, per I/O, with the reason where they did not.
+/// Counts of the hardware counters and the kernel, per I/O, with the reason if there are none.
 fn counted_cpu(cpu: &CpuSummary, ios: u64) -> String {
     let (counted, per) = (&cpu.counted, cpu::per_io(cpu, ios));
     let unknown = |part: &str| {
@@ -133,7 +133,7 @@ fn counted_cpu(cpu: &CpuSummary, ios: u64) -> String {
     facts(&rows)
 }
 
-/// The kernel's own account: per CPU, core and socket, in shares that make 100 %.
+/// The kernel's accounting per CPU, core and socket, in shares that add up to 100 %.
 fn accounted_cpu(cpu: &CpuSummary) -> String {
     let Some(all) = &cpu.all else { return String::new() };
     let list = |row: &CpuRow| row.cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(",");

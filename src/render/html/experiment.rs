@@ -1,4 +1,4 @@
-//! A load at other depths.
+//! The section on the load at other depths.
 
 use super::escape;
 use super::tables::{Cell, table, text};
@@ -8,7 +8,7 @@ use crate::render::svg::{self, Point};
 use crate::rules::Summaries;
 use crate::units::{short, time};
 
-/// Empty where none was tried.
+/// Empty if none was tried.
 pub fn depths(s: &Summaries<'_>) -> String {
     let Some(curve) = s.experiment else { return String::new() };
     let [load, rest @ ..] = experiment::HEADER;
@@ -25,7 +25,7 @@ pub fn depths(s: &Summaries<'_>) -> String {
     )
 }
 
-/// Rate and latency against depth; empty where no two arms can be compared.
+/// Rate and latency by depth; empty if no two arms can be compared.
 fn charts(curve: &Curve) -> String {
     let rates = |tried: &Tried| -> Vec<f64> {
         tried.blocks.iter().map(|block| block.operations_per_second).collect()

@@ -18,7 +18,7 @@ pub fn cards(diagnosis: &Diagnosis) -> String {
     out
 }
 
-/// The verdict's sentence is the page's title already.
+/// The verdict's sentence is already the page's title.
 fn card(finding: &Finding, is_verdict: bool) -> String {
     let severity = severity(finding.severity);
     let evidence: String =
@@ -58,7 +58,7 @@ fn card(finding: &Finding, is_verdict: bool) -> String {
     out
 }
 
-/// Stages without a key with their reasons, and what no probe looked at.
+/// Missing stages with their reasons, and topics that no probe covers.
 pub fn gaps(s: &Summaries<'_>, diagnosis: &Diagnosis) -> String {
     let mut out = String::new();
     if !s.envelope.missing.is_empty() {
@@ -91,7 +91,7 @@ pub fn gaps(s: &Summaries<'_>, diagnosis: &Diagnosis) -> String {
         let count = s.envelope.missing.len() as u64;
         out.push_str(&folded(&format!("Missing: {}", counted(count, "item")), &table));
     }
-    // What stands in the table above is not said twice.
+    // Entries of the table above are not repeated.
     let told = |what: &str| {
         let stage = what.strip_prefix("stage ");
         stage.is_some() && s.envelope.missing.iter().any(|m| m.part.is_none() && m.stage.as_deref() == stage)

@@ -1,4 +1,4 @@
-//! Interrupts: how many, on which queue and CPU, and how many I/Os each one carried.
+//! The section on interrupts: how many, on which queue and CPU, and how many I/Os each completed.
 
 use super::escape;
 use super::tables::{Cell, facts, table, text};
@@ -6,10 +6,10 @@ use crate::analyze::interrupts::{DeviceInterrupts, InterruptSummary, VectorSumma
 use crate::rules::Summaries;
 use crate::units::{count, short, significant, time};
 
-/// More vectors than these are in the JSON only.
+/// Further vectors are in the JSON only.
 const MOST_VECTORS: usize = 64;
 
-/// Empty where none were counted.
+/// Empty if none were counted.
 pub fn interrupts(s: &Summaries<'_>) -> String {
     let Some(summary) = s.interrupts else { return String::new() };
     let mut out: String = summary

@@ -1,4 +1,4 @@
-//! Which locks were waited for.
+//! The section on lock waits.
 
 use super::escape;
 use super::tables::{Cell, table, text};
@@ -7,14 +7,14 @@ use crate::merge::SaturatingSum as _;
 use crate::render::text::fitted;
 use crate::units::{count, range, short, significant, time};
 
-/// Locks, and stacks, that are shown; the JSON has all.
+/// Locks and stacks that are shown; the JSON has all.
 const MOST: usize = 12;
 const MOST_STACKS: usize = 3;
 const MOST_FRAMES: usize = 12;
-/// Characters of a name, which may have a path in it.
+/// Maximum length of a name, which may include a path.
 const MOST_NAME: usize = 80;
 
-/// Empty where nobody looked.
+/// Empty if not measured.
 pub fn locks(summary: Option<&LockSummary>) -> String {
     let Some(summary) = summary else { return String::new() };
     if summary.events.contentions == 0 {
@@ -76,7 +76,7 @@ fn row(summary: &LockSummary, lock: &LockRow) -> Vec<Cell> {
     ]
 }
 
-/// The way that was waited longest in.
+/// The call path with the longest wait.
 fn stack(summary: &LockSummary, lock: &LockRow) -> String {
     let first = &lock.stacks[0];
     let about = if summary.stacks.is_estimated() { "about " } else { "" };

@@ -8,13 +8,13 @@ use crate::render::svg::{self, Column, Line};
 use crate::rules::Summaries;
 use crate::units::{bytes, figure, short, time};
 
-/// More devices than these are in the JSON only.
+/// Further devices are in the JSON only.
 const MOST: usize = 8;
 
-/// Fewer intervals than these show nothing that the other sections do not.
+/// Fewer intervals show nothing that the other sections do not.
 const LEAST: usize = 2;
 
-/// Empty where the run was too short.
+/// Empty if the run was too short.
 pub fn over_time(s: &Summaries<'_>, timeline: Option<&Timeline>) -> String {
     let Some(timeline) = timeline.filter(|timeline| timeline.intervals().len() >= LEAST) else {
         return String::new();
@@ -90,7 +90,7 @@ fn what(timed: Timed) -> &'static str {
     }
 }
 
-/// A value from the start to the end of each interval.
+/// A step function: a value from the start to the end of each interval.
 fn steps(timeline: &Timeline, of: &dyn Fn(&Interval) -> Option<f64>) -> Vec<(f64, Option<f64>)> {
     let ends = |interval: &Interval| {
         let value = of(interval);

@@ -1,4 +1,4 @@
-//! The page cache: what memory was used for, and who took pages away.
+//! The section on the page cache: memory usage, and which processes reclaimed pages.
 
 use super::escape;
 use super::tables::{Cell, facts, table, text};
@@ -12,7 +12,7 @@ use crate::units::{bytes, count, range, short, significant, time};
 /// Processes that are shown.
 const MOST_RECLAIMERS: usize = 16;
 
-/// Empty where nobody looked.
+/// Empty if not measured.
 pub fn pagecache(summary: Option<&PagecacheSummary>) -> String {
     let Some(summary) = summary else { return String::new() };
     let mut out = facts(&memory(summary));
@@ -35,7 +35,7 @@ pub fn pagecache(summary: Option<&PagecacheSummary>) -> String {
     out
 }
 
-/// What an onset is looked for in, over time.
+/// Charts of the signals of onset detection.
 fn courses(summary: &PagecacheSummary) -> String {
     if summary.series.len() < LEAST_MOMENTS {
         return String::new();
@@ -44,7 +44,7 @@ fn courses(summary: &PagecacheSummary) -> String {
     let per_second = |moment: &MemorySample, n: u64| n as f64 * 1e9 / moment.duration_ns.max(1) as f64;
     let course = |name: &str, of: &dyn Fn(&MemorySample) -> Option<f64>, show: &dyn Fn(f64) -> String| {
         let values: Vec<_> = summary.series.iter().map(|one| (one.at_ns as f64 / 1e9, of(one))).collect();
-        // What never was is in the facts above.
+        // A signal that is always zero is in the facts above.
         match values.iter().any(|(_, value)| value.is_some_and(|value| value > 0.0)) {
             true => svg::lines(name, summary.seconds(), &[Line { name, values }], &marks, show),
             false => String::new(),

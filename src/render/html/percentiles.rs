@@ -1,4 +1,4 @@
-//! Percentiles of stages and operations: a table per device and class of I/O, with one unit of time each.
+//! Percentiles of stages and operations: a table per device and I/O class, each with one unit of time.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::units::{common_time, count, significant};
 
 type Figure = fn(&Histogram) -> Option<f64>;
 
-/// What stands in a row.
+/// The columns of a row.
 const FIGURES: [(&str, Figure); 8] = [
     ("mean", Histogram::mean),
     ("min", |hist| ns(hist.min())),
@@ -41,7 +41,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Each stage, and its parts behind it where they were measured.
+    /// Adds each stage, followed by its measured parts.
     fn add_stages(&mut self, unit: Unit, stages: &'a BTreeMap<Stage, Histogram>, parts: &'a Parts) {
         for (stage, hist) in stages {
             self.add(unit, name(*stage, None), hist);
@@ -51,7 +51,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// All times in the unit that suits the means.
+    /// Renders all times in a unit that suits the means.
     fn render(self) -> String {
         let (scale, unit) = common_time(self.0.iter().filter_map(|(_, _, hist)| hist.mean()));
         let mut header = header(&["<per", "<stage", "count"]);
@@ -66,7 +66,7 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// Three significant digits; whole where that is more.
+/// Three significant digits; a whole number if that is more.
 fn number(value: f64) -> String {
     if value >= 1000.0 { count(value.round() as u64) } else { significant(value, 3) }
 }
@@ -76,7 +76,7 @@ fn name(stage: Stage, part: Option<Part>) -> Cell {
     Cell::Raw(format!("<i class=\"swatch {}\"></i>{}{part}", svg::stage_class(stage), stage.name()))
 }
 
-/// Those of one class of I/O on one device.
+/// The rows of one I/O class on one device.
 fn of_class<'a>(latency: &'a OpLatency, none: &'a Parts) -> Rows<'a> {
     let mut rows = Rows::default();
     if let Some(all) = &latency.operations {

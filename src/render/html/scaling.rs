@@ -1,11 +1,11 @@
-//! How drives went alone and all at once.
+//! The section on drives measured alone and all together.
 
 use super::tables::{Cell, table, text};
 use crate::load::Scaled;
 use crate::rules::Summaries;
 use crate::units::{bytes, in_percent, time};
 
-/// Empty where no drives were driven beside the target.
+/// Empty if no other drives were driven in parallel with the target.
 pub fn drives(s: &Summaries<'_>) -> String {
     let Some(scaling) = s.scaling else { return String::new() };
     let rate = |rate: Option<f64>| {

@@ -1,4 +1,4 @@
-//! The setting of a run: the machine, and how it was measured.
+//! The sections on the machine and on how it was measured.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::render::topology;
 use crate::rules::Summaries;
 use crate::units::{bytes, count, counted, range, significant, time};
 
-/// Kernel, CPUs, and the devices that carried I/O or lie below those that did.
+/// Kernel, CPUs, and the devices with I/O or below such devices.
 pub fn machine(s: &Summaries<'_>) -> String {
     let host = s.host;
     let mut rows = vec![("kernel", host.kernel.clone())];
@@ -28,13 +28,13 @@ pub fn machine(s: &Summaries<'_>) -> String {
     out
 }
 
-/// The devices that carried I/O, and the one that was to.
+/// The devices with I/O, and the load's device.
 fn traced<'a>(s: &Summaries<'a>) -> BTreeSet<&'a str> {
     let carried = s.latency.devices.iter().filter(|device| device.ios > 0).map(|device| device.name.as_str());
     carried.chain(s.load.and_then(|load| load.device.as_deref())).collect()
 }
 
-/// The way from each drive to memory.
+/// The path from each drive to memory.
 pub fn topology(s: &Summaries<'_>) -> String {
     let map = topology::map(s.host, &traced(s));
     if map.is_empty() {
@@ -68,7 +68,7 @@ fn device(disk: &BlockDevice) -> String {
         let rest = if others.is_empty() { String::new() } else { format!(" (also: {})", others.join(", ")) };
         rows.push(("scheduler", format!("{active}{rest}")));
     }
-    // Of these, 0 is what a reader leaves where the kernel tells nothing.
+    // For these, 0 means that the kernel reports nothing.
     let amount = |value: u64| if value == 0 { "not reported".to_string() } else { bytes(value as f64) };
     if disk.max_request_bytes > 0 || disk.max_hw_request_bytes > 0 {
         let (soft, hard) = (amount(disk.max_request_bytes), amount(disk.max_hw_request_bytes));
@@ -111,7 +111,7 @@ fn device(disk: &BlockDevice) -> String {
     format!("<h3>{}</h3>\n{}", escape(&disk.name), facts(&rows))
 }
 
-/// Command, versions, window, loss by kind, and what the probes cost.
+/// Command, versions, interval, losses by kind, and the cost of the probes.
 pub fn measurement(report: &Report<'_>) -> String {
     let s = &report.summaries;
     let envelope = s.envelope;

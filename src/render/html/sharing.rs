@@ -1,4 +1,4 @@
-//! I/O by process and by file.
+//! The sections on I/O by process and by file.
 
 use super::escape;
 use super::tables::{Cell, open_table, text};
@@ -6,10 +6,10 @@ use crate::analyze::latency::DeviceLatency;
 use crate::render::{files, processes};
 use crate::rules::Summaries;
 
-/// Rows that are shown of each device; the JSON has all.
+/// Rows shown per device; the JSON has all.
 const MOST: usize = 16;
 
-/// Empty where bios were not counted by process.
+/// Empty if bios were not counted by process.
 pub fn processes(s: &Summaries<'_>) -> String {
     let rows = |device: &DeviceLatency| processes::rows(device, MOST);
     let remark = "Bios as processes submit them, before they are split and merged. A kernel thread writes back what \
@@ -17,7 +17,7 @@ pub fn processes(s: &Summaries<'_>) -> String {
     by_device(s, processes::HEADER.iter().zip(processes::IS_TEXT), rows, "processes", remark)
 }
 
-/// Empty where bios were not counted by file.
+/// Empty if bios were not counted by file.
 pub fn files(s: &Summaries<'_>) -> String {
     let rows = |device: &DeviceLatency| files::rows(device, MOST);
     let remark = "The measured bios by what they read or write. After the first 256 of a process one in 16 is looked at, \
@@ -25,7 +25,7 @@ pub fn files(s: &Summaries<'_>) -> String {
     by_device(s, files::HEADER.iter().zip(files::IS_TEXT), rows, "files", remark)
 }
 
-/// A table for each device that has rows.
+/// A table for each device with rows.
 fn by_device<'a, const N: usize>(
     s: &Summaries<'_>,
     header: impl Iterator<Item = (&'a &'a str, bool)> + Clone,

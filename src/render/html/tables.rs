@@ -1,4 +1,4 @@
-//! Tables, and those of hardware queues and of the load.
+//! Builds tables, and those of hardware queues and of the load.
 
 use super::contents::folded;
 use super::escape;
@@ -8,36 +8,36 @@ use crate::merge::SaturatingSum as _;
 use crate::rules::Summaries;
 use crate::units::{bytes, common_time, count, counted, significant, time};
 
-/// More queues per device than these are in the JSON only.
+/// Further queues per device are in the JSON only.
 const MOST_QUEUES: usize = 64;
 
-/// A table of more rows than these is folded.
+/// A table with more rows is collapsed.
 const MOST_OPEN: usize = 12;
 
-/// More columns than these are set closer.
+/// A table with more columns is set tighter.
 const DENSE: usize = 10;
 
-/// A cell: text to the left, numbers to the right.
+/// A cell: text is left-aligned, numbers are right-aligned.
 pub enum Cell {
     Text(String),
     Number(String),
-    /// Markup of this module's own.
+    /// Markup generated here.
     Raw(String),
 }
 
-/// A cell of text.
+/// A text cell.
 pub fn text(value: &str) -> Cell {
     Cell::Text(value.to_string())
 }
 
-/// A table whose header cells beginning with `<` are text columns; folded where it is long.
+/// A table; header cells that begin with `<` mark text columns. Collapsed if it is long.
 pub fn table(header: &[impl AsRef<str>], rows: Vec<Vec<Cell>>) -> String {
     let count = rows.len();
     let table = open_table(header, rows);
     if count > MOST_OPEN { folded(&counted(count as u64, "row"), &table) } else { table }
 }
 
-/// The same of any length.
+/// Same, never collapsed.
 pub fn open_table(header: &[impl AsRef<str>], rows: Vec<Vec<Cell>>) -> String {
     let head: String = header
         .iter()
@@ -66,7 +66,7 @@ pub fn open_table(header: &[impl AsRef<str>], rows: Vec<Vec<Cell>>) -> String {
     )
 }
 
-/// Names and values, one pair a line.
+/// Names and values, one pair per line.
 pub fn facts(rows: &[(&str, String)]) -> String {
     let rows: String =
         rows.iter().map(|(name, value)| format!("<dt>{name}</dt><dd>{}</dd>\n", escape(value))).collect();
@@ -86,7 +86,7 @@ fn times(name: &str, values: &[Option<f64>]) -> (String, Vec<Cell>) {
     (format!("{name} {unit}"), values.iter().map(cell).collect())
 }
 
-/// Puts columns of times behind the rows, and their headings behind the header.
+/// Appends a column of times to the rows, and its heading to the header.
 pub fn widen(header: &mut Vec<String>, rows: &mut [Vec<Cell>], name: &str, values: &[Option<f64>]) {
     let (heading, cells) = times(name, values);
     header.push(heading);
@@ -100,7 +100,7 @@ fn ns(value: Option<u64>) -> Option<f64> {
 /// A figure of a column of times.
 type Figure = fn(&Histogram) -> Option<f64>;
 
-/// Headings that are fixed; those of times come with [`widen`].
+/// Fixed headings; those of times are added by [`widen`].
 pub fn header(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| name.to_string()).collect()
 }

@@ -1,4 +1,4 @@
-//! What the threads were doing.
+//! The section on the threads' activity.
 
 use super::tables::{Cell, table, text};
 use crate::analyze::threads::{Row, ThreadSummary};
@@ -7,7 +7,7 @@ use crate::units::{count, figure};
 /// Rows that are shown; the JSON has all.
 const MOST: usize = 16;
 
-/// Empty where nobody looked.
+/// Empty if not measured.
 pub fn threads(summary: Option<&ThreadSummary>) -> String {
     let Some(summary) = summary.filter(|summary| summary.rounds > 0) else { return String::new() };
     let row = |row: &Row| {
@@ -34,7 +34,7 @@ pub fn threads(summary: Option<&ThreadSummary>) -> String {
     out
 }
 
-/// Rows that differ by their stacks only, as one; and how many there are beyond what is shown.
+/// Merges rows that differ only by their stacks; also returns how many rows are not shown.
 fn merged(rows: &[Row]) -> (Vec<Row>, usize) {
     let mut all: Vec<Row> = Vec::new();
     for row in rows {
@@ -43,7 +43,7 @@ fn merged(rows: &[Row]) -> (Vec<Row>, usize) {
             Some(one) => {
                 one.share.samples = one.share.samples.saturating_add(row.share.samples);
                 one.share.average_threads += row.share.average_threads;
-                // Errors of parts do not add up to that of the sum.
+                // The error of a sum cannot be computed from those of its parts.
                 one.share.error = None;
             }
             None => all.push(row.clone()),

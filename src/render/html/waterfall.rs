@@ -1,4 +1,4 @@
-//! Where the time goes: the stages of an operation or I/O one after another on one time axis.
+//! The stages of an operation or I/O, one after another on a common time axis.
 
 use super::{charts, escape};
 use crate::analyze::latency::{DeviceLatency, OpLatency};
@@ -10,14 +10,14 @@ use crate::render::{parts, svg};
 use crate::rules::Summaries;
 use crate::units::{common_time, count, counted, figure, in_percent, time};
 
-/// Each device with what its verdict speaks of, and each class of I/O where a device has several.
+/// Each device with the stages that its verdict refers to, and each I/O class if a device has several.
 pub fn stages(s: &Summaries<'_>, diagnosis: &Diagnosis) -> String {
     let subject = shares::subject(s, diagnosis).map(|device| &device.name);
     let (drawn, left) = charts::drawn(s);
     let mut out = String::new();
     for device in s.latency.devices.iter().filter(|device| drawn.iter().any(|one| one.0.name == device.name))
     {
-        // A verdict names shares of its own subject.
+        // A verdict states shares of its own subject only.
         let verdict = diagnosis.findings.first().filter(|_| subject == Some(&device.name));
         let first = shares::of(device, s.load.is_some(), verdict);
         out.push_str(&first.as_ref().map_or(String::new(), |shares| group(device, shares)));
@@ -41,7 +41,7 @@ pub fn stages(s: &Summaries<'_>, diagnosis: &Diagnosis) -> String {
     out
 }
 
-/// The mean, and the slowest beside it.
+/// The mean, with the slowest next to it.
 fn group(device: &DeviceLatency, shares: &Shares) -> String {
     let classes: Vec<&str> = shares.ops.iter().map(|op| op.name()).collect();
     let heading = format!("{} {}", device.name, classes.join(", "));
@@ -64,7 +64,7 @@ fn group(device: &DeviceLatency, shares: &Shares) -> String {
     )
 }
 
-/// A row per stage, in the order in which an I/O passes them.
+/// A row per stage, in time order.
 fn waterfall(caption: &str, shares: &Shares) -> String {
     let mut rows: Vec<&Row> = shares.rows.iter().collect();
     rows.sort_by_key(|row| row.stage);
@@ -93,7 +93,7 @@ fn waterfall(caption: &str, shares: &Shares) -> String {
     )
 }
 
-/// What the stages' parts took, where they were measured.
+/// The measured parts of the stages.
 fn parts_of(op: Op, latency: &OpLatency, is_one_of_several: bool) -> String {
     let class = if is_one_of_several { format!("{}, ", op.name()) } else { String::new() };
     let line = |(stage, words): (Stage, Vec<String>)| {

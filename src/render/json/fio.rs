@@ -1,11 +1,11 @@
-//! fio's JSON, as fio 3.33 writes it: its keys, their order, its layout, and its zeros for what did not happen,
-//! because those who read it expect every key.
+//! Renders fio's JSON as fio 3.33 writes it, with its keys, their order, its layout, and zeros for what did not happen,
+//! because readers expect every key.
 //!
-//! Where it differs from fio: `job_start` (of later versions) is there when known; `total_err` and
-//! `first_error` only after errors; intervals without an operation count as samples of 0,
-//! which fio leaves out; `latency_*` are shares of the operations whose time was taken; percentiles and `bins`
-//! stand in `clat_ns`, or in `lat_ns` if nobody took completion latencies. Values of `bins` and percentiles are
-//! off by at most 4 % (see [`bins()`]), standard deviations by 1/32 of the root mean square.
+//! It differs from fio as follows: `job_start` (of later versions) is set if known; `total_err` and `first_error` only
+//! after errors; intervals without an operation count as samples of 0, which fio leaves out; `latency_*` are shares of
+//! the timed operations; percentiles and `bins` are in `clat_ns`, or in `lat_ns` without completion latencies. Values
+//! of `bins` and percentiles are off by at most 4 % (see [`bins()`]), standard deviations by 1/32 of the root mean
+//! square.
 
 pub mod bins;
 pub mod entry;
@@ -21,19 +21,19 @@ use bins::{PERCENTILES, bins, percentile};
 use entry::{Entry, Moments, Way};
 use layout::Node;
 
-/// When the run ended, for the head of the file.
+/// End time of the run, for the head of the file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Time {
     /// Since 1970.
     pub unix_ms: u64,
-    /// Local time, as C's `ctime` has it: `Sun Nov 22 07:28:38 2026`.
+    /// Local time in the format of C's `ctime`: `Sun Nov 22 07:28:38 2026`.
     pub text: String,
     /// Since the program began.
     pub elapsed: Duration,
 }
 
-/// The whole file: json, or json+ with `plus`. `options` are fio's global ones, by name and value as they were
-/// given; each section's own are told from its job.
+/// The complete file: json, or json+ with `plus`. `options` are fio's global options, by name and value as given; each
+/// section's own come from its job.
 pub fn render(
     loads: &[LoadSummary],
     options: &[(String, String)],
@@ -50,7 +50,7 @@ pub fn render(
     if !options.is_empty() {
         root.push(("global options", words(options)));
     }
-    // fio counts a second that has begun.
+    // fio counts a started second.
     let elapsed = time.elapsed.as_millis().div_ceil(1000) as u64;
     let jobs = entry::entries(loads).iter().map(|entry| job(entry, elapsed, plus)).collect();
     root.push(("jobs", Node::List(jobs)));
@@ -62,7 +62,7 @@ pub fn render(
     bytes
 }
 
-/// The kernel's counters of a disk, before a run and after it.
+/// The kernel's counters of a disk, before and after a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Disk {
     pub name: String,
@@ -88,7 +88,7 @@ fn disk(disk: &Disk) -> Node {
     ])
 }
 
-/// What stands for fio's own version.
+/// Stands in place of fio's version.
 pub fn version() -> String {
     format!("biopsy-{}", env!("CARGO_PKG_VERSION"))
 }
@@ -131,7 +131,7 @@ fn job(entry: &Entry<'_>, elapsed: u64, plus: bool) -> Node {
         keys.push(("total_err", Node::Whole(entry.errors)));
         keys.push(("first_error", Node::Whole(entry.error.unsigned_abs().into())));
     }
-    // As fio, which has the target in ns and the window in µs.
+    // As in fio: the target in ns, the window in µs.
     let target = job.latency_target.unwrap_or(LatencyTarget::NONE);
     let whole = |n: u128| Node::Whole(u64::try_from(n).unwrap_or(u64::MAX));
     keys.extend([
@@ -194,7 +194,7 @@ fn direction(way: &Way, job: &Job, plus: bool) -> Node {
     Node::object(keys)
 }
 
-/// Times of one kind, with their distribution where these percentiles of it are wanted, and it is not empty.
+/// Latencies of one kind, with the requested percentiles unless it is empty.
 fn latency(hist: &Histogram, percentiles: Option<&[f64]>, plus: bool) -> Node {
     let mut keys = vec![
         ("min", Node::Whole(hist.min().unwrap_or(0))),

@@ -1,4 +1,4 @@
-//! `biopsy.flame/1`.
+//! Renders `biopsy.flame/1`.
 
 use serde_json::{Map, Value, json};
 
@@ -8,10 +8,10 @@ use crate::analyze::profile::Place;
 use crate::envelope::Envelope;
 use crate::render::text;
 
-/// Frames that weigh most.
+/// Number of heaviest frames.
 const MOST_FRAMES: usize = 100;
 
-/// One object. `product`: where the stacks went, and in which form; None: there was nothing to write.
+/// One object. `product`: path and format of the written stacks; None: nothing was written.
 pub fn render(
     envelope: &Envelope,
     summary: &FlameSummary,
@@ -37,7 +37,7 @@ pub fn render(
     add("product", product.map_or(Value::Null, written));
     if let Some(recorded) = &summary.recorded {
         add("recording", json!({"file": recorded.file, "values": recorded.values}));
-        // Not known is neither zero nor now.
+        // Unknown is neither zero nor now.
         let unknown = [
             ("start", envelope.start.is_empty()),
             ("kernel", envelope.kernel.is_empty()),
@@ -52,12 +52,12 @@ pub fn render(
     super::line(all)
 }
 
-/// Where something went, and in which form.
+/// Path and format of a written file.
 fn written((path, format): (&str, &str)) -> Value {
     json!({"path": path, "format": format})
 }
 
-/// What names a frame elsewhere: `addr2line -e FILE ADDRESS`, of the file with the build-id.
+/// Data to symbolize a frame elsewhere: `addr2line -e FILE ADDRESS`, with the file of that build-id.
 fn unnamed((frame, place): (&String, &Place)) -> Value {
     let build_id = place.build_id.as_ref().map(ToString::to_string);
     json!({"frame": frame, "file": *place.file, "build_id": build_id, "offset": place.offset, "address": place.address})
@@ -69,7 +69,7 @@ fn submitter(row: &Submitter) -> Value {
     json!({"who": row.who, "function": row.function, "total": row.total, "stages": stages})
 }
 
-/// Two profiles side by side: the frames that moved most. `files`: before and after; `product` as for [`render`].
+/// A comparison of two profiles: the frames that changed most. `files`: before and after; `product` as in [`render`].
 pub fn difference(
     envelope: &Envelope,
     comparison: &Comparison,

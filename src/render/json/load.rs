@@ -1,4 +1,4 @@
-//! `biopsy.load/1` with its envelope.
+//! Renders `biopsy.load/1` with its envelope.
 
 use serde_json::{Map, Value};
 
@@ -8,7 +8,7 @@ use crate::analyze::sweep::Sweep;
 use crate::envelope::{Envelope, Missing, Reason};
 use crate::load::{LoadSummary, Preconditioned};
 
-/// Of the sections of a job file, behind what was written before them.
+/// For the sections of a job file, after what preconditioning wrote.
 pub fn object(
     envelope: &Envelope,
     loads: &[LoadSummary],
@@ -20,7 +20,7 @@ pub fn object(
     view_object(&envelope, &LoadResult { hostname, ..LoadResult::of(loads).after(before) }, None)
 }
 
-/// Of a sweep. What several of its points were without is there once.
+/// For a sweep. A gap that several points share is listed once.
 pub fn object_of_sweep(
     envelope: &Envelope,
     sweep: &Sweep,
@@ -36,7 +36,7 @@ pub fn object_of_sweep(
     view_object(&envelope, &LoadResult { hostname, ..LoadResult::of_sweep(sweep).after(before) }, None)
 }
 
-/// What the generator did without, as the envelope says it.
+/// Features that the generator did not have, in the envelope's form.
 fn missing(load: &LoadSummary) -> Vec<Missing> {
     load.missing
         .iter()

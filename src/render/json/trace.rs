@@ -1,6 +1,6 @@
-//! The lines of `biopsy trace --json` that are an I/O each. The last one is a [`TraceSummary`].
+//! Renders the lines of `biopsy trace --json`, one I/O each. The last line is a [`TraceSummary`].
 //!
-//! Written by hand: hundreds of thousands a second.
+//! Written without serde, because there are hundreds of thousands of lines per second.
 
 use serde_json::json;
 
@@ -32,7 +32,7 @@ pub fn io(out: &mut Vec<u8>, scene: &Scene, io: &TracedIo) {
     object.optional("queued_ns", io.queued_ns);
     object.optional("issued_ns", io.issued_ns);
     object.stages("request_stages", &io.stages);
-    // A bio of a device without requests has no stages that would add up to it.
+    // A bio of a device without requests has no stages that add up to this.
     let total = if io.queue.is_some() { "request_total_ns" } else { "bio_ns" };
     object.optional(total, io.total_ns);
     for (key, set) in
@@ -95,7 +95,7 @@ fn operation(out: &mut Vec<u8>, operation: &TracedOperation) {
     object.end();
 }
 
-/// An object that is being written.
+/// An object being written.
 struct Object<'a> {
     out: &'a mut Vec<u8>,
     first: bool,
@@ -111,8 +111,8 @@ impl<'a> Object<'a> {
         self.out.push(b'}');
     }
 
-    /// Keys are our own words and need no escapes. Inlined, so that the length of each is known and none is
-    /// copied by a call.
+    /// Keys are constants and need no escapes. Inlined, so that the length of each is known and no call is needed to
+    /// copy it.
     #[inline(always)]
     fn key(&mut self, key: &str) {
         let before: &[u8] = if std::mem::take(&mut self.first) { b"\"" } else { b",\"" };
@@ -127,7 +127,7 @@ impl<'a> Object<'a> {
         number(self.out, value.into());
     }
 
-    /// What has no value has no key.
+    /// Adds a key only if there is a value.
     #[inline(always)]
     fn optional(&mut self, key: &str, value: Option<impl Into<u64>>) {
         if let Some(value) = value {
@@ -168,18 +168,18 @@ fn list<T>(out: &mut Vec<u8>, items: impl Iterator<Item = T>, mut write: impl Fn
 }
 
 fn string(out: &mut Vec<u8>, value: &str) {
-    // Nearly all are words.
+    // The common case: plain words.
     if value.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'"' && byte != b'\\') {
         out.push(b'"');
         out.extend_from_slice(value.as_bytes());
         out.push(b'"');
         return;
     }
-    // Writing to memory and to JSON's own string cannot fail.
+    // Writing a JSON string to memory cannot fail.
     let _never = serde_json::to_writer(&mut *out, value);
 }
 
-/// Two digits of each number below a hundred.
+/// The two digits of each number below a hundred.
 const PAIRS: [[u8; 2]; 100] = {
     let mut pairs = [[0; 2]; 100];
     let mut i = 0;
@@ -190,7 +190,7 @@ const PAIRS: [[u8; 2]; 100] = {
     pairs
 };
 
-/// Takes a fraction of the time of `write!`, and a line has thirty of them.
+/// Takes a fraction of the time of `write!`; a line has thirty numbers.
 fn number(out: &mut Vec<u8>, mut value: u64) {
     let mut digits = [0; 20];
     let mut at = digits.len();
@@ -199,7 +199,7 @@ fn number(out: &mut Vec<u8>, mut value: u64) {
         digits[at..at + 2].copy_from_slice(&PAIRS[(value % 100) as usize]);
         value /= 100;
     }
-    // One more, or a pair began with 0.
+    // One more digit, unless the last pair began with 0.
     if value > 0 || at == digits.len() {
         at -= 1;
         digits[at] = b'0' + value as u8;

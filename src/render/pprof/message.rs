@@ -1,6 +1,7 @@
-//! The messages of `profile.proto`, as far as they are used here. What is left out is passed over when it is read.
+//! The messages of `profile.proto` that are used here. Other fields are skipped on reading.
 
-/// The whole. It is written from this, and read piece by piece: a file of strangers can have more pieces than memory.
+/// The top-level message. It is only used for writing; reading is incremental, because an untrusted file may have more
+/// parts than fit into memory.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct Profile {
     #[prost(message, repeated, tag = "1")]
@@ -13,7 +14,7 @@ pub(super) struct Profile {
     pub location: Vec<Location>,
     #[prost(message, repeated, tag = "5")]
     pub function: Vec<Function>,
-    /// Text everywhere else is a place in it. The first is empty.
+    /// Strings elsewhere are indices into it. The first is empty.
     #[prost(string, repeated, tag = "6")]
     pub string_table: Vec<String>,
     #[prost(int64, tag = "9")]
@@ -30,7 +31,7 @@ pub(super) struct Profile {
     pub default_sample_type: i64,
 }
 
-/// Numbers of the fields of [`Profile`].
+/// Field numbers of [`Profile`].
 pub(super) mod field {
     pub const SAMPLE_TYPE: u32 = 1;
     pub const SAMPLE: u32 = 2;
@@ -56,7 +57,7 @@ pub(super) struct ValueType {
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct Sample {
-    /// From the leaf on.
+    /// Leaf first.
     #[prost(uint64, repeated, tag = "1")]
     pub location_id: Vec<u64>,
     /// One for each sample type.
@@ -70,7 +71,7 @@ pub(super) struct Mapping {
     pub id: u64,
     #[prost(uint64, tag = "2")]
     pub memory_start: u64,
-    /// Behind the last address.
+    /// End of the mapping, exclusive.
     #[prost(uint64, tag = "3")]
     pub memory_limit: u64,
     #[prost(uint64, tag = "4")]
@@ -91,7 +92,7 @@ pub(super) struct Location {
     pub mapping_id: u64,
     #[prost(uint64, tag = "3")]
     pub address: u64,
-    /// Several where functions were inlined, innermost first.
+    /// Several if functions were inlined, innermost first.
     #[prost(message, repeated, tag = "4")]
     pub line: Vec<Line>,
 }

@@ -1,5 +1,5 @@
-//! What a profile of ours says of itself beside the stacks. `profile.proto` has comments for that, which other tools
-//! carry along.
+//! Metadata that biopsy stores in a profile besides the stacks, in the comments of `profile.proto`, which other tools
+//! preserve.
 
 use std::collections::BTreeMap;
 
@@ -12,44 +12,44 @@ use crate::envelope::{Cost, Envelope, Lost, Missing};
 use crate::merge::how;
 use crate::render::text;
 
-/// What begins the comment; the rest of it is JSON.
+/// Prefix of the comment; the rest is JSON.
 const MARK: &str = "biopsy.flame/1 ";
 
-/// So many profiles of ours may be in one; pprof adds several up.
+/// Maximum number of merged profiles: pprof can add several up.
 const MOST: usize = 64;
 
-/// Of what such a comment says; a stranger may have written it.
+/// Limits on the metadata, which is untrusted.
 const MOST_NOTES: usize = 64;
 const MOST_MISSING: usize = 64;
-/// Devices, programs, probes, and kinds of loss of each.
+/// Limit on devices, programs, probes, and kinds of loss of each.
 const MOST_LISTED: usize = 1024;
-/// Characters of a text.
+/// Limit on the characters of a text.
 const MOST_TEXT: usize = 1_000;
-/// Of CPUs, and of nanoseconds for one I/O: no machine has so many, and nobody waits so long.
+/// Limits on CPU percentages and on nanoseconds per I/O: larger values are impossible.
 const MOST_PERCENT: f64 = 1e6;
 const MOST_NS: f64 = 1e12;
-/// Samples of a kind: a thousand of them add up in 64 bits.
+/// Limit on samples of a kind: a thousand of them add up in 64 bits.
 const MOST_SAMPLES: u64 = 1 << 53;
 
-/// How the stacks were measured. What is added later must have a default.
+/// How the stacks were measured. Fields that are added later must have a default.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Origin {
-    /// None: of several kinds.
+    /// None: several kinds.
     pub what: Option<What>,
-    /// The machine, and what of it was looked at.
+    /// The machine, and which part of it.
     pub place: String,
     pub devices: Vec<String>,
     pub source: String,
     pub measured: u64,
     pub lost: u64,
     pub notes: Vec<String>,
-    /// How user stacks end, in samples, of which a note says the same: of several profiles it is their sum.
+    /// Endings of user stacks, in samples; also shown as a note. For several profiles it is their sum.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub user_stacks: BTreeMap<Ending, u64>,
-    /// Why it must not be trusted, where that is more than a matter of how much was lost.
+    /// Why it must not be trusted, other than by the amount of loss.
     pub doubt: Option<String>,
-    /// Of samples of the CPUs: their classes and threads.
+    /// For CPU samples: their classes and threads.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub samples: Option<ProfileSummary>,
     pub envelope: Envelope,
@@ -77,15 +77,15 @@ impl Origin {
         }
     }
 
-    /// What stands in the file: a line for people, and one for [`Self::of`].
+    /// The comments in the file: a line for people, and one for [`Self::of`].
     pub fn comments(&self) -> Vec<String> {
-        // A map's keys are text and no number in it is infinite: nothing fails.
+        // Cannot fail: map keys are text and no number is infinite.
         let json = serde_json::to_string(self).unwrap_or_default();
         vec![self.source.clone(), format!("{MARK}{json}")]
     }
 
-    /// From a file's comments; None where nobody of us wrote it. Of profiles that were added up it says what holds for
-    /// all of them. Of lists and texts without end it has the beginning.
+    /// Reads a file's comments; None if biopsy did not write the file. For merged profiles it contains what holds for
+    /// all of them. Overlong lists and texts are truncated.
     pub fn of<'a>(comments: impl IntoIterator<Item = &'a [u8]>) -> Option<Self> {
         let ours = comments.into_iter().filter_map(|comment| comment.strip_prefix(MARK.as_bytes()));
         let read = |json: &[u8]| serde_json::from_slice::<Self>(json).ok();
@@ -124,7 +124,7 @@ impl Origin {
         self
     }
 
-    /// What holds for this one and another, which share no time.
+    /// Combines this with another one, of a different time.
     pub fn and(mut self, mut other: Self) -> Self {
         for one in [&mut self, &mut other].into_iter().filter(|one| !one.user_stacks.is_empty()) {
             let note = text::notes::user_stacks(&one.user_stacks);
@@ -161,7 +161,7 @@ impl Origin {
         how::both(&mut self.samples, &other.samples);
         either(&mut self.envelope.kernel, other.envelope.kernel);
         self.envelope.lost = plus(self.envelope.lost, other.envelope.lost);
-        // Of each window its own.
+        // The cost applies to each interval separately.
         self.envelope.cost = crate::envelope::Cost::default();
         for missing in other.envelope.missing {
             if !self.envelope.missing.contains(&missing) {
@@ -193,10 +193,10 @@ fn few<T>(all: BTreeMap<String, T>) -> impl Iterator<Item = (String, T)> {
     })
 }
 
-/// Figures that can be none are not known.
+/// Drops impossible figures.
 fn believable(cost: &mut Cost) {
     let within = |figure: &mut Option<f64>, most: f64| {
-        // Infinite and no number at all are not within either.
+        // This also drops infinity and NaN.
         *figure = figure.filter(|figure| figure.abs() <= most);
     };
     within(&mut cost.cpu_percent, MOST_PERCENT);
@@ -255,7 +255,7 @@ mod tests {
         assert_eq!(comments[0], "cpu-clock at 99 Hz");
         assert_eq!(read(&[vec!["of another".to_string()], comments]), Some(one));
         assert_eq!(read(&[vec!["biopsy.flame/1 {".to_string(), "biopsy.flame/1 [3]".to_string()]]), None);
-        // What a later version adds or leaves out.
+        // Fields that a later version adds or leaves out.
         let some = read(&[vec!["biopsy.flame/1 {\"what\":\"io\",\"new\":[1]}".to_string()]]).unwrap();
         assert_eq!(some, Origin { what: Some(What::Io), ..Origin::default() });
     }
@@ -313,12 +313,12 @@ mod tests {
             cost.cpu_percent
         };
         assert_eq!([f64::NAN, f64::INFINITY, 1e6, 3.5].map(figure), [None, None, Some(1e6), Some(3.5)]);
-        // What it says within these bounds is as it was.
+        // Metadata within the limits is unchanged.
         let short = Origin { notes: vec!["é".repeat(1_000)], ..origin(What::Io, "db1") };
         assert_eq!(read(&[short.comments()]), Some(short));
     }
 
-    /// As `go tool pprof -proto a b` writes it.
+    /// As written by `go tool pprof -proto a b`.
     #[test]
     fn what_was_added_up_says_what_holds_for_all() {
         let all = [origin(What::OnCpu, "db1"), origin(What::OnCpu, "db2")].map(|one| one.comments());

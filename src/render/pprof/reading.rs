@@ -1,7 +1,7 @@
-//! Profiles that pprof reads, read: those of biopsy and of others.
+//! Reads pprof profiles, from biopsy and from other tools.
 //!
-//! A file comes from strangers. It is gone through piece by piece, each piece is bounded, and so is what all of them
-//! become; whatever is wrong with it is an error with the place where it is.
+//! A file is untrusted. It is read part by part; each part and the total memory are bounded. Any defect is an error
+//! with its position.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -21,36 +21,38 @@ use crate::analyze::profile::{Area, Place, Profile, Unit, by_label};
 use crate::host::elf::BuildId;
 use crate::render::text::quoted;
 
-/// The most bytes of a file, and of what is unpacked from it. A profile of a busy hour has some tens of megabytes.
+/// Limit on the bytes of a file, and of its uncompressed content. A profile of a busy hour has some tens of megabytes.
 pub const MOST_BYTES: usize = 128 << 20;
 
-/// Of one piece: a stack with its labels, a name.
+/// Limit on one part: a stack with its labels, a name.
 const MOST_PIECE: usize = 1 << 20;
-/// Of stacks, and of all that has a number in the file.
+/// Limits on stacks, and on numbered entries of the file.
 const MOST_SAMPLES: usize = 4 << 20;
 const MOST_ENTRIES: usize = 1 << 20;
-/// Functions of all locations together.
+/// Limit on the functions of all locations together.
 const MOST_LINES: usize = 16 << 20;
-/// Linux lets a process have as many.
+/// Linux allows a process this many.
 const MOST_MAPPINGS: usize = 1 << 16;
 const MOST_VALUES: usize = 64;
-/// Frames of all stacks together, and bytes of their names: a location stands for many frames, and a name for many bytes.
+/// Limits on the frames of all stacks together, and on the bytes of their names: a location may expand to many frames,
+/// and a name to many bytes.
 const MOST_FRAMES: usize = 64 << 20;
 const MOST_TEXT: usize = 512 << 20;
-/// Of a path, as Linux has it.
+/// Limit on a path, as in Linux.
 const MOST_PATH: usize = 4096;
-/// Of a build-id.
+/// Limit on a build-id.
 const MOST_DIGITS: usize = 128;
-/// Values in an error text.
+/// Values listed in an error text.
 const MOST_LISTED: usize = 8;
 
-/// What stands for a stack without a frame.
+/// Stands for a stack without frames.
 const NO_STACK: &str = "[no stack]";
 
-/// The bytes of a file, unpacked where gzip packed them.
+/// The bytes of a file, uncompressed if needed.
 ///
 /// # Errors
-/// When they are damaged or cut off, or become more than [`MOST_BYTES`].
+///
+/// If they are damaged or truncated, or exceed [`MOST_BYTES`].
 pub fn unpacked(bytes: Vec<u8>) -> Result<Vec<u8>> {
     unpacked_within(bytes, MOST_BYTES)
 }
@@ -66,8 +68,8 @@ fn unpacked_within(bytes: Vec<u8>, most: usize) -> Result<Vec<u8>> {
     Ok(out)
 }
 
-/// Whether unpacked bytes are such a profile, and no text: its first string is empty, and so has a length of zero. In
-/// folded text a name may have a byte of zero as well.
+/// Whether uncompressed bytes are a pprof profile, not text: its first string is empty, so its length is a zero byte.
+/// In folded text a name may also have a zero byte.
 pub fn is_profile(bytes: &[u8]) -> bool {
     bytes.contains(&0) && !begins_as_folded_text(bytes)
 }
@@ -84,48 +86,48 @@ fn begins_as_folded_text(bytes: &[u8]) -> bool {
     stack.chars().all(is_text) && count.parse::<u64>().is_ok()
 }
 
-/// A file, of which all but the stacks was looked through.
+/// A file of which everything but the stacks was read.
 #[derive(Debug)]
 pub struct Reading<'a> {
     message: &'a [u8],
     strings: Vec<&'a [u8]>,
     types: Vec<ValueType>,
     default_type: i64,
-    /// Nanoseconds since 1970; None where the file does not say it, as of the next two.
+    /// Nanoseconds since 1970; None if the file does not state it, as for the next two.
     pub start_ns: Option<i64>,
     pub duration_ns: Option<u64>,
-    /// Between two samples.
+    /// Sampling period.
     pub period_ns: Option<u64>,
-    /// How it was measured, where biopsy did.
+    /// How it was measured, if by biopsy.
     pub origin: Option<Origin>,
     functions: Vec<Named>,
-    /// A place in `held` by the location's id.
+    /// Index into `held` by the location's id.
     locations: HashMap<u64, u32>,
     held: Vec<Held>,
-    /// Frames that have no name.
+    /// Frames without a name.
     nameless: Vec<Place>,
 }
 
 /// A function.
 #[derive(Debug, Clone, Copy)]
 struct Named {
-    /// Place in the table of strings.
+    /// Index into the string table.
     name: usize,
-    /// Where the file says it: ours does.
+    /// Set if the file states it, as biopsy's files do.
     area: Option<Area>,
 }
 
-/// What a location stands for.
+/// The meaning of a location.
 #[derive(Debug)]
 enum Held {
     /// Functions, outermost first.
     Functions { functions: Box<[u32]>, in_kernel: bool },
-    /// Place in the list of nameless frames.
+    /// Index into the list of nameless frames.
     Nameless { place: u32, in_kernel: bool },
 }
 
 impl Held {
-    /// Frames that it becomes.
+    /// Number of frames that it expands to.
     fn depth(&self, names: &[Option<Arc<[String]>>]) -> usize {
         match self {
             Self::Functions { functions, .. } => functions.len(),
@@ -136,23 +138,24 @@ impl Held {
     }
 }
 
-/// Which of a file's values are taken.
+/// The selected values of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Values {
     column: usize,
-    /// As the file calls them: `cpu`. Not escaped.
+    /// The file's name for them: `cpu`. Not escaped.
     pub name: String,
     pub unit: Unit,
     factor: u64,
-    /// Of times: what counts the measurements behind them.
+    /// For times: the column that counts the underlying measurements.
     pub counts: Option<Box<Values>>,
 }
 
 impl<'a> Reading<'a> {
-    /// Looks through an unpacked profile.
+    /// Reads an uncompressed profile.
     ///
     /// # Errors
-    /// When it is damaged, names what it does not have, or is larger than any profile of a window.
+    ///
+    /// If it is damaged, has dangling references, or is larger than any profile of one interval.
     pub fn new(message: &'a [u8]) -> Result<Self> {
         let mut strings = Vec::new();
         let mut types = Vec::new();
@@ -268,16 +271,17 @@ impl<'a> Reading<'a> {
         Ok(reading)
     }
 
-    /// Frames that have no name, each with its place. A name for one of them is that of all stacks that it is in.
+    /// Frames without a name, each with its place. A name given to one of them applies to all its stacks.
     pub fn nameless(&self) -> &[Place] {
         &self.nameless
     }
 
-    /// The values that `wanted` asks for, else those that the file shows first; of on-CPU samples of ours their number, as
-    /// in a live picture.
+    /// The values with the unit `wanted`, otherwise the file's default; for biopsy's on-CPU samples their number, as in
+    /// a live graph.
     ///
     /// # Errors
-    /// When there are none of that unit, or they can be no width.
+    ///
+    /// If there are none of that unit, or they cannot be used as widths.
     pub fn values(&self, wanted: Option<Unit>) -> Result<Values> {
         let mut all = Vec::new();
         for (column, value) in self.types.iter().enumerate() {
@@ -327,12 +331,13 @@ impl<'a> Reading<'a> {
         Ok(values)
     }
 
-    /// The stacks with these values. `names`: of [`Self::nameless`], in its order, outermost first; what has none keeps
-    /// `[file]+0x…`.
+    /// The stacks with these values. `names`: for [`Self::nameless`], in its order, outermost first; frames without
+    /// names keep `[file]+0x…`.
     ///
     /// # Errors
-    /// When a stack is damaged, names a location that is not there or has more than [`MOST_DEPTH`] frames, a value is
-    /// negative, or it is too much.
+    ///
+    /// If a stack is damaged, refers to a missing location or has more than [`MOST_DEPTH`] frames, if a value is
+    /// negative, or if a limit is exceeded.
     pub fn profile(&self, values: &Values, names: &[Option<Arc<[String]>>]) -> Result<Profile> {
         let mut profile = Profile::new(values.unit);
         let mut known: Vec<Option<Shown>> = self.held.iter().map(|_| None).collect();
@@ -381,7 +386,7 @@ impl<'a> Reading<'a> {
         Ok(profile)
     }
 
-    /// Frames that have no name still, by what stands in its stead. Not those that share it with another file's.
+    /// Frames that are still nameless, by their label. Labels shared with another file's frames are left out.
     pub fn unnamed(&self, names: &[Option<Arc<[String]>>]) -> BTreeMap<String, Place> {
         let unnamed = self.nameless.iter().zip(names).filter(|(_, names)| names.is_none());
         by_label(unnamed.map(|(place, _)| place))
@@ -427,14 +432,14 @@ impl<'a> Reading<'a> {
     }
 
     fn text(&self, number: i64) -> Result<Cow<'a, str>> {
-        // Where there are no strings at all, nothing has a name.
+        // Without any strings nothing has a name.
         if number == 0 && self.strings.is_empty() {
             return Ok(Cow::Borrowed(""));
         }
         Ok(String::from_utf8_lossy(self.string(number)?.1))
     }
 
-    /// Empty where it has more bytes: many may share a long one.
+    /// Empty if it has more bytes: many entries may share a long string.
     fn short_text(&self, number: i64, most: usize) -> Result<Cow<'a, str>> {
         if number != 0 && self.string(number)?.1.len() > most {
             return Ok(Cow::Borrowed(""));
@@ -467,14 +472,14 @@ impl<'a> Reading<'a> {
                 .get(&line.function_id)
                 .with_context(|| format!("there is no function {}", line.function_id))?;
             let named = &self.functions[place as usize];
-            // Of ours an empty name is one.
+            // In biopsy's files an empty name is valid.
             if named.area.is_some() || !self.strings[named.name].is_empty() {
                 functions.push(place);
             }
         }
         let own = match (functions.as_slice(), file) {
             ([], _) => None,
-            // Ours have their label as a name, for those who look no further.
+            // biopsy's files have the label as a name, for tools that do not symbolize.
             ([one], Some(file))
                 if self.functions[*one as usize].area == Some(Area::User) && !file.has_names =>
             {
@@ -497,7 +502,7 @@ impl<'a> Reading<'a> {
 /// The frames of a location.
 struct Shown {
     frames: Vec<u32>,
-    /// Of their names.
+    /// Bytes of their names.
     bytes: usize,
 }
 
@@ -505,7 +510,7 @@ fn area_of(name: &str, in_kernel: bool) -> Area {
     if in_kernel { Area::of_kernel(name) } else { Area::User }
 }
 
-/// What is mapped.
+/// A mapped file.
 #[derive(Debug)]
 struct File {
     path: Arc<str>,
@@ -514,13 +519,13 @@ struct File {
     limit: u64,
     offset: u64,
     in_kernel: bool,
-    /// All that have a name have it in the profile.
+    /// All its named frames have their names in the profile.
     has_names: bool,
 }
 
 impl File {
     fn new(reading: &Reading<'_>, mapping: Mapping) -> Result<Self> {
-        // A longer one is none that anybody could open, and would stand in every label.
+        // A longer path cannot be opened, and would be repeated in every label.
         let path = reading.short_text(mapping.filename, MOST_PATH)?;
         let build_id = reading.short_text(mapping.build_id, MOST_DIGITS)?;
         Ok(Self {
@@ -534,7 +539,7 @@ impl File {
         })
     }
 
-    /// Of a file that biopsy wrote: the address is that of the file's own tables.
+    /// For a file written by biopsy: the address is that of the file's own tables.
     fn own_place(&self, address: u64) -> Place {
         Place {
             build_id: self.build_id.clone(),
@@ -544,15 +549,15 @@ impl File {
         }
     }
 
-    /// Of others': the address was that of the process.
+    /// For other files: the address was that of the process.
     fn place(file: Option<&Self>, address: u64, in_kernel: bool) -> Place {
         let nowhere = |path: Arc<str>| Place { build_id: None, file: path, offset: address, address: None };
         let Some(file) = file else { return nowhere("".into()) };
-        // The kernel is at another address after each boot, and its files are not laid out as programs are.
+        // The kernel has another address after each boot, and its files are not laid out like programs.
         if in_kernel || address < file.start || (file.limit > 0 && address >= file.limit) {
             return nowhere(Arc::clone(&file.path));
         }
-        // Mapped nowhere: to pprof such addresses are those of the file's own tables, as Parca makes them.
+        // Mapped nowhere: pprof takes such addresses for those of the file's own tables, as Parca writes them.
         let is_of_tables = file.start == 0 && file.offset == 0;
         Place {
             build_id: file.build_id.clone(),
@@ -573,12 +578,12 @@ fn is_kernel(path: &str) -> bool {
         || module.ends_with(".ko")
 }
 
-/// What values of a kind and a unit are, and by what they are multiplied; None where they can be no width of a stack.
+/// Unit and multiplier of values by their kind and unit; None if they cannot be used as widths.
 fn unit(kind: &str, word: &str) -> Option<(Unit, u64)> {
     const SECOND: u64 = 1_000_000_000;
     const DAY: u64 = 86_400 * SECOND;
     let word = word.to_ascii_lowercase();
-    // Of one or several, as pprof reads it: `hrs` is `hr`, and `ms` is no `m`.
+    // Singular or plural, as pprof parses it: `hrs` is `hr`, but `ms` is not `m`.
     let one = word.strip_suffix('s').filter(|one| one.chars().nth(1).is_some()).unwrap_or(&word);
     Some(match one {
         "nanosecond" | "ns" => (Unit::Nanoseconds, 1),
@@ -604,13 +609,13 @@ fn few<T>(all: &[T], what: &str) -> Result<()> {
     Ok(())
 }
 
-/// What a field holds.
+/// The value of a field.
 enum Content<'a> {
     Number(u64),
     Bytes(&'a [u8]),
 }
 
-/// Goes through the fields of a message. Only what has a number or bytes: the others are none of ours.
+/// Calls `take` for each field of a message that is a number or bytes: other types are not used here.
 fn each_field<'a>(message: &'a [u8], mut take: impl FnMut(u32, Content<'a>) -> Result<()>) -> Result<()> {
     let mut rest = message;
     while !rest.is_empty() {

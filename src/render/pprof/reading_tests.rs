@@ -9,7 +9,7 @@ use super::super::{About, Column, on_cpu, render};
 use super::*;
 use crate::render::folded;
 
-/// A file of another tool. Strings are by their text, ids as they are.
+/// Builds a file of another tool. Strings are given as text, ids as numbers.
 #[derive(Default)]
 struct Other {
     message: message::Profile,
@@ -60,7 +60,7 @@ impl Other {
         self.message.function.push(Function { id, name, system_name: 0, filename: 0 });
     }
 
-    /// `locations`: from the leaf on.
+    /// `locations`: leaf first.
     fn sample(&mut self, locations: &[u64], values: &[i64]) {
         self.message.sample.push(Sample { location_id: locations.into(), value: values.into() });
     }
@@ -69,7 +69,7 @@ impl Other {
         self.message.encode_to_vec()
     }
 
-    /// As folded text; the values that are shown first.
+    /// As folded text, with the default values.
     fn folded(&self) -> String {
         let bytes = self.bytes();
         let reading = Reading::new(&bytes).unwrap();
@@ -77,7 +77,7 @@ impl Other {
     }
 }
 
-/// What is wrong with it, whichever step finds it.
+/// The error, whichever step finds it.
 fn refusal(bytes: &[u8]) -> String {
     let all = || {
         let reading = Reading::new(bytes)?;
@@ -128,7 +128,7 @@ fn a_profile_of_another_tool_is_what_pprof_shows() {
     assert_eq!((values.name.as_str(), values.unit), ("cpu", Unit::Nanoseconds));
     assert_eq!(values.counts.as_ref().unwrap().name, "samples");
 
-    // What was inlined stands above what it was inlined into; the rest is as before.
+    // An inlined frame is above its caller; the rest is unchanged.
     let names: Vec<Option<Arc<[String]>>> = vec![Some(["outer".into(), "inner".into()].into())];
     let named = reading.profile(&values, &names).unwrap();
     assert_eq!(folded::render(&named), "main;inlined;do_syscall_64_[k] 20\nmain;inlined;outer;inner 30\n");
@@ -138,12 +138,12 @@ fn a_profile_of_another_tool_is_what_pprof_shows() {
     let samples = reading.values(Some(Unit::Samples)).unwrap();
     assert_eq!((samples.unit, samples.counts.is_none()), (Unit::Samples, true));
     assert_eq!(reading.profile(&samples, &[]).unwrap().total(), 5);
-    // The default is what the file says, where it says it.
+    // The file's own default, if it states one.
     other.message.default_sample_type = other.id("samples");
     assert_eq!(other.folded(), "main;inlined;[x]+0x1020 3\nmain;inlined;do_syscall_64_[k] 2\n");
 }
 
-/// Addresses of processes that are mapped somewhere, of files' own tables, and of nothing.
+/// Addresses of mapped processes, of the files' own tables, and unmapped ones.
 #[test]
 fn a_frame_without_a_name_lies_where_its_file_was_mapped() {
     let id = "0123456789abcdef";
@@ -179,7 +179,7 @@ fn a_frame_without_a_name_lies_where_its_file_was_mapped() {
         known,
         [
             (0x4fff, true, None),
-            // Outside of the mapping nothing tells what it is of.
+            // Outside of a mapping the file is unknown.
             (0x9000, false, None),
             (0x4fff, false, None),
             (0x77, true, Some(0x77)),
@@ -188,7 +188,7 @@ fn a_frame_without_a_name_lies_where_its_file_was_mapped() {
             (0x42, false, None),
         ]
     );
-    // Two places of one label are nobody's.
+    // Two places with the same label are ambiguous.
     let names = vec![None; 7];
     assert!(!reading.unnamed(&names).contains_key("[mapped]+0x4fff"));
     assert!(reading.unnamed(&names).contains_key("[tables]+0x77"));
@@ -214,7 +214,7 @@ fn a_unit_is_what_the_file_says_and_bytes_are_none() {
     let time = Some(Unit::Nanoseconds);
     assert_eq!(take(&[("wall", "microseconds")], None), is("wall", Unit::Nanoseconds, 3_000));
     assert_eq!(take(&[("wall", "Seconds")], None), is("wall", Unit::Nanoseconds, 3_000_000_000));
-    // Cycles are no samples.
+    // Cycles are not samples.
     assert_eq!(take(&perf, None), is("cycles_event", Unit::Events, 3));
     assert_eq!(take(&perf, samples), is("cycles_sample", Unit::Samples, 3));
     assert_eq!(take(&heap, samples), is("alloc_objects", Unit::Events, 3));
@@ -271,7 +271,7 @@ fn a_stack_may_have_so_many_frames_and_no_more() {
     assert!(stack(2, MOST_DEPTH / 2 + 1, &[]).unwrap_err().ends_with("a stack has more than 4096 frames"));
     assert!(stack(MOST_DEPTH + 1, 1, &[]).is_err());
     assert_eq!(stack(0, MOST_DEPTH, &[]), Ok(MOST_DEPTH));
-    // What this machine's files name may be several as well.
+    // Names found on this machine may also be several per frame.
     let names: Vec<Option<Arc<[String]>>> = vec![Some(["a".into(), "b".into()].into()); 2];
     assert_eq!(stack(0, MOST_DEPTH / 2, &names), Ok(MOST_DEPTH));
     assert!(stack(0, MOST_DEPTH, &names).is_err());
@@ -293,7 +293,7 @@ fn names_of_values_are_not_printed_whole() {
     }
 }
 
-/// Comments may all be one long string; what is none of ours is not gone through.
+/// Comments may all be one long string; comments of other tools are not parsed.
 #[test]
 fn many_comments_of_others_cost_little() {
     let mut other = small();
@@ -341,7 +341,7 @@ fn what_is_not_there_is_refused() {
     assert!(refusal(&[0x0b]).contains("no profile has groups"));
 }
 
-/// A small file can stand for more than any memory holds.
+/// A small file can expand beyond any memory.
 #[test]
 fn what_unfolds_without_end_is_refused() {
     let bomb = packed(&vec![0; (4 << 20) + 1]);
@@ -349,17 +349,17 @@ fn what_unfolds_without_end_is_refused() {
     assert!(unpacked_within(bomb.clone(), 4 << 20).unwrap_err().to_string().contains("more than 4 MiB"));
     assert_eq!(unpacked_within(bomb, (4 << 20) + 1).unwrap().len(), (4 << 20) + 1);
 
-    // A stack of locations that each stand for many functions.
+    // A stack of locations that each expand to many functions.
     let mut deep = small();
     deep.location(1, 0, 0, &vec![7; 60_000]);
     deep.sample(&[1; 1_000], &[1, 1]);
     assert!(refusal(&deep.bytes()).contains("a stack has more than 4096 frames"));
-    // And many stacks of them.
+    // Many such stacks.
     let mut many = small();
     many.location(1, 0, 0, &[7; MOST_DEPTH]);
     (0..=MOST_FRAMES / MOST_DEPTH).for_each(|_| many.sample(&[1], &[1, 1]));
     assert!(refusal(&many.bytes()).contains("its stacks have more than 67108864 frames"));
-    // And a long name in many stacks.
+    // A long name in many stacks.
     let mut long = small();
     long.function(1, &"x".repeat(1 << 20));
     long.location(1, 0, 0, &[1]);
@@ -367,13 +367,13 @@ fn what_unfolds_without_end_is_refused() {
     assert!(refusal(&long.bytes()).contains("the names in its stacks have more than 512 MiB"));
     long.function(2, &"x".repeat((1 << 20) + 1));
     assert!(refusal(&long.bytes()).contains("a part of it has more than 1024 KiB"));
-    // Of a file's name only what could be one stands in labels.
+    // Only a plausible file name is used in labels.
     let mut path = small();
     path.mapping(9, 0, 0, 0, &"/x".repeat(4_000), "");
     path.location(1, 9, 5, &[]);
     path.sample(&[1], &[0, 1]);
     assert!(path.folded().contains("[anon]+0x5 1\n"));
-    // Pieces that are empty, and many.
+    // Many empty parts.
     let strings = [0x32, 0].repeat(MOST_ENTRIES + 1);
     assert!(refusal(&strings).contains(&format!("more than {MOST_ENTRIES} strings")));
     let samples = [0x12, 0].repeat(MOST_SAMPLES + 1);
@@ -399,7 +399,7 @@ fn a_file_that_was_packed_is_unpacked() {
     assert!(unpacked(damaged).is_err());
 }
 
-/// Any character, and more of those that mean something elsewhere.
+/// Any character, with more of those that are special elsewhere.
 fn names() -> impl Strategy<Value = String> {
     prop_oneof![
         any::<String>(),
@@ -422,20 +422,20 @@ fn profiles() -> impl Strategy<Value = Profile> {
     })
 }
 
-/// Of an on-CPU profile of ours.
+/// The metadata of an on-CPU profile of biopsy.
 fn origin() -> Vec<String> {
     Origin { what: Some(What::OnCpu), ..Origin::default() }.comments()
 }
 
 proptest! {
-    /// Names, areas and values, whatever the names are.
+    /// Names, areas and values round-trip, whatever the names are.
     #[test]
     fn ours_come_back_as_they_were(profile in profiles(), period in 1..1_000_000u64) {
         let place = |n: u8, address| Place { build_id: BuildId::new(&[n; 20]), file: "/x/file".into(), offset: 0x10, address };
         for (place, sees) in [
             (place(1, Some(0x10)), true),
             (place(2, Some(0x40_0010)), true),
-            // Below its own offset, and of unknown address.
+            // Below its own offset, and with an unknown address.
             (place(3, Some(0x8)), true),
             (place(4, None), true),
             (Place { build_id: None, ..place(5, Some(0x40_0010)) }, true),
@@ -462,7 +462,7 @@ proptest! {
         }
     }
 
-    /// Of two columns each has its own stacks.
+    /// Two columns, each with its own stacks.
     #[test]
     fn two_values_of_a_stack_come_back(first in profiles(), second in profiles()) {
         let columns = [
@@ -481,7 +481,7 @@ proptest! {
         _ = all_of(bytes);
     }
 
-    /// A file of ours or of others of which some bytes are others, or that is cut off.
+    /// A file of biopsy or another tool with changed bytes, or truncated.
     #[test]
     fn any_damage_is_read_or_refused(
         profile in profiles(),
@@ -508,7 +508,7 @@ proptest! {
     }
 }
 
-/// All that is done with a file.
+/// Everything that is done with a file.
 fn all_of(bytes: Vec<u8>) -> Result<()> {
     let bytes = unpacked(bytes)?;
     let reading = Reading::new(&bytes)?;

@@ -1,20 +1,20 @@
-//! A figure of a load against the load's depth.
+//! A figure by the load's depth, as a curve.
 
 use super::escape;
 use super::frame::{ACROSS, FLOOR, LEFT, frame, label, most, y};
 
-/// What the blocks of one load came to.
+/// The result of the blocks of one load.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Point {
     pub name: String,
     pub mean: f64,
     pub low: f64,
     pub high: f64,
-    /// It differs from the others by more than its depth: the line does not pass through it.
+    /// It differs from the others by more than its depth: the line skips it.
     pub is_apart: bool,
 }
 
-/// Points at equal distances: depths that double are equal steps of a logarithmic axis.
+/// Points at equal distances: doubling depths are equal steps of a logarithmic axis.
 pub fn curve(title: &str, points: &[Point], show: impl Fn(f64) -> String) -> String {
     // Room for the figures above the points.
     let full = most(points.iter().map(|point| point.high)) * 1.2;

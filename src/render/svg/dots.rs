@@ -1,4 +1,4 @@
-//! Each round of some arms as a dot, in the order of time.
+//! Each round of several arms as a dot, in time order.
 
 use super::escape;
 use super::frame::{ACROSS, FLOOR, LEFT, frame, label, most, y};
@@ -7,13 +7,13 @@ use super::frame::{ACROSS, FLOOR, LEFT, frame, label, most, y};
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rounds {
     pub name: String,
-    /// A value each, and whether it counts.
+    /// Values, and whether each counts.
     pub values: Vec<(f64, bool)>,
-    /// What the arm comes to.
+    /// The arm's mean.
     pub mean: Option<f64>,
 }
 
-/// A column for each arm: a dot for each round, hollow where it is left out, and a line at the mean.
+/// A column per arm: a dot per round, hollow if it is left out, and a line at the mean.
 pub fn dots(title: &str, arms: &[Rounds], show: impl Fn(f64) -> String) -> String {
     let full = most(arms.iter().flat_map(|arm| &arm.values).map(|(value, _)| *value)) * 1.1;
     let mut out = frame(title, "", full, &show);

@@ -1,11 +1,11 @@
-//! The frame of a small chart: its title, and the highest value and zero as lines across.
+//! The frame of a small chart: its title, and horizontal lines at the highest value and at zero.
 
 use crate::render::html::escape;
 
 use super::open;
 use crate::units::time;
 
-/// Three of these stand side by side on a wide page, one on a small screen.
+/// Three charts of this width fit side by side on a wide page, one on a small screen.
 pub const WIDTH: f64 = 420.0;
 
 pub const LEFT: f64 = 72.0;
@@ -14,13 +14,13 @@ pub const TOP: f64 = 30.0;
 pub const PLOT: f64 = 90.0;
 const BOTTOM: f64 = 22.0;
 
-/// Where the lowest value is.
+/// Vertical position of the lowest value.
 pub const FLOOR: f64 = TOP + PLOT;
 
-/// Between the axes.
+/// Distance between the axes.
 pub const ACROSS: f64 = WIDTH - LEFT - RIGHT;
 
-/// A chart of values from 0 to `most`. What it shows goes behind it, then `</svg>`.
+/// A chart of values from 0 to `most`. The caller appends the content, then `</svg>`.
 pub fn frame(title: &str, legend: &str, most: f64, show: impl Fn(f64) -> String) -> String {
     let mut out = open("chart", WIDTH, FLOOR + BOTTOM, title);
     for value in [most, 0.0] {
@@ -36,23 +36,23 @@ pub fn frame(title: &str, legend: &str, most: f64, show: impl Fn(f64) -> String)
     out
 }
 
-/// The height of a value.
+/// Vertical position of a value.
 pub fn y(value: f64, most: f64) -> f64 {
     FLOOR - (value / most).clamp(0.0, 1.0) * PLOT
 }
 
-/// The highest of all values, or something to divide by.
+/// The highest value, or 1 as a safe divisor.
 pub fn most(values: impl Iterator<Item = f64>) -> f64 {
     let most = values.fold(0.0, f64::max);
     if most > 0.0 { most } else { 1.0 }
 }
 
-/// A place on an axis of seconds.
+/// The label of a position on an axis of seconds.
 pub fn at_seconds(seconds: f64) -> String {
     if seconds > 0.0 { time((seconds * 1e9) as u64) } else { "0 s".to_string() }
 }
 
-/// A text at an axis.
+/// A label at an axis.
 pub fn label(x: f64, y: f64, anchor: &str, text: &str) -> String {
     format!("<text class=\"tick\" text-anchor=\"{anchor}\" x=\"{x:.1}\" y=\"{y:.1}\">{}</text>", escape(text))
 }

@@ -1,14 +1,14 @@
-//! How many I/Os took how long, when: time across, the logarithm of the latency up.
+//! A heat map of latencies over time: time on the horizontal axis, the logarithm of the latency on the vertical one.
 
 use super::frame::at_seconds;
 use super::{WIDTH, bins, escape, open, range, ticks};
 use crate::hist::Histogram;
 use crate::units::{counted, time};
 
-/// Fields per power of two of the latency.
+/// Cells per power of two of the latency.
 const PER_OCTAVE: f64 = 3.0;
 
-/// The least and the most of a colour that one I/O and the fullest field have.
+/// Opacity of a cell with one I/O, and of the fullest cell.
 const OPACITY: (f64, f64) = (0.12, 1.0);
 
 const LEFT: f64 = 64.0;
@@ -23,7 +23,7 @@ pub struct Column<'a> {
     pub latency: &'a Histogram,
 }
 
-/// Empty where there is no I/O.
+/// Empty without I/O.
 pub fn heatmap(title: &str, noun: &str, columns: &[Column<'_>]) -> String {
     let Some((low, high)) = range(columns.iter().map(|column| column.latency)) else { return String::new() };
     let seconds = columns.iter().map(|column| column.to_seconds).fold(0.0, f64::max).max(1e-9);
@@ -83,7 +83,7 @@ pub fn heatmap(title: &str, noun: &str, columns: &[Column<'_>]) -> String {
     out
 }
 
-/// Logarithmic, so that a single slow I/O among thousands is seen.
+/// Logarithmic, so that a single slow I/O among thousands is visible.
 fn opacity(rate: f64, least: f64, most: f64) -> f64 {
     let span = (most / least).ln();
     let part = if span > 0.0 { (rate / least).ln() / span } else { 1.0 };

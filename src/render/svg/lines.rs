@@ -1,11 +1,11 @@
-//! Values over the seconds of a run as lines.
+//! Values over the seconds of a run, as lines.
 
 use super::frame::{ACROSS, FLOOR, LEFT, TOP, at_seconds, frame, label, most, y};
 
 /// One line of a chart.
 #[derive(Debug, Clone)]
 pub struct Line<'a> {
-    /// Shown where there are several.
+    /// Shown if there are several.
     pub name: &'a str,
     /// Seconds and values, in order; None leaves a gap.
     pub values: Vec<(f64, Option<f64>)>,

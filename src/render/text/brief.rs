@@ -1,4 +1,4 @@
-//! `biopsy diagnose` in at most 14 lines of 80 columns: what limits the I/O, how sure that is, why, and what to do.
+//! Renders `biopsy diagnose` in at most 14 lines of 80 columns: the limit, its confidence, the reason, and the advice.
 
 use std::cmp::Reverse;
 
@@ -17,35 +17,35 @@ use crate::render::numbers;
 use crate::render::shares::{self, Row};
 use crate::units::in_percent;
 
-/// Columns: fewer than any terminal has.
+/// No terminal has fewer columns.
 const WIDTH: usize = 80;
 
-/// Lines that are not empty.
+/// Maximum number of non-empty lines.
 const MOST_LINES: usize = 14;
 
 const MOST_VERDICT: usize = 3;
 const MOST_DOUBT: usize = 2;
 
-/// Stages that are left where there is no place for all.
+/// Stages that are kept if there is no room for all.
 const LEAST_STAGES: usize = 3;
 
-/// Classes of I/O, where there is no load.
+/// I/O classes shown if there is no load.
 const MOST_CLASSES: usize = 2;
 
-/// A class with less of the device's I/Os and of its bytes has no line.
+/// A class with a smaller share of both the device's I/Os and its bytes has no line.
 const LEAST_OF_CLASS: f64 = 0.01;
 
-/// Of a stage that takes all of the time.
+/// Bar length of a stage that takes all of the time.
 const BAR: usize = 32;
 
-/// In front of `why` and the lines below it.
+/// Width of `why` and the other labels.
 const LABEL: usize = 8;
 
-/// In front of what is said of the device, where its name is short.
+/// Width of a short device name.
 const NAME: usize = 6;
 const LONGEST_NAME: usize = 24;
 
-/// The id of the finding that says that there is none: how sure that is says nothing.
+/// The id of the finding that means no verdict: its confidence is meaningless.
 const NO_VERDICT: &str = "inconclusive";
 
 /// The whole page.
@@ -55,22 +55,22 @@ pub fn render(page: &Page<'_>) -> String {
     draft.text(page)
 }
 
-/// Whether the brief page has the whole sentence of the verdict.
+/// Whether the brief page has the verdict's whole sentence.
 pub(super) fn is_whole_verdict(verdict: &Finding) -> bool {
     let (sentence, certainty) = verdict_words(verdict);
     is_whole(&sentence, &certainty, WIDTH, MOST_VERDICT)
 }
 
-/// Whether it has the whole doubt.
+/// Whether the brief page has the whole doubt.
 pub(super) fn is_whole_doubt(why: &str) -> bool {
     is_whole(&doubt_words(why), "", WIDTH, MOST_DOUBT)
 }
 
-/// `why`, `worth` and the like: a label, and lines beside it.
+/// `why`, `worth` and the like: a label, and its lines.
 struct Note {
     label: &'static str,
     lines: Vec<String>,
-    /// In one line, where it may have to give up the others.
+    /// A one-line version, used if there is no room.
     short: Option<Vec<String>>,
 }
 
@@ -81,7 +81,7 @@ impl Note {
     }
 }
 
-/// The blocks of the page, before it is known what has a place.
+/// The blocks of the page, before the selection.
 struct Draft {
     head: Vec<String>,
     verdict: Vec<String>,
@@ -133,7 +133,7 @@ impl Draft {
         self.notes.retain(|note| note.label != label);
     }
 
-    /// Leaves out what says least until it has as many lines as it may have. Verdict, doubt and data stay.
+    /// Drops the least important parts until the page fits. Verdict, doubt and data stay.
     fn fit(&mut self) {
         let steps: [fn(&mut Self); 10] = [
             |draft| draft.shorten("also"),
@@ -178,13 +178,13 @@ fn doubt_words(why: &str) -> String {
     format!("{DOUBT} {}", clean(why))
 }
 
-/// The verdict's sentence, and how sure it is: ` (likely, 0.8).`
+/// The verdict's sentence and its confidence: ` (likely, 0.8).`
 fn verdict_words(verdict: &Finding) -> (String, String) {
     let sentence = sentence(&verdict.sentence);
     if verdict.id == NO_VERDICT {
         return (sentence, ".".to_string());
     }
-    // What is shown decides the word, so that the two agree.
+    // The rounded number decides the word, so that the two agree.
     let number = (verdict.confidence * 100.0).round() / 100.0;
     let word = match number {
         0.9.. => "certain",
@@ -194,12 +194,12 @@ fn verdict_words(verdict: &Finding) -> (String, String) {
     (sentence, format!(" ({word},\u{a0}{number:?})."))
 }
 
-/// Without its full stop, and safe to print.
+/// Without the full stop, and escaped.
 fn sentence(text: &str) -> String {
     clean(text.trim_end_matches('.'))
 }
 
-/// What was measured, on what, and how fast it went.
+/// What was measured, on which device, and the rate.
 fn head(page: &Page<'_>, device: Option<&DeviceLatency>) -> Vec<String> {
     let s = page.summaries;
     let load = s.load;
@@ -224,7 +224,7 @@ fn head(page: &Page<'_>, device: Option<&DeviceLatency>) -> Vec<String> {
 fn of_load(load: &LoadSummary, room: usize) -> Vec<String> {
     let job = &load.job;
     let jobs = if job.numjobs == 1 { String::new() } else { format!(", {} jobs", job.numjobs) };
-    // A size that was set is mostly a whole number of its unit.
+    // Configured sizes are mostly whole numbers of their unit.
     let blocks = blocks(load).replace(".00 ", " ").replace(".0 ", " ");
     let polled = if job.hipri { ", polled" } else { "" };
     let what = format!(
@@ -259,7 +259,7 @@ fn target(load: &LoadSummary) -> String {
     }
 }
 
-/// The I/O of others: a line for each of the classes that most of it is of.
+/// I/O of other processes: a line for each of the largest classes.
 fn of_others(page: &Page<'_>, device: Option<&DeviceLatency>) -> Vec<String> {
     let latency = page.summaries.latency;
     let during = page.command_status.map(|status| match page.summaries.command && latency.filtered {
@@ -293,7 +293,7 @@ fn of_others(page: &Page<'_>, device: Option<&DeviceLatency>) -> Vec<String> {
     lines
 }
 
-/// Mean and 99th percentile of what a class is counted by. Of a request only its stages have percentiles.
+/// Mean and 99th percentile of a class. For requests only their stages have percentiles.
 fn times(of: &OpLatency) -> String {
     match (of.stages().0, &of.operations, &of.bio) {
         (Unit::Operation, Some(operations), _) => mean_and_p99(&operations.total, "operation "),
@@ -308,21 +308,21 @@ fn times(of: &OpLatency) -> String {
     }
 }
 
-/// `, mean 530 µs, p99 1.08 ms`; empty where nothing was timed.
+/// `, mean 530 µs, p99 1.08 ms`; empty if nothing was timed.
 fn mean_and_p99(hist: &Histogram, of: &str) -> String {
     let mean = hist.mean().map_or(String::new(), |ns| format!(", {of}mean {}", time(ns as u64)));
     let p99 = hist.quantile(0.99).map_or(String::new(), |ns| format!(", p99 {}", time(ns)));
     mean + &p99
 }
 
-/// Whether more operations than the load's are in the stages of its device: one in ten.
+/// Whether the stages of the load's device include other operations: at least one in ten.
 fn of_others_too(device: &DeviceLatency, load: &LoadSummary) -> bool {
     let operations = device.ops.values().filter_map(|of| of.operations.as_ref());
     let all: u64 = operations.map(|all| all.total.count()).saturating_sum();
     all as f64 > load.operations() as f64 * 1.1
 }
 
-/// A row per stage, the longest first. All of them are shares of one sum, also of those that have no place here.
+/// A row per stage, longest first. All are shares of one sum, which includes stages that are not shown.
 fn stages(page: &Page<'_>, device: &DeviceLatency) -> Vec<String> {
     let s = page.summaries;
     let verdict = page.diagnosis.findings.first();
@@ -363,7 +363,7 @@ fn stages(page: &Page<'_>, device: &DeviceLatency) -> Vec<String> {
     cells.iter().zip(&time.rows).enumerate().map(row).collect()
 }
 
-/// What speaks most for the verdict: the first two lines of its evidence, or one if both do not fit.
+/// The strongest evidence for the verdict: its first two lines, or one if both do not fit.
 fn why(verdict: &Finding) -> Option<Note> {
     let lines: Vec<String> = verdict.evidence.iter().take(2).map(|line| sentence(line)).collect();
     let (first, both) = (lines.first()?, lines.join("; "));
@@ -385,15 +385,15 @@ fn next(verdict: &Finding) -> Option<Note> {
     (!first.is_empty()).then(|| Note::new("next", &first, 2))
 }
 
-/// The command that compares the run as it is with the advice followed, as a shell takes it: a line that goes on in the
-/// next one ends in a backslash. None where it is longer than two lines, or has a name that no terminal may get.
+/// The command that compares the current state with the advice applied, as valid shell input: a line that continues
+/// ends in a backslash. None if it is longer than two lines, or has a name with control characters.
 fn test(verdict: &Finding) -> Option<Note> {
     let command = verdict.comparison().filter(|command| clean(command) == *command)?;
     let room = WIDTH - LABEL;
     if command.chars().count() <= room {
         return Some(Note { label: "test", lines: vec![command.to_string()], short: None });
     }
-    // As much in the first line as fits in front of the backslash.
+    // As much in the first line as fits before the backslash.
     let fits = |at: &usize| command[..*at].chars().count() + 2 <= room;
     let at = breaks(command).into_iter().rev().find(fits)?;
     let (first, second) = (&command[..at], &command[at + 1..]);
@@ -402,7 +402,7 @@ fn test(verdict: &Finding) -> Option<Note> {
     (lines[1].chars().count() <= room).then_some(Note { label: "test", lines, short: None })
 }
 
-/// Where the words of a shell command end, in bytes: spaces that are not quoted.
+/// Word boundaries of a shell command as byte offsets: spaces that are not quoted.
 fn breaks(command: &str) -> Vec<usize> {
     let (mut is_quoted, mut is_escaped) = (false, false);
     let mut found = Vec::new();
@@ -430,7 +430,7 @@ fn also(findings: &[Finding]) -> Option<Note> {
     Some(Note { label: "also", lines: lines(2), short: Some(lines(1)) })
 }
 
-/// What was missed, what tracing cost, and where the rest is.
+/// Losses, tracing cost, and where the rest is.
 fn data(page: &Page<'_>) -> Option<Note> {
     let envelope = page.summaries.envelope;
     let lost = envelope.lost.ios;

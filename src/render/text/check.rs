@@ -1,4 +1,4 @@
-//! `biopsy check` as text.
+//! Renders `biopsy check` as text.
 
 use super::clean;
 use crate::host::Host;
@@ -14,7 +14,7 @@ fn word(state: State, color: bool) -> String {
     if color { format!("\x1b[{code}m{text:<8}\x1b[0m") } else { format!("{text:<8}") }
 }
 
-/// Views first (what a user asks for), then the programs behind them, then the rights.
+/// Views first (what a user wants), then the programs behind them, then the rights.
 pub fn render(host: &Host, rights: &Rights, abilities: &Abilities, color: bool) -> String {
     let mut out = format!(
         "kernel {}, BTF {}\n\nviews\n",
@@ -39,7 +39,7 @@ pub fn render(host: &Host, rights: &Rights, abilities: &Abilities, color: bool) 
     }
     out.push_str("\nprograms\n");
     for program in &abilities.programs {
-        // What a view says already is not said again.
+        // A remedy that a view already states is not repeated.
         let said = abilities.views.iter().any(|view| view.remedy == program.remedy);
         let remedy = if said { &None } else { &program.remedy };
         out.push_str(&line(&program.name, program.state, &program.reason, remedy));

@@ -1,4 +1,4 @@
-//! `biopsy compare` as text: the verdict in words, then a table as benchstat has it.
+//! Renders `biopsy compare` as text: the verdict in words, then a table like benchstat's.
 
 use super::{bytes, clean, common_time, counted, figure, fit, footer, short, significant, table, time};
 use crate::envelope::Envelope;
@@ -6,13 +6,13 @@ use crate::experiment::Verdict;
 use crate::experiment::compare::stages::{ALL, StageDifference};
 use crate::experiment::compare::{Comparison, End, Kind, Metric};
 
-/// Where more rounds of each arm are needed than this, longer rounds are the advice.
+/// If more rounds per arm are needed, the advice is longer rounds.
 const MOST_ROUNDS_ADVISED: usize = 400;
 
-/// A stage of more than the sum of all is no part of it, but for rounding.
+/// A stage larger than the sum of all is not a part of it, apart from rounding.
 const MOST_OF_SUM: f64 = 1.05;
 
-/// The whole view; `width`: characters of a line.
+/// The whole view; `width`: characters per line.
 pub fn render(envelope: &Envelope, comparison: &Comparison, width: Option<usize>) -> String {
     let (metrics, stages) = (metrics(comparison), stages(comparison));
     let mut out = format!("{}{}\n\n{metrics}{stages}\n", across(comparison), verdict(comparison));
@@ -20,7 +20,7 @@ pub fn render(envelope: &Envelope, comparison: &Comparison, width: Option<usize>
     fit(&out, width)
 }
 
-/// What stands below the tables, line by line.
+/// The notes below the tables, line by line.
 pub fn notes(envelope: &Envelope, comparison: &Comparison) -> Vec<String> {
     let mut lines = vec![format!("{}{}", clean(&comparison.target), length(envelope, comparison))];
     for difference in &comparison.differences {
@@ -52,7 +52,7 @@ pub fn notes(envelope: &Envelope, comparison: &Comparison) -> Vec<String> {
     lines
 }
 
-/// What stands before the answer where the two are not alike.
+/// The caveat before the answer if the two set-ups differ.
 fn across(comparison: &Comparison) -> String {
     let whats: Vec<String> = comparison.differences.iter().map(|one| clean(&one.what)).collect();
     if whats.is_empty() { String::new() } else { format!("Across another {}: ", whats.join(", another ")) }
@@ -60,7 +60,7 @@ fn across(comparison: &Comparison) -> String {
 
 /// The first line: the answer.
 pub fn verdict(comparison: &Comparison) -> String {
-    // Of kept results each run counts.
+    // For stored results each run counts.
     let is_empty = comparison.is_paired && comparison.whole_blocks().is_empty();
     let Some(metric) = comparison.answer().filter(|_| !is_empty) else {
         let why = match comparison.rounds.iter().any(|round| round.left_out.is_some()) {
@@ -72,7 +72,7 @@ pub fn verdict(comparison: &Comparison) -> String {
     of_metric(comparison, metric)
 }
 
-/// The same of one metric of one arm.
+/// The verdict on one metric of one arm.
 pub fn of_metric(comparison: &Comparison, metric: &Metric) -> String {
     let name = |arm: usize| comparison.arms.get(arm).map_or(String::new(), |arm| clean(&arm.name));
     let (a, b) = (name(0), name(metric.arm));
@@ -113,12 +113,12 @@ pub fn of_metric(comparison: &Comparison, metric: &Metric) -> String {
     }
 }
 
-/// A ratio with so many digits that 1.00 and 1.004 differ.
+/// A ratio with enough digits to distinguish 1.00 from 1.004.
 pub fn shown(ratio: f64) -> String {
     if (0.9..1.1).contains(&ratio) { format!("{ratio:.3}") } else { significant(ratio, 3) }
 }
 
-/// Its bounds.
+/// The bounds of its interval.
 pub fn interval(metric: &Metric) -> Option<(String, String)> {
     Some((shown(metric.ratio_low?), shown(metric.ratio_high?)))
 }
@@ -156,7 +156,7 @@ fn metrics(comparison: &Comparison) -> String {
     tables.collect::<Vec<_>>().join("\n")
 }
 
-/// A table of the stages for each arm that is compared with the first, with a sentence above it.
+/// A table of the stages for each arm that is compared with the first, below a sentence.
 fn stages(comparison: &Comparison) -> String {
     let name = |arm: usize| comparison.arms.get(arm).map_or(String::new(), |arm| clean(&arm.name));
     let tables = (1..comparison.arms.len()).filter_map(|arm| {
@@ -170,12 +170,12 @@ fn stages(comparison: &Comparison) -> String {
     tables.collect()
 }
 
-/// Of an arm.
+/// The stage differences of an arm.
 fn of_arm(comparison: &Comparison, arm: usize) -> impl Iterator<Item = &StageDifference> + Clone {
     comparison.stages.iter().filter(move |one| one.arm == arm)
 }
 
-/// `per operation +310 µs, of which 290 µs in queue`; None where no stage was measured.
+/// `per operation +310 µs, of which 290 µs in queue`; None if no stage was measured.
 pub fn stage_sentence(comparison: &Comparison, arm: usize) -> Option<String> {
     let all = of_arm(comparison, arm).find(|one| one.stage == ALL)?;
     let per = comparison.stages_per.as_deref().unwrap_or("I/O");
@@ -192,7 +192,7 @@ pub fn stage_sentence(comparison: &Comparison, arm: usize) -> Option<String> {
         });
     }
     let largest = stages.first()?;
-    // A stage can only hold a part of the sum that is no larger than it.
+    // A stage can be a part of the sum only if it is not larger.
     let is_part = largest.difference_ns * all.difference_ns > 0.0
         && largest.difference_ns.abs() <= all.difference_ns.abs() * MOST_OF_SUM;
     Some(match (is_part, stages.get(1)) {
@@ -231,7 +231,7 @@ pub fn stage_rows(comparison: &Comparison, arm: usize) -> Vec<Vec<String>> {
     rows.map(row).collect()
 }
 
-/// How many rounds it took, and why no more.
+/// How many rounds there were, and why no more.
 fn length(envelope: &Envelope, comparison: &Comparison) -> String {
     let rounds = counted(comparison.rounds.len() as u64, "round");
     let why = match comparison.end {

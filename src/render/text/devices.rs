@@ -1,4 +1,4 @@
-//! The devices of this machine as a tree, disks first and what lies on them indented below.
+//! Renders the machine's devices as a tree: disks first, with the devices stacked on them indented below.
 
 use super::{bytes, clean, common_bytes, counted, gigabytes, significant, time};
 use crate::envelope::Missing;
@@ -26,15 +26,15 @@ const HEADER: [&str; 9] = [
     "link",
     "mounted at",
 ];
-/// Numbers stand to the right, words to the left.
+/// Numbers are right-aligned, words left-aligned.
 const RIGHT: [bool; 9] = [false, true, false, false, true, true, true, false, false];
-/// More mount points than this (containers have hundreds of bind mounts) are counted.
+/// Further mount points (containers have hundreds of bind mounts) are only counted.
 const MOUNTS_SHOWN: usize = 4;
-/// Limits of more cgroups than this are counted.
+/// Limits of further cgroups are only counted.
 const LIMITS_SHOWN: usize = 4;
-/// More sets of CPUs that run differently than this are counted.
+/// Further sets of CPUs with different settings are only counted.
 const SETS_SHOWN: usize = 4;
-/// Prose below the table is folded here.
+/// Line width of the prose below the table.
 const WIDTH: usize = 100;
 
 /// The whole view.
@@ -48,7 +48,7 @@ pub fn devices(host: &Host, selection: &Selection<'_>, warnings: &[Warning], mis
         out.push('\n');
         selection.devices.iter().for_each(|device| out.push_str(&details(host, device)));
         let shared = shared(&selection.devices);
-        // What a hypervisor shows of links and root complexes is not the machine's.
+        // In a virtual machine the links and root complexes are not the real ones.
         if !shared.is_empty() && host.virtualization.is_none() {
             out.push_str(&format!("\n{shared}"));
         }
@@ -77,7 +77,7 @@ pub fn devices(host: &Host, selection: &Selection<'_>, warnings: &[Warning], mis
     out
 }
 
-/// One line: what a reader of a pasted report asks first.
+/// One line with what a reader of a pasted report asks first.
 fn machine(host: &Host) -> String {
     let mut parts = vec![format!("{}, Linux {}", clean(&host.hostname), clean(&host.kernel))];
     parts.extend(host.cpu_model.as_deref().map(clean));
@@ -88,7 +88,7 @@ fn machine(host: &Host) -> String {
     fold("", parts)
 }
 
-/// How the CPUs run and sleep, and what belongs to which node: a line each, where there is something to say.
+/// CPU frequency and idle settings, and the NUMA nodes: a line each, if there is something to report.
 fn processors(host: &Host) -> String {
     let mut out = fold("CPUs: ", [threads(&host.smt), speeds(host)].concat()) + "\n";
     if let Some(idle) = &host.idle {
@@ -128,8 +128,8 @@ fn threads(smt: &Smt) -> Vec<String> {
     parts
 }
 
-/// `powersave of intel_pstate (prefers balance_performance)`, for each set of CPUs that is set differently; and why
-/// there is none.
+/// `powersave of intel_pstate (prefers balance_performance)`, for each set of CPUs with different settings; or why it
+/// is unknown.
 fn speeds(host: &Host) -> Vec<String> {
     let several = host.frequencies.len() > 1;
     let speed = |set: &Frequency| {
@@ -163,7 +163,7 @@ fn gigahertz(khz: u64) -> String {
     significant(khz as f64 / 1e6, 2)
 }
 
-/// `C6 133 µs (off on 2 CPUs)`: the most that it takes to wake from each.
+/// `C6 133 µs (off on 2 CPUs)`: each idle state with its maximum wake-up latency.
 fn sleeps(idle: &Idle, online: u32) -> Vec<String> {
     let state = |state: &IdleState| {
         let mut text = state.name.as_deref().map_or(format!("state {}", state.state), clean);
@@ -184,7 +184,7 @@ fn sleeps(idle: &Idle, online: u32) -> Vec<String> {
     parts
 }
 
-/// Parts in sentences of at most [`WIDTH`] columns, where a part fits; what follows is indented.
+/// Joins parts to lines of at most [`WIDTH`] columns, if a part fits; continuation lines are indented.
 fn fold(start: &str, parts: Vec<String>) -> String {
     let mut out = start.to_string();
     let mut column = start.chars().count();
@@ -207,7 +207,7 @@ fn fold(start: &str, parts: Vec<String>) -> String {
     out
 }
 
-/// The walk over the shown devices.
+/// Traverses the shown devices.
 struct Tree<'a> {
     shown: &'a [&'a BlockDevice],
     unit: SizeUnit,
@@ -215,7 +215,7 @@ struct Tree<'a> {
     rows: Vec<Vec<String>>,
 }
 
-/// The one unit of all sizes, and its bytes.
+/// The common unit of all sizes, and its bytes.
 #[derive(Clone, Copy)]
 struct SizeUnit(f64, &'static str);
 
@@ -232,12 +232,12 @@ impl SizeUnit {
     }
 }
 
-/// As `queue/max_sectors_kb` says it.
+/// As in `queue/max_sectors_kb`.
 fn kib(bytes: u64) -> String {
     if bytes == 0 { "-".to_string() } else { (bytes / 1024).to_string() }
 }
 
-/// Sizes are mostly powers of two: `4` and not `4.00`.
+/// Sizes are mostly powers of two: `4`, not `4.00`.
 fn rounded(figure: String) -> String {
     match figure.split_once('.') {
         Some((whole, rest)) if rest.bytes().all(|digit| digit == b'0') => whole.to_string(),
@@ -252,7 +252,7 @@ impl<'a> Tree<'a> {
         for device in shown.iter().filter(|device| !device.layers.iter().any(is_shown)) {
             tree.disk(device, "", "");
         }
-        // Layers that form a ring have no lowest one; each still gets its row.
+        // A cycle of layers has no lowest device; each still gets its row.
         for device in shown {
             if !tree.seen.contains(&device.name.as_str()) {
                 tree.disk(device, "", "");
@@ -261,13 +261,13 @@ impl<'a> Tree<'a> {
         tree.rows
     }
 
-    /// `lead` stands before the name, `below` before the names of what lies on it.
+    /// `lead` is the prefix of the name, `below` that of the names of devices stacked on it.
     fn disk(&mut self, device: &'a BlockDevice, lead: &str, below: &str) {
         let name = match &device.alias {
             Some(alias) => format!("{lead}{} ({})", clean(&device.name), clean(alias)),
             None => format!("{lead}{}", clean(&device.name)),
         };
-        // An array has a row under each of its disks, but its figures stand once.
+        // An array has a row under each of its disks, but its figures are shown once.
         if self.seen.contains(&device.name.as_str()) {
             let mut row = vec![String::new(); HEADER.len()];
             (row[0], row[8]) = (name, "see above".to_string());
@@ -304,7 +304,7 @@ impl<'a> Tree<'a> {
     }
 }
 
-/// What stands before the name of a branch, and before everything on it.
+/// The prefixes of a branch's name, and of everything below it.
 fn branches(last: bool, below: &str) -> (String, String) {
     if last {
         (format!("{below}└─"), format!("{below}  "))
@@ -348,14 +348,14 @@ fn places(mounts: &[&String], swaps: &[&String]) -> String {
     if mounts.len() > MOUNTS_SHOWN {
         parts.push(format!("and {} more", mounts.len() - MOUNTS_SHOWN));
     }
-    // The device's own name says nothing; the name of a swap file does.
+    // The device's own name adds nothing; the name of a swap file does.
     parts.extend(swaps.iter().map(|name| {
         if name.starts_with("/dev/") { "[swap]".to_string() } else { format!("[swap {}]", clean(name)) }
     }));
     parts.join(", ")
 }
 
-/// `4×1023`; a range where queues differ.
+/// `4×1023`; a range if queues differ.
 fn queues(device: &BlockDevice) -> String {
     let tags = || device.queues.iter().map(|queue| queue.tags);
     match (tags().min(), tags().max()) {
@@ -365,7 +365,7 @@ fn queues(device: &BlockDevice) -> String {
     }
 }
 
-/// `8 GT/s x4 of 16 x4` when the drive could do more.
+/// `8 GT/s x4 of 16 x4` if the drive supports more.
 fn link(link: &Link) -> String {
     let now = format!("{} GT/s x{}", link.speed_gts, link.width);
     let speed = link.max_speed_gts.unwrap_or(link.speed_gts);
@@ -373,7 +373,7 @@ fn link(link: &Link) -> String {
     if speed > link.speed_gts || width > link.width { format!("{now} of {speed} x{width}") } else { now }
 }
 
-/// Limits and sizes are mostly powers of two: `4 MiB` and not `4.00 MiB`.
+/// Limits and sizes are mostly powers of two: `4 MiB`, not `4.00 MiB`.
 fn size(value: u64) -> String {
     if value == 0 {
         return "-".to_string();
@@ -381,7 +381,7 @@ fn size(value: u64) -> String {
     bytes(value as f64).replace(".00 ", " ").replace(".0 ", " ")
 }
 
-/// What does not fit into the table, in a line per device; nothing where there is nothing to say.
+/// Details that do not fit into the table, one line per device; empty if there are none.
 fn details(host: &Host, device: &BlockDevice) -> String {
     let mut parts = Vec::new();
     parts.extend(device.model.as_deref().map(clean));
@@ -400,7 +400,7 @@ fn details(host: &Host, device: &BlockDevice) -> String {
         let whose = if host.virtualization.is_some() { " (as the hypervisor shows it)" } else { "" };
         format!("link {raw} GB/s raw, {usable} usable{whose}")
     }));
-    // What the drive's own link can carry is of no use where the way on is narrower.
+    // The capacity of the drive's own link is useless if a later link is narrower.
     let narrowest =
         device.hops.iter().min_by(|a, b| a.link.raw_bytes_per_second.total_cmp(&b.link.raw_bytes_per_second));
     let narrowest = narrowest.filter(|hop| {
@@ -461,7 +461,7 @@ fn details(host: &Host, device: &BlockDevice) -> String {
     fold(&format!("{}: ", clean(&device.name)), parts) + "\n"
 }
 
-/// Settings of its queue, in the words of sysfs, that are not as the kernel sets them by itself.
+/// Queue settings that differ from the kernel's defaults, by their sysfs names.
 fn settings(device: &BlockDevice) -> Vec<String> {
     let mut parts = Vec::new();
     parts.extend(device.rq_affinity.filter(|value| *value != 1).map(|value| format!("rq_affinity {value}")));
@@ -470,7 +470,7 @@ fn settings(device: &BlockDevice) -> Vec<String> {
     parts
 }
 
-/// What an NVMe drive tells of itself.
+/// Facts that an NVMe drive reports.
 fn told(identity: &Identity) -> Vec<String> {
     let mut parts = Vec::new();
     parts.extend(identity.transfer_bytes.map(|most| format!("commands up to {}", size(most))));
@@ -483,7 +483,7 @@ fn told(identity: &Identity) -> Vec<String> {
             .filter(|bytes| *bytes > 0)
             .map(|bytes| format!("{bytes} B of metadata a block")),
     );
-    // One alone is no choice, and its block stands with the others' limits.
+    // A single format is no choice, and its block size is listed with the other limits.
     if let Some(formats) = identity.formats.as_ref().filter(|all| all.len() > 1) {
         let format = |choice: &Choice| {
             let metadata = match choice.metadata_bytes {
@@ -517,7 +517,7 @@ fn told(identity: &Identity) -> Vec<String> {
     parts
 }
 
-/// What cgroups allow on it; first what holds for this process.
+/// cgroup limits on the device; first those that apply to this process.
 fn limits(host: &Host, device: &BlockDevice) -> Vec<String> {
     let mut limits: Vec<&Throttle> =
         host.throttles.iter().filter(|limit| limit.device == device.name).collect();
@@ -549,7 +549,7 @@ fn allowed(limit: &Throttle) -> String {
     all.into_iter().flatten().collect::<Vec<_>>().join(" and ")
 }
 
-/// Where io.cost shares it: `io.cost on (reads: p95 below 10.0 ms; 50 to 150 % of its model)`.
+/// io.cost settings: `io.cost on (reads: p95 below 10.0 ms; 50 to 150 % of its model)`.
 fn cost(cost: &Cost) -> Option<String> {
     let target = |side: &str, target: Target| {
         let percentile = target.percentile.filter(|percentile| *percentile > 0.0)?;
@@ -564,7 +564,7 @@ fn cost(cost: &Cost) -> Option<String> {
     cost.enabled?.then(|| format!("io.cost on{how}"))
 }
 
-/// Where several drives share a way to memory, a line each.
+/// Paths to memory shared by several drives, one line each.
 fn shared(devices: &[&BlockDevice]) -> String {
     let line = |start: String, first: Vec<String>, names: &[String]| {
         let names = names.iter().map(|name| clean(name));
@@ -592,7 +592,7 @@ fn shared(devices: &[&BlockDevice]) -> String {
     out
 }
 
-/// Columns in which no device has anything are left out.
+/// Drops columns that are empty for all devices.
 fn columns(rows: &[Vec<String>], unit: &str) -> String {
     let header = HEADER.map(|name| if name == "size" { format!("size {unit}") } else { name.to_string() });
     let is_used =

@@ -1,4 +1,4 @@
-//! `biopsy diagnose --verbose` as text: the brief page first, then all that it rests on.
+//! Renders `biopsy diagnose --verbose` as text: the brief page first, then all its details.
 
 use super::paragraphs::paragraph;
 use super::{brief, clean, common_time, counted, footer, scaling, significant, table, time};
@@ -14,19 +14,19 @@ use crate::render::{experiment, files, numbers, parts, processes};
 use crate::rules::{self, Summaries};
 use crate::units::{count, in_percent};
 
-/// More findings than these would bury the first.
+/// More findings would bury the first.
 const MOST_FINDINGS: usize = 5;
 
-/// More devices than these are in the report and in the JSON.
+/// Further devices are in the report and in the JSON.
 const MOST_DEVICES: usize = 4;
 
-/// Of each device.
+/// Per device.
 const MOST_ROWS: usize = 5;
 
-/// Text is wrapped here: it must be readable in a ticket.
+/// Line width: the text must be readable in a ticket.
 const WIDTH: usize = 100;
 
-/// Gaps that have one reason stand together.
+/// Groups gaps with the same reason.
 fn by_reason(gaps: &[NotExamined]) -> Vec<(&str, Vec<&str>)> {
     let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
     for gap in gaps {
@@ -38,7 +38,7 @@ fn by_reason(gaps: &[NotExamined]) -> Vec<(&str, Vec<&str>)> {
     groups
 }
 
-/// What a page is made of.
+/// The contents of a page.
 #[derive(Debug, Clone, Copy)]
 pub struct Page<'a> {
     pub summaries: Summaries<'a>,
@@ -46,9 +46,9 @@ pub struct Page<'a> {
     /// Why the run must not be trusted.
     pub doubt: Option<&'a str>,
     pub command_status: Option<i32>,
-    /// Path of the HTML report, where there is one.
+    /// Path of the HTML report, if any.
     pub report: Option<&'a str>,
-    /// Stdout is a terminal that wants colour.
+    /// Stdout is a terminal with colours enabled.
     pub color: bool,
 }
 
@@ -71,7 +71,7 @@ impl Page<'_> {
     }
 }
 
-/// The brief page, and all that it leaves out.
+/// The brief page, and everything that it leaves out.
 pub fn render(page: &Page<'_>) -> String {
     format!("{}\n{}", brief::render(page), details(page))
 }
@@ -178,7 +178,7 @@ fn card(index: usize, finding: &Finding, bold: &dyn Fn(&str) -> String) -> Strin
         clean(&finding.subject),
         significant(finding.confidence, 2),
     );
-    // The first one's sentence is the verdict, which stands above already.
+    // The first finding's sentence is the verdict above.
     if index > 0 || !brief::is_whole_verdict(finding) {
         paragraph(&mut out, "   ", &clean(&finding.sentence), WIDTH);
     }
@@ -229,11 +229,11 @@ fn stages(s: &Summaries<'_>, bold: &dyn Fn(&str) -> String) -> String {
     out
 }
 
-/// `queue 66.7 µs (5 %) + device 1.27 ms (95 %)`; None where no stage was timed.
+/// `queue 66.7 µs (5 %) + device 1.27 ms (95 %)`; None if no stage was timed.
 fn stage_line(latency: &OpLatency) -> Option<String> {
     let (unit_of_count, stages) = latency.stages();
     let all: u64 = stages.values().map(Histogram::sum).saturating_sum();
-    // They are there to be added up: in one unit.
+    // They are meant to be added up: in one unit.
     let (scale, unit) = common_time(stages.values().filter_map(Histogram::mean));
     let parts: Vec<String> = Stage::ALL
         .iter()
@@ -241,7 +241,7 @@ fn stage_line(latency: &OpLatency) -> Option<String> {
         .filter_map(|(stage, hist)| {
             let share = hist.sum() as f64 / all.max(1) as f64 * 100.0;
             let mean = significant(hist.mean()? / scale, 3);
-            // A line ends between stages and not within one.
+            // Lines break between stages only.
             Some(format!("{}\u{a0}{mean}\u{a0}{unit}\u{a0}({share:.0}\u{a0}%)", stage.name()))
         })
         .collect();
@@ -249,9 +249,9 @@ fn stage_line(latency: &OpLatency) -> Option<String> {
         .then(|| format!("{}; {}", parts.join(" + "), counted(latency.count(), unit_of_count.name())))
 }
 
-/// `of queue: alloc 12.1 µs in 1,204 (80 %)`, one for each stage that was taken apart.
+/// `of queue: alloc 12.1 µs in 1,204 (80 %)`, one line per stage with parts.
 fn part_lines(latency: &OpLatency) -> Vec<String> {
-    // A line ends between parts and not within one.
+    // Lines break between parts only.
     let whole = |words: Vec<String>| words.join(",\n").replace(' ', "\u{a0}").replace('\n', " ");
     let stages = parts::of_stages(latency).into_iter();
     stages.map(|(stage, words)| format!("of {}: {}", stage.name(), whole(words))).collect()
@@ -272,7 +272,7 @@ fn cpu(s: &Summaries<'_>, bold: &dyn Fn(&str) -> String) -> String {
     out
 }
 
-/// By the samples, per I/O; empty where there are none.
+/// From the samples, per I/O; empty if there are none.
 fn classes(s: &Summaries<'_>, profile: &ProfileSummary, bold: &dyn Fn(&str) -> String) -> String {
     let classes = [
         ("user", CpuClass::User),
@@ -285,7 +285,7 @@ fn classes(s: &Summaries<'_>, profile: &ProfileSummary, bold: &dyn Fn(&str) -> S
     let times: Vec<(&str, f64)> = classes
         .iter()
         .filter_map(|(name, class)| rules::ns_per_io(s, profile, *class).map(|ns| (*name, ns)))
-        // Most loads need no worker: a class that most runs have none of would be noise here.
+        // Most loads use no worker: a class that is usually empty would be noise here.
         .filter(|(name, ns)| *name != "io-wq" || *ns > 0.0)
         .collect();
     let (scale, unit) = common_time(times.iter().map(|(_, ns)| *ns));
@@ -308,8 +308,8 @@ fn classes(s: &Summaries<'_>, profile: &ProfileSummary, bold: &dyn Fn(&str) -> S
     )
 }
 
-/// `8,667 cycles at 0.73 instructions each, 0.27 context switches; wake-ups are not known`. Why not is in the JSON's
-/// `missing` and in the report.
+/// `8,667 cycles at 0.73 instructions each, 0.27 context switches; wake-ups are not known`. The reasons are in the
+/// JSON's `missing` and in the report.
 fn counted_per_io(out: &mut String, cpu: &CpuSummary, ios: u64) {
     let per = cpu::per_io(cpu, ios);
     let mut parts = Vec::new();
@@ -336,7 +336,7 @@ fn counted_per_io(out: &mut String, cpu: &CpuSummary, ios: u64) {
         (cpu.wakeups.is_none(), "wake-ups"),
     ];
     let unknown: Vec<&str> = unknown.iter().filter(|(is, _)| *is).map(|(_, what)| *what).collect();
-    // A line ends between figures and not within one.
+    // Lines break between figures only.
     let parts: Vec<String> = parts.iter().map(|part| part.replace(' ', "\u{a0}")).collect();
     let mut sentences = vec![parts.join(", ")];
     sentences.extend((!unknown.is_empty()).then(|| format!("not known: {}", unknown.join(", "))));
@@ -346,11 +346,11 @@ fn counted_per_io(out: &mut String, cpu: &CpuSummary, ios: u64) {
     }
 }
 
-/// The kernel's own account of all CPUs; its shares and what it does not account for are 100 %.
+/// The kernel's accounting of all CPUs; its shares and the unaccounted time add up to 100 %.
 fn accounted(out: &mut String, cpu: &CpuSummary) {
     let Some(all) = &cpu.all else { return };
     let percent = |share: f64| format!("{:.1}\u{a0}%", share * 100.0);
-    // What is left out here for being nothing is in the report.
+    // Shares of zero are only in the report.
     let shares = all.shares().into_iter().filter(|(name, share)| *share != 0.0 && *name != "unaccounted");
     let shares: Vec<String> = shares.map(|(name, share)| format!("{name}\u{a0}{}", percent(share))).collect();
     let wall = all.wall_ns.max(1) as f64;
@@ -371,7 +371,7 @@ fn accounted(out: &mut String, cpu: &CpuSummary) {
     paragraph(out, "  ", &text, WIDTH);
 }
 
-/// n, duration, loss, the kernel's own count, and what the probes cost.
+/// n, duration, losses, the kernel's own count, and the cost of the probes.
 fn ending(s: &Summaries<'_>) -> String {
     let mut out = format!("n = {} in {}\n", counted(s.latency.ios(), "I/O"), time(s.envelope.duration_ns));
     for device in s.latency.devices.iter().filter(|d| d.ios > 0).take(MOST_DEVICES) {

@@ -1,4 +1,4 @@
-//! What a load shows of the drive below, as text.
+//! Renders the drive's state around a load as text.
 
 use super::{bytes, counted, significant, time};
 use crate::analyze::cliff::cliff;
@@ -6,7 +6,7 @@ use crate::analyze::load::drive::{Thermal, ThrottleLevel};
 use crate::load::{Drive, Interval, LoadSummary, Sampled};
 use crate::rules::EMPTY_SHARE;
 
-/// A line for each that is known.
+/// A line for each known fact.
 pub(super) fn facts(drive: &Drive) -> Vec<(&'static str, String)> {
     let mut lines: Vec<_> = drive.sampled.map(|sampled| ("content", content(sampled))).into_iter().collect();
     lines.extend(drive.usage.map(|usage| {
@@ -37,7 +37,7 @@ fn content(sampled: Sampled) -> String {
     )
 }
 
-/// Where writes became slow; None where they did not.
+/// When writes became slow; None if they did not.
 pub(super) fn edge(written: &[Interval]) -> Option<String> {
     let cliff = cliff(written)?;
     Some(format!(
@@ -85,7 +85,7 @@ fn thermal(thermal: &Thermal) -> String {
     parts.join(", ")
 }
 
-/// A sentence for who is about to read what is not there; None where nearly all blocks have content.
+/// A warning before reading blocks without content; None if nearly all blocks have content.
 pub fn warning(target: &str, sampled: Sampled) -> Option<String> {
     let share = sampled.empty_percent().filter(|share| *share >= EMPTY_SHARE * 100.0)?;
     Some(format!(
@@ -97,7 +97,7 @@ pub fn warning(target: &str, sampled: Sampled) -> Option<String> {
     ))
 }
 
-/// The same of a load that is over.
+/// The warning for a finished load.
 pub fn warning_of(load: &LoadSummary) -> Option<String> {
     warning(&load.target, load.drive.sampled?)
 }

@@ -1,10 +1,10 @@
-//! `biopsy errors` as text.
+//! Renders `biopsy errors` as text.
 
 use super::{bytes, clean, count, counted, fit, footer, table};
 use crate::analyze::errors::{ErrorRow, ErrorSummary, Event};
 use crate::envelope::Envelope;
 
-/// The whole view; `brief`: without what is the same in every interval; `width`: characters of a line.
+/// The whole view; `brief`: without what is the same in every interval; `width`: characters per line.
 pub fn render(
     envelope: &Envelope,
     summary: &ErrorSummary,

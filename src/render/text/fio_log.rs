@@ -1,16 +1,16 @@
-//! fio's logs of a load: a line per interval and direction, of each thread.
+//! Renders fio's logs of a load: a line per interval and direction, for each thread.
 
 use std::path::{Path, PathBuf};
 
 use crate::load::{Direction, Job, JobResult, LoadSummary, Sample};
 
-/// The value of a line; None: the direction moved nothing in the interval.
+/// The value of a line; None: the direction transferred nothing in the interval.
 type Value = fn(&Sample, usize) -> Option<u64>;
 
-/// What a job's logs of one kind begin with; None: it has none.
+/// The file name prefix of a job's logs of one kind; None: no log.
 type Prefix = fn(&Job) -> Option<&Path>;
 
-/// What ends the name, and the value.
+/// Suffix of the file name, prefix, and value.
 const KINDS: [(&str, Prefix, Value); 3] = [
     (
         "bw",
@@ -25,7 +25,7 @@ const KINDS: [(&str, Prefix, Value); 3] = [
     ),
 ];
 
-/// The paths of the logs of a run, in the order of [`render`]; fio counts threads from 1 on.
+/// The paths of a run's logs, in the order of [`render`]; fio counts threads from 1.
 pub fn paths<'a>(jobs: impl IntoIterator<Item = &'a Job>) -> Vec<PathBuf> {
     let mut paths = Vec::new();
     let mut thread = 0;
@@ -43,7 +43,7 @@ pub fn paths<'a>(jobs: impl IntoIterator<Item = &'a Job>) -> Vec<PathBuf> {
     paths
 }
 
-/// Their content.
+/// Their contents.
 pub fn render(loads: &[LoadSummary]) -> Vec<String> {
     let threads = loads.iter().flat_map(|load| load.jobs.iter().map(move |thread| (&load.job, thread)));
     threads
@@ -54,7 +54,7 @@ pub fn render(loads: &[LoadSummary]) -> Vec<String> {
         .collect()
 }
 
-/// As fio 3.33: time in ms, value, direction, and two numbers that are 0 of an average.
+/// As in fio 3.33: time in ms, value, direction, and two numbers that are 0 for an average.
 fn lines(job: &Job, thread: &JobResult, value: Value) -> String {
     let (mut text, mut at_ns) = (String::new(), 0);
     for sample in &thread.samples {

@@ -1,4 +1,4 @@
-//! `biopsy flame` as text: what the picture shows, and the frames that weigh most.
+//! Renders `biopsy flame` as text: what the flame graph shows, and the heaviest frames.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ const MOST_NAME: usize = 70;
 const MOST_WHO: usize = 32;
 const MOST_FUNCTION: usize = 32;
 
-/// `product`: where the picture went; None: it is on stdout, and this text is not wanted there.
+/// `product`: path of the written graph; None: it is on stdout, so this text is not printed there.
 pub fn render(
     envelope: &Envelope,
     summary: &FlameSummary,
@@ -32,7 +32,7 @@ pub fn render(
         Unit::Ios => counted(total, "I/O"),
         Unit::Events => counted(total, "event"),
     };
-    // A file may not say how long it took.
+    // A file may not state its duration.
     let length = match summary.duration_ns {
         0 => String::new(),
         ns => format!(" in {}", time(ns)),
@@ -63,7 +63,7 @@ pub fn render(
     for note in notes::all(summary) {
         out.push_str(&format!("{}\n", clean(&note)));
     }
-    // What was lost on the way to another tool's file nobody tells.
+    // The losses of another tool's file are unknown.
     if summary.what.is_some() {
         out.push_str(&footer::lost(envelope));
     }
@@ -96,17 +96,17 @@ pub fn source(source: &Source) -> String {
     }
 }
 
-/// What it took to measure; None where nobody counted that.
+/// The cost of the measurement; None if not measured.
 pub fn cost(envelope: &Envelope) -> Option<String> {
     envelope.cost.cpu_percent.map(|cpu| format!("cost {} % of one CPU", significant(cpu, 2)))
 }
 
-/// In percent of all.
+/// In percent of the total.
 fn share(n: u64, total: u64) -> String {
     significant(100.0 * n as f64 / total.max(1) as f64, 3)
 }
 
-/// The frames that weigh most; empty where there is none.
+/// The heaviest frames; empty if there are none.
 fn frames(summary: &FlameSummary, value: impl Fn(u64) -> String) -> String {
     let total = summary.profile.total();
     let row = |heavy: &Heavy| {
@@ -122,7 +122,7 @@ fn frames(summary: &FlameSummary, value: impl Fn(u64) -> String) -> String {
     if rows.is_empty() { String::new() } else { table(&["frame", "area", "own", "own %", "total %"], &rows) }
 }
 
-/// Who submits the I/Os, and what each stage takes.
+/// The submitters of the I/Os, and the time in each stage.
 fn submitters(summary: &FlameSummary) -> String {
     let total = summary.profile.total();
     let mut all = summary.submitters();

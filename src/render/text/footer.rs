@@ -1,4 +1,4 @@
-//! What every view ends with: how sure it is, what was lost, what it cost, and what is not in it.
+//! The end of every view: checks, losses, cost, and gaps.
 
 use super::{bytes, clean, count, counted, fit, range, significant, table};
 use crate::analyze::latency::DeviceLatency;
@@ -33,7 +33,7 @@ pub fn check(device: &DeviceLatency) -> String {
     format!("check {name}: seen {}, kernel counted {range}: {verdict}{in_flight}\n", count(seen))
 }
 
-/// Loss by kind; the kinds that are zero are left out.
+/// Losses by kind, without zeros.
 pub fn lost(envelope: &Envelope) -> String {
     let lost = &envelope.lost;
     let kinds: Vec<String> =
@@ -43,7 +43,7 @@ pub fn lost(envelope: &Envelope) -> String {
     format!("lost {ios}, {events}, {}{detail}\n", counted(lost.samples, "sample"))
 }
 
-/// What the probes cost.
+/// The cost of the probes.
 pub fn cost(envelope: &Envelope) -> String {
     let cost = &envelope.cost;
     let maps = bytes(cost.map_bytes as f64);
@@ -66,7 +66,7 @@ pub fn cost(envelope: &Envelope) -> String {
     }
 }
 
-/// What each BPF program ran, as the kernel's statistics have it.
+/// Runs and time of each BPF program, from the kernel's statistics.
 pub fn programs(envelope: &Envelope) -> String {
     let row = |program: &ProgramCost| {
         let mean = (program.runs > 0).then(|| program.ns as f64 / program.runs as f64);
@@ -85,7 +85,7 @@ pub fn programs(envelope: &Envelope) -> String {
     }
 }
 
-/// What is not in the table, one line per reason.
+/// Gaps of the table, one line per reason.
 pub fn missing(missing: &[Missing], devices: &[&str]) -> String {
     let mut lines: Vec<(String, Vec<&Missing>)> = Vec::new();
     for m in of_devices(missing, devices) {
@@ -100,7 +100,7 @@ pub fn missing(missing: &[Missing], devices: &[&str]) -> String {
     lines.into_iter().map(|(why, all)| format!("not measured: {}: {}\n", names(&all), clean(&why))).collect()
 }
 
-/// The same of several intervals in one line, without the reasons, which may differ from one to the next.
+/// The gaps of several intervals in one line, without the reasons, which may differ between intervals.
 pub fn missing_briefly(missing: &[Missing], devices: &[&str]) -> String {
     let mut groups: Vec<(&Option<String>, Vec<&Missing>)> = Vec::new();
     for m in of_devices(missing, devices) {

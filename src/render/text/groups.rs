@@ -1,4 +1,4 @@
-//! Groups of I/Os as tables.
+//! Renders groups of I/Os as tables.
 
 use super::{bytes, clean, count, counted, figure, table, time_unit};
 use crate::analyze::groups::{Cgroup, Dimension, Group, Groups, Values};
@@ -7,20 +7,20 @@ use crate::analyze::stage::Stage;
 use crate::hist::Histogram;
 use crate::merge::{SaturatingSum as _, sum_if_known};
 
-/// Groups that a text shows unless all are asked for.
+/// Groups shown unless all are requested.
 const MOST_ROWS: usize = 20;
 /// CPUs whose matrix fits a terminal.
 const MOST_COLUMNS: usize = 16;
-/// Pairs of CPUs that stand for a larger matrix.
+/// Pairs of CPUs shown instead of a larger matrix.
 const MOST_PAIRS: usize = 10;
 
-/// Submitted on, completed on, I/Os.
+/// Submission CPU, completion CPU, I/Os.
 type Pair = (u32, u32, u64);
 
-/// The tables, each with an empty line behind it.
+/// The tables, each followed by an empty line.
 pub fn render(groups: &Groups, all: bool) -> String {
     let by: Vec<&str> = groups.by.iter().map(|dimension| dimension.name()).collect();
-    // By stage, a group is several rows.
+    // With stages, a group has several rows.
     let whole = |group: &Group| Values { stage: None, ..group.by.clone() };
     let same = |a: &Group, b: &Group| a.by.stage.is_some() && a.by.stage < b.by.stage && whole(a) == whole(b);
     let number = groups.groups.chunk_by(same).count();
@@ -45,7 +45,7 @@ pub fn render(groups: &Groups, all: bool) -> String {
     out
 }
 
-/// Why a view with a filter is empty; None where it is not, or where the kernel does not count.
+/// Why a filtered view is empty; None if it is not, or if the kernel does not count.
 pub fn nothing_passed(summary: &LatencySummary) -> Option<String> {
     if !summary.filtered || summary.devices.iter().any(|device| device.ios > 0 || device.lost_ios > 0) {
         return None;
@@ -78,7 +78,7 @@ fn scale(groups: &Groups) -> (f64, &'static str) {
     time_unit(means.fold(0.0, f64::max) as u64)
 }
 
-/// A group on one line: how much, its share of the time, and the mean of each stage.
+/// A group on one line: counts, its share of the time, and the mean of each stage.
 fn in_columns(groups: &Groups, group: &Group, (scale, _): (f64, &str)) -> Vec<String> {
     let (unit, stages) = group.latency.stages();
     let cell = |ns: Option<f64>| ns.map_or("-".to_string(), |ns| figure(ns / scale));
@@ -97,8 +97,8 @@ fn in_columns(groups: &Groups, group: &Group, (scale, _): (f64, &str)) -> Vec<St
     row
 }
 
-/// A stage of a group, or the group where it has none; None for a stage of its requests where those of its operations
-/// are shown.
+/// One stage of a group, or the group if it has none; None for a stage of its requests if those of its operations are
+/// shown.
 fn of_stage(groups: &Groups, group: &Group, (scale, _): (f64, &str)) -> Option<Vec<String>> {
     let (unit, stages) = group.latency.stages();
     let hist = stages.values().next();
@@ -115,7 +115,7 @@ fn of_stage(groups: &Groups, group: &Group, (scale, _): (f64, &str)) -> Option<V
     Some(row)
 }
 
-/// What the group is called in a dimension, escaped; a dash where that is not known.
+/// The group's name in a dimension, escaped; a dash if unknown.
 pub fn name(group: &Group, dimension: Dimension) -> String {
     let by = &group.by;
     let name = match dimension {
@@ -139,7 +139,7 @@ pub fn name(group: &Group, dimension: Dimension) -> String {
     name.unwrap_or_else(|| "-".to_string())
 }
 
-/// What the table leaves open.
+/// Remarks below the table.
 fn remarks(groups: &Groups) -> String {
     let (_, unit) = scale(groups);
     let mut out = match groups.by.contains(&Dimension::Stage) {
@@ -170,7 +170,7 @@ fn remarks(groups: &Groups) -> String {
     out
 }
 
-/// Where I/Os were handed in, and where they completed.
+/// The CPUs and nodes of submission and completion.
 fn matrices(groups: &Groups) -> String {
     let mut out = String::new();
     let cpus = groups.cpus.iter().flatten().map(|pair| (pair.submit_cpu, pair.completion_cpu, pair.ios));
@@ -200,7 +200,7 @@ fn matrices(groups: &Groups) -> String {
     out
 }
 
-/// A row for each place that I/Os were handed in on, a column for each that they completed on.
+/// A row per submission place, a column per completion place.
 fn matrix(what: &str, pairs: &[Pair]) -> String {
     let rows: std::collections::BTreeSet<u32> = pairs.iter().map(|pair| pair.0).collect();
     let columns: std::collections::BTreeSet<u32> = pairs.iter().map(|pair| pair.1).collect();

@@ -1,4 +1,4 @@
-//! Histograms as rows of stars.
+//! Renders histograms as rows of stars.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::hist::Histogram;
 
 const BAR: usize = 24;
 
-/// Fewer values than this are no distribution.
+/// Fewer values are not a distribution.
 const FEW: u64 = 10;
 
 /// Values by power of two: the key is that of the upper end.
@@ -21,7 +21,8 @@ fn octaves(hist: &Histogram) -> BTreeMap<u32, u64> {
     rows
 }
 
-/// One row per power of two, the stages side by side where they fit. What would be one bar, or a few stars, is a line.
+/// One row per power of two, the stages side by side if they fit. A histogram with a single bar, or few values, becomes
+/// a line.
 pub fn histograms(stages: Vec<(&str, &Histogram)>, unit: (f64, &'static str)) -> String {
     let is_drawn = |hist: &Histogram| hist.count() >= FEW && octaves(hist).len() > 1;
     let (drawn, told): (Vec<_>, Vec<_>) = stages.into_iter().partition(|(_, hist)| is_drawn(hist));

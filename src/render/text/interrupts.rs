@@ -1,4 +1,4 @@
-//! `biopsy interrupts` as text.
+//! Renders `biopsy interrupts` as text.
 
 use super::{clean, count, counted, fit, footer, range, short, significant, table, time};
 use crate::analyze::counting::Bracket;
@@ -7,19 +7,19 @@ use crate::envelope::Envelope;
 use crate::host::cpu::ranges;
 use crate::merge::SaturatingSum as _;
 
-/// How the text looks.
+/// Display options.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Style {
-    /// Vectors and devices without any interrupt as well.
+    /// Includes vectors and devices without any interrupt.
     pub all: bool,
     pub color: bool,
     /// Without what is the same in every interval.
     pub brief: bool,
-    /// Characters of a line; None: as many as it takes.
+    /// Characters per line; None: unlimited.
     pub width: Option<usize>,
 }
 
-/// Tasks that are named: enough to see who is disturbed.
+/// Tasks that are named: enough to show what is interrupted.
 const MOST_TASKS: usize = 5;
 
 /// The whole view.
@@ -78,7 +78,7 @@ fn percent(value: Option<f64>) -> String {
     value.map_or("-".to_string(), |value| significant(value, 2))
 }
 
-/// How much of what, and where it completed.
+/// Counts, and where I/Os completed.
 fn headline(summary: &InterruptSummary, device: &DeviceInterrupts, style: Style) -> String {
     let name = clean(&device.name);
     let name = if style.color { format!("\x1b[1m{name}\x1b[0m") } else { name };
@@ -151,7 +151,7 @@ fn cpus(of: &[u32]) -> String {
     if of.is_empty() { "-".to_string() } else { ranges(of) }
 }
 
-/// Where it is delivered, and where it may be if that is more.
+/// The CPUs that it is delivered to, and the allowed ones if there are more.
 fn affinity(vector: &VectorSummary) -> String {
     let delivered = cpus(&vector.cpus);
     match vector.allowed.is_empty() || vector.allowed == vector.cpus {
@@ -223,7 +223,7 @@ fn polled_table(polled: &[&PollSummary]) -> String {
     table(&header, &polled.iter().map(row).collect::<Vec<_>>())
 }
 
-/// Each ratio with its own words: "78 %" has been read as what was saved.
+/// Each ratio has its own words: a plain "78 %" was misread as the saving.
 fn posted(summary: &InterruptSummary) -> String {
     let Some(posted) = &summary.posted else { return String::new() };
     format!(
@@ -239,7 +239,7 @@ fn posted(summary: &InterruptSummary) -> String {
     )
 }
 
-/// Who does what the handlers leave.
+/// Work that handlers leave to softirqs and threads.
 fn behind(summary: &InterruptSummary) -> String {
     let mut out = String::new();
     let softirq = summary.softirq;
@@ -257,7 +257,7 @@ fn behind(summary: &InterruptSummary) -> String {
     out
 }
 
-/// What the timed interrupts came into.
+/// What the timed interrupts interrupted.
 fn into(summary: &InterruptSummary) -> String {
     let sum = |of: fn(&VectorSummary) -> u64| summary.vectors.iter().map(of).saturating_sum();
     let (idle, kernel, user) =
@@ -267,7 +267,7 @@ fn into(summary: &InterruptSummary) -> String {
         return String::new();
     }
     let share = |n: u64| significant(100.0 * n as f64 / all as f64, 2);
-    // Names are taken of a few of those that came into a task.
+    // Names are recorded for some of the interrupts of a task.
     let named: u64 = summary.tasks.iter().map(|task| task.samples).saturating_sum();
     let of_task = |n: u64| {
         significant(100.0 * n as f64 / named as f64 * user.saturating_add(kernel) as f64 / all as f64, 2)
@@ -288,7 +288,7 @@ fn into(summary: &InterruptSummary) -> String {
     )
 }
 
-/// What was seen and lost, beside the kernel's count.
+/// Observed and lost counts, next to the kernel's count.
 fn verdict(seen: u64, lost: u64, bracket: Bracket) -> String {
     let range = range(count(bracket.min), count(bracket.max));
     let verdict = if bracket.holds(seen.saturating_add(lost)) { "ok" } else { "DIFFERS" };
@@ -296,8 +296,7 @@ fn verdict(seen: u64, lost: u64, bracket: Bracket) -> String {
     format!("{}{and_lost}, kernel counted {range}: {verdict}", count(seen))
 }
 
-/// The checks against the kernel's own counters: I/Os by device, interrupts of all vectors together and those that
-/// differ.
+/// The checks against the kernel's own counters: I/Os by device, interrupts over all vectors and of those that differ.
 fn checks(summary: &InterruptSummary, devices: &[&DeviceInterrupts]) -> String {
     let mut out = String::new();
     for device in devices {

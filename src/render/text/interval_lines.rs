@@ -1,4 +1,4 @@
-//! Lines of an interval view: one row each, below a header that comes again.
+//! Renders an interval view as lines: one per row, below a repeated header.
 
 mod interrupts;
 mod latency;
@@ -7,76 +7,76 @@ mod threads;
 
 use super::{clean, figure, fitted, short};
 
-/// The columns that `--sort` takes, by view. Of groups and of threads those by which they are counted are not among
-/// them: they differ from run to run.
+/// The columns that `--sort` accepts, by view. The grouping columns of groups and threads are excluded, because they
+/// vary between runs.
 pub const SORTS_LATENCY: [&str; 6] = ["iops", "mibps", "mean", "p50", "p99", "max"];
 pub const SORTS_INTERRUPTS: [&str; 6] = ["irq", "interrupts", "ios", "per", "p99", "cpu"];
 pub const SORTS_LOCKS: [&str; 5] = ["waits", "time", "mean", "p99", "max"];
 pub const SORTS_THREADS: [&str; 2] = ["threads", "samples"];
 
-/// Lines after which the header is printed again, as vmstat does.
+/// The header is printed again after this many lines, as in vmstat.
 const HEADER_EVERY: usize = 20;
-/// Of an interval, where rows may be many: those with the most.
+/// Rows shown per interval if there may be many: the largest ones.
 const MOST_ROWS: usize = 5;
-/// A text column on a terminal takes at most so many characters, and the last one the rest of the line.
+/// Maximum width of a text column on a terminal; the last one takes the rest of the line.
 const MOST_TEXT: usize = 24;
-/// What a text column keeps where everything else that can go is gone.
+/// Minimum width of a text column after everything else was dropped.
 const LEAST_TEXT: usize = 4;
 
 /// A view whose intervals can be shown as lines.
 pub trait Intervals {
-    /// Shown where an interval has no row.
+    /// Shown for an interval without rows.
     fn nothing(&self) -> &'static str;
 
-    /// The columns after the time, of this interval.
+    /// The columns after the time, for this interval.
     fn columns(&self) -> Vec<Column>;
 
     /// A cell for each column.
     fn rows(&self) -> Vec<Vec<Cell>>;
 
-    /// Rows of an interval, unless all are requested.
+    /// Rows shown per interval, unless all are requested.
     fn most(&self) -> usize;
 
-    /// The devices that are in these rows: what cannot be measured of others is left out.
+    /// The devices in these rows: gaps of other devices are left out.
     fn devices(&self) -> Vec<&str> {
         Vec::new()
     }
 
-    /// What has to be known of the figures of all intervals: the last one that there is, is printed behind them.
+    /// A note on the figures of all intervals: the last one is printed at the end.
     fn note(&self) -> Option<String> {
         None
     }
 
-    /// What makes the figures of this interval doubtful, a line each.
+    /// Doubts about the figures of this interval, one per line.
     fn doubts(&self) -> Vec<String> {
         Vec::new()
     }
 }
 
-/// A column and when a narrow terminal leaves it out.
+/// A column, and when a narrow terminal drops it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Column {
     /// The word for `--sort`.
     pub key: &'static str,
     name: &'static str,
-    /// The header where names do not fit.
+    /// A short heading, for a narrow terminal.
     short: &'static str,
-    /// Printed above columns that share it.
+    /// A heading above columns that share it.
     group: &'static str,
-    /// Of its cells, at least.
+    /// Minimum width of its cells.
     width: usize,
     is_text: bool,
-    /// The highest is left out first; 0: never.
+    /// The highest is dropped first; 0: never.
     rank: u8,
 }
 
 impl Column {
-    /// Left-aligned.
+    /// A left-aligned column.
     pub const fn text(key: &'static str, name: &'static str, width: usize) -> Self {
         Self { key, name, short: name, group: "", width, is_text: true, rank: 0 }
     }
 
-    /// Right-aligned.
+    /// A right-aligned column.
     pub const fn number(key: &'static str, name: &'static str, width: usize) -> Self {
         Self { is_text: false, ..Self::text(key, name, width) }
     }
@@ -99,9 +99,9 @@ impl Column {
 pub enum Cell {
     /// Not escaped yet.
     Text(String),
-    /// As it is shown, and the value to sort by.
+    /// The displayed text, and the value to sort by.
     Number(String, f64),
-    /// Not measured, or of nothing: never 0.
+    /// Not measured, or not applicable: never 0.
     Absent,
 }
 
@@ -146,22 +146,22 @@ impl Cell {
     }
 }
 
-/// How lines look.
+/// Display options.
 #[derive(Debug, Clone, Default)]
 pub struct Style {
-    /// Characters of a line; None: as many as it takes.
+    /// Characters per line; None: unlimited.
     pub width: Option<usize>,
-    /// The key of the column to sort by: numbers from the largest on.
+    /// The key of the column to sort by: numbers in descending order.
     pub sort: Option<String>,
-    /// Every row.
+    /// Show every row.
     pub all: bool,
 }
 
-/// Which columns are shown, and how wide.
+/// The shown columns and their widths.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Layout {
     columns: Vec<Column>,
-    /// Of each column; 0: it is left out.
+    /// Width of each column; 0: dropped.
     widths: Vec<usize>,
     is_short: bool,
 }
@@ -171,7 +171,7 @@ struct Layout {
 pub struct IntervalLines {
     style: Style,
     layout: Layout,
-    /// None: there is none yet.
+    /// Lines since the header; None: not printed yet.
     since_header: Option<usize>,
 }
 
@@ -182,7 +182,7 @@ impl IntervalLines {
         Self { style, ..Self::default() }
     }
 
-    /// The lines of an interval that ended at `time`, with the header where it is due.
+    /// The lines of an interval that ended at `time`, with the header if it is due.
     pub fn add<V: Intervals>(&mut self, time: &str, view: &V) -> String {
         let columns: Vec<Column> = std::iter::once(TIME).chain(view.columns()).collect();
         let mut rows = view.rows();
@@ -217,7 +217,7 @@ impl IntervalLines {
         else {
             return;
         };
-        // The time is in no row.
+        // The rows do not include the time.
         let Some(at) = at.checked_sub(1) else { return };
         rows.sort_by(|a, b| match (a.get(at), b.get(at)) {
             (Some(Cell::Number(_, a)), Some(Cell::Number(_, b))) => b.total_cmp(a),
@@ -226,7 +226,7 @@ impl IntervalLines {
         });
     }
 
-    /// Columns never get narrower, so that lines stay below each other.
+    /// Columns never get narrower, so that lines stay aligned.
     fn layout(&self, columns: Vec<Column>, rows: &[Vec<String>]) -> Layout {
         let last = columns.len() - 1;
         let needed: Vec<usize> = (0..columns.len())
@@ -242,7 +242,7 @@ impl IntervalLines {
                     (true, false) => MOST_TEXT.max(column.width),
                     (false, _) => usize::MAX,
                 };
-                // A name in the header that took more than its cells is no width of theirs.
+                // The extra width of a heading is not a width of its cells.
                 let before = if before > column.name.chars().count() { before } else { 0 };
                 column.width.max(before).max(cells.unwrap_or(0).min(most))
             })
@@ -328,7 +328,7 @@ impl IntervalLines {
         self.cut(&out)
     }
 
-    /// No line is longer than the terminal is wide.
+    /// Limits a line to the terminal's width.
     fn cut(&self, line: &str) -> String {
         let line = line.trim_end();
         match self.style.width {
@@ -351,15 +351,15 @@ fn is_absent(cell: Option<&Cell>) -> bool {
     cell.is_none_or(|cell| *cell == Cell::Absent)
 }
 
-/// Of a line with these columns and a space between them.
+/// Length of a line with these columns and a space between them.
 fn length(widths: &[usize]) -> usize {
     let shown = widths.iter().filter(|width| **width > 0);
     shown.clone().sum::<usize>() + shown.count().saturating_sub(1)
 }
 
-/// Takes what is too much from texts, the widest first.
+/// Shortens text columns to fit, widest first.
 fn shrink(columns: &[Column], widths: &mut [usize], limit: usize) {
-    // Not from the time.
+    // Never the time.
     while length(widths) > limit {
         let texts = (1..widths.len()).filter(|at| columns[*at].is_text && widths[*at] > LEAST_TEXT);
         let Some(widest) = texts.max_by_key(|at| widths[*at]) else { return };
@@ -423,7 +423,7 @@ mod tests {
         let mut all = lines(None, "");
         let text: String = (0..45).map(|_| all.add("10:00:01", &Disks(vec![("vda", Some(1.0))]))).collect();
         assert_eq!(text.matches("device").count(), 3);
-        // What does not fit widens its column, once.
+        // A longer value widens its column, once.
         let wide = all.add("10:00:01", &Disks(vec![("vda", Some(1_234_567.0))]));
         assert_eq!(wide.matches("device").count(), 1, "{wide}");
         let narrow = all.add("10:00:01", &Disks(vec![("vda", Some(1.0))]));
@@ -455,7 +455,7 @@ mod tests {
             let text = all.add("10:00:01", &disks) + &all.add("10:00:02", &Disks(Vec::new()));
             assert!(text.lines().all(|line| line.chars().count() <= width), "{width}: {text}");
         }
-        // What matters least goes first.
+        // The least important column is dropped first.
         let text = lines(Some(28), "").add("10:00:01", &Disks(vec![("vda", Some(1.0))]));
         assert!(text.contains("IO/s") && text.contains("max") && !text.contains("mean"), "{text}");
     }

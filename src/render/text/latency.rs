@@ -1,4 +1,4 @@
-//! `biopsy latency` as text.
+//! Renders `biopsy latency` as text.
 
 use super::histograms::histograms;
 use super::stages::{stages_table, unit_of};
@@ -13,15 +13,15 @@ use crate::envelope::Envelope;
 use crate::hist::Histogram;
 use crate::merge::SaturatingSum as _;
 
-/// How the text looks.
+/// Display options.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Style {
-    /// Idle devices as well, and every group.
+    /// Includes idle devices, and every group.
     pub all: bool,
     pub color: bool,
     /// Without what is the same in every interval.
     pub brief: bool,
-    /// Characters of a line; None: as many as it takes.
+    /// Characters per line; None: unlimited.
     pub width: Option<usize>,
 }
 
@@ -36,7 +36,7 @@ pub fn render(
     let shown: Vec<&DeviceLatency> =
         summary.devices.iter().filter(|d| style.all || d.ios > 0 || d.lost_ios > 0).collect();
     for device in &shown {
-        // The table of groups is what was asked for.
+        // With groups, only their table was requested.
         if summary.groups.by.is_empty() {
             out.push_str(&of_device(device, summary, style));
             out.push('\n');
@@ -63,7 +63,7 @@ fn bold(text: &str, style: Style) -> String {
     if style.color { format!("\x1b[1m{text}\x1b[0m") } else { text.to_string() }
 }
 
-/// One line: how much of what.
+/// One line with the counts.
 fn headline(device: &DeviceLatency, style: Style) -> String {
     let mut out = bold(&clean(&device.name), style);
     if let Some(disk) = &device.disk {
@@ -122,7 +122,7 @@ fn of_device(device: &DeviceLatency, summary: &LatencySummary, style: Style) -> 
         {
             out.push_str(&format!("    {line}\n\n"));
         }
-        // A request of the block layer that is not one operation has stages of its own.
+        // Requests that do not match one operation each have stages of their own.
         let apart = !alike(latency)
             || summary.sliced().is_some()
             || matches!(op, Op::Write | Op::Fua) && flushed_behind(device);
@@ -147,12 +147,12 @@ fn of_device(device: &DeviceLatency, summary: &LatencySummary, style: Style) -> 
     out
 }
 
-/// What stands for the stages of an I/O without requests.
+/// The row that replaces the stages of an I/O without requests.
 fn bio(latency: &OpLatency) -> Option<(&'static str, &Histogram)> {
     latency.bio.as_ref().map(|bio| ("bio", bio))
 }
 
-/// The I/Os of no operation, where they are not all that the tables above are of.
+/// The I/Os of no operation, unless the tables above cover only those.
 fn unowned_table(latency: &OpLatency, scale: (f64, &'static str)) -> Option<String> {
     let alone = latency.stages().0 == Unit::Io && !latency.is_mixed();
     if latency.unowned_timed() == 0 || alone {
@@ -178,12 +178,12 @@ fn indent(text: &str, by: usize) -> String {
     text.lines().map(|line| format!("{pad}{line}\n")).collect()
 }
 
-/// How many operations, and how many of them the table below leaves out.
+/// The number of operations, and how many the table below excludes.
 fn operations_line(all: &OperationLatency, latency: &OpLatency) -> String {
     let mut line = counted(all.operations, "operation");
-    // Those that were timed have a table of their own.
+    // Timed ones have a table of their own.
     let unseen = latency.unowned.filter(|n| *n > 0 && latency.unowned_timed() == 0);
-    // A few are under way at every end.
+    // A few are always in flight at the end.
     let unfetched = latency.unfetched.filter(|n| *n > all.operations / 1000);
     let left: Vec<String> = all
         .not_covered
@@ -198,7 +198,7 @@ fn operations_line(all: &OperationLatency, latency: &OpLatency) -> String {
     line
 }
 
-/// Where operations are followed and most I/Os belong to none, what the table does not show.
+/// The I/Os not shown in the table, if operations are followed and most I/Os belong to none.
 fn unowned_line(op: Op, latency: &OpLatency, device: &DeviceLatency) -> Option<String> {
     let upper = clean(&device.added_for.join(", "));
     let below = format!("those below {upper} have theirs there");
@@ -221,7 +221,7 @@ fn unowned_line(op: Op, latency: &OpLatency, device: &DeviceLatency) -> Option<S
     ))
 }
 
-/// Where the slowest hundredth spends its time.
+/// Where the slowest one percent of operations spend their time.
 fn slowest(all: &OperationLatency) -> Option<String> {
     let slowest = all.slowest(0.01)?;
     let whole = slowest.sums_ns.values().saturating_sum().max(1) as f64;
@@ -248,8 +248,8 @@ fn not_covered(why: NotCovered) -> &'static str {
     }
 }
 
-/// Whether the stages of the I/Os would say nothing that those of the operations do not, and the table of the
-/// I/Os of none: one I/O each.
+/// Whether the stages of the I/Os add nothing to those of the operations and the table of I/Os of no operation: one I/O
+/// each.
 fn alike(latency: &OpLatency) -> bool {
     let owned = latency.owned().unwrap_or(latency.ios);
     let operations = latency.operations.as_ref().map_or(0, |all| all.operations);
@@ -266,7 +266,7 @@ fn flushed_behind(device: &DeviceLatency) -> bool {
     })
 }
 
-/// Of how much of the time the figures of operations are.
+/// The share of the time that the operations' figures cover.
 pub(in crate::render::text) fn sliced_line(summary: &LatencySummary) -> Option<String> {
     let duty = summary.sliced()?;
     let operations = summary.devices.iter().filter_map(|device| device.operations).saturating_sum();
@@ -282,7 +282,7 @@ pub(in crate::render::text) fn sliced_line(summary: &LatencySummary) -> Option<S
     ))
 }
 
-/// How much, how sure, at what cost, and what is not here.
+/// Counts, checks, cost and gaps.
 fn ending(envelope: &Envelope, summary: &LatencySummary, shown: &[&DeviceLatency], style: Style) -> String {
     let ios = layers::ios_once(summary);
     let mut out = format!(
@@ -399,7 +399,7 @@ mod tests {
         assert!(!text.contains("read-ahead"), "{text}");
     }
 
-    /// 1,000 direct writes of 10 µs, and 900 of write-back of 2 ms.
+    /// 1,000 direct writes of 10 µs, and 900 write-back I/Os of 2 ms.
     fn mixed() -> OpLatency {
         let of = |times: &[(u64, usize)]| {
             let hist = times.iter().flat_map(|(ns, n)| std::iter::repeat_n(*ns, *n)).collect();
@@ -443,12 +443,12 @@ mod tests {
         // Half of the operations had two I/Os each: then all I/Os are shown as well.
         let split = text(OpLatency { ios: 2900, unowned: Some(1000), ..mixed() });
         assert!(split.contains("    I/O, µs ") && split.contains("    I/O of no operation, µs "), "{split}");
-        // Most are of no operation: all I/Os are shown first.
+        // Most belong to no operation: all I/Os are shown first.
         let most = text(OpLatency { ios: 1900, unowned: Some(1500), ..mixed() });
         let at = |what: &str| most.find(what).unwrap();
         assert!(at("1,500 I/Os of no operation (write-back)") < at("    I/O, "), "{most}");
         assert!(at("    I/O, ") < at("    I/O of no operation, "), "{most}");
-        // All are: one table says it.
+        // All belong to no operation: a single table is enough.
         let of_all = mixed().request_stages;
         let all =
             text(OpLatency { unowned: Some(1900), unowned_stages: of_all, operations: None, ..mixed() });

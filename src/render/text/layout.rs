@@ -1,24 +1,24 @@
-//! Fits text into a width: tables leave columns out, panels go below each other, sentences are broken.
+//! Fits text into a width: tables drop columns, panels wrap below each other, sentences are broken.
 //!
-//! [`table`] and [`panels`] mark their lines with control characters, which no name has once it is
+//! [`table`] and [`panels`] mark their lines with control characters, which no name contains after
 //! [`clean`](super::clean). [`fit`] turns them into text, at the end of each renderer.
 
 use super::fitted;
 
-/// Before the cells of a table's header.
+/// Marks the cells of a table's header.
 const HEADER: char = '\u{1}';
-/// Before the cells of a row of the table above.
+/// Marks the cells of a row of the table above.
 const ROW: char = '\u{2}';
-/// Before the label and the panels of a line.
+/// Marks the label and the panels of a line.
 const PANELS: char = '\u{3}';
-/// Between cells.
+/// Separates cells.
 const NEXT: char = '\u{1f}';
 
-/// Between columns.
+/// Space between columns.
 const GAP: usize = 2;
 
-/// Headers of columns that a narrow terminal leaves out, the first of them first. Columns that are not here go next,
-/// from the right on; the first column stays.
+/// Headings of columns that a narrow terminal drops, in this order. Other columns are dropped next, from the right; the
+/// first column stays.
 const LEAST_NEEDED: [&str; 36] = [
     "known by",
     "area",
@@ -58,7 +58,7 @@ const LEAST_NEEDED: [&str; 36] = [
     "name",
 ];
 
-/// A table: the first column to the left, the others to the right, two spaces between.
+/// A table: the first column left-aligned, the others right-aligned, two spaces between.
 pub fn table(header: &[&str], rows: &[Vec<String>]) -> String {
     let line = |mark: char, cells: &mut dyn Iterator<Item = &str>| {
         let cells: Vec<&str> = cells.take(header.len()).collect();
@@ -71,7 +71,7 @@ pub fn table(header: &[&str], rows: &[Vec<String>]) -> String {
     out
 }
 
-/// Lines with a label each and panels of equal width beside each other.
+/// Lines with a label each and panels of equal width side by side.
 pub fn panels(lines: &[(String, Vec<String>)]) -> String {
     let line = |(label, panels): &(String, Vec<String>)| {
         let cells: Vec<&str> = std::iter::once(label).chain(panels).map(String::as_str).collect();
@@ -80,7 +80,7 @@ pub fn panels(lines: &[(String, Vec<String>)]) -> String {
     lines.iter().map(line).collect()
 }
 
-/// The text without marks, each line at most so wide; None: as wide as it takes.
+/// The text without marks, each line at most this wide; None: unlimited.
 pub fn fit(text: &str, width: Option<usize>) -> String {
     let mut out = String::with_capacity(text.len() * 2);
     let mut lines = text.lines().peekable();
@@ -110,7 +110,7 @@ pub fn fit(text: &str, width: Option<usize>) -> String {
     out
 }
 
-/// A marked line: what stands before the mark, the mark, and the cells.
+/// A marked line: the text before the mark, the mark, and the cells.
 fn marked(line: &str) -> Option<(&str, char, Vec<&str>)> {
     let at = line.find([HEADER, ROW, PANELS])?;
     let mark = line[at..].chars().next()?;
@@ -148,7 +148,7 @@ fn columns(rows: Vec<Vec<&str>>, room: Option<usize>) -> Vec<String> {
             }
             is_shown[at] = false;
         }
-        // What the first column and those that stay still lack is taken from the first, a name.
+        // If the remaining columns are still too wide, the first one, a name, is shortened.
         let rest = length(&is_shown, &widths).saturating_sub(room);
         if let Some(first) = widths.first_mut() {
             *first = first.saturating_sub(rest).max(4.min(*first));
@@ -168,7 +168,7 @@ fn columns(rows: Vec<Vec<&str>>, room: Option<usize>) -> Vec<String> {
     rows.iter().map(line).collect()
 }
 
-/// Lines of as many panels as fit beside each other, and below them the next ones.
+/// Lines with as many panels as fit side by side, followed by the next ones.
 fn bands(rows: &[Vec<&str>], room: Option<usize>) -> Vec<String> {
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
     let widths: Vec<usize> = (0..count)
@@ -195,7 +195,7 @@ fn bands(rows: &[Vec<&str>], room: Option<usize>) -> Vec<String> {
     out
 }
 
-/// A line that is no table's: broken at blanks, what follows is indented further.
+/// A line outside of a table: broken at blanks, continuation lines are indented further.
 fn sentence(line: &str, width: Option<usize>, out: &mut String) {
     let Some(width) = width.filter(|width| shown_width(line) > *width) else {
         out.push_str(line);
@@ -218,7 +218,7 @@ fn sentence(line: &str, width: Option<usize>, out: &mut String) {
         if !is_empty {
             current.push(' ');
         }
-        // A word that is wider than a line is cut where it must be.
+        // A word wider than a line is cut.
         while is_empty && shown_width(&current) + shown_width(word) > width {
             let room = width.saturating_sub(shown_width(&current)).max(1);
             let end = word.char_indices().nth(room).map_or(word.len(), |(end, _)| end);
@@ -241,7 +241,7 @@ fn sentence(line: &str, width: Option<usize>, out: &mut String) {
     }
 }
 
-/// Characters of a text on the terminal: colours take none.
+/// Width of a text on the terminal: colour codes take no room.
 fn shown_width(text: &str) -> usize {
     let mut width = 0;
     let mut characters = text.chars();
@@ -266,7 +266,7 @@ mod tests {
     fn tables_align() {
         let text = table(&["name", "n"], &rows(&[&["a", "10"], &["long", "7"]]));
         assert_eq!(fit(&text, None), "name   n\na     10\nlong   7\n");
-        // Also where it is indented, and below a sentence.
+        // Also if it is indented, and below a sentence.
         let text: String = text.lines().map(|line| format!("  {line}\n")).collect();
         assert_eq!(fit(&format!("x\n{text}"), Some(80)), "x\n  name   n\n  a     10\n  long   7\n");
     }
@@ -298,7 +298,7 @@ mod tests {
         assert_eq!(fit(line, Some(16)), "  lost 691 I/Os,\n    0 events\n");
         assert_eq!(fit(line, Some(80)), format!("{line}\n"));
         assert_eq!(fit("a\n\nb", Some(10)), "a\n\nb\n");
-        // Colours take no room.
+        // Colour codes take no room.
         let bold = "\u{1b}[1mvda\u{1b}[0m: ok";
         assert_eq!(fit(bold, Some(7)), format!("{bold}\n"));
     }

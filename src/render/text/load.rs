@@ -1,4 +1,4 @@
-//! `biopsy load` as text: IOPS, bandwidth and latency first, then how they came about.
+//! Renders `biopsy load` as text: IOPS, bandwidth and latency first, then the details.
 
 use super::paragraphs::paragraph;
 use super::{bytes, clean, common_time, count, counted, fit, short, significant, table, time, time_unit};
@@ -9,12 +9,12 @@ use crate::load::{
     RingWorkers, Timestamps, Transfer, priority_name,
 };
 
-/// Longer lines go on in the next one, behind the names.
+/// Longer lines are continued, indented past the names.
 pub(super) const WIDTH: usize = 100;
-/// Of the names of the lines, with the space behind.
+/// Width of the names of the lines, with the space after.
 const NAME: usize = 12;
 
-/// All of one section.
+/// One section.
 pub fn render(load: &LoadSummary) -> String {
     fit(&of_section(load), None)
 }
@@ -22,7 +22,7 @@ pub fn render(load: &LoadSummary) -> String {
 fn of_section(load: &LoadSummary) -> String {
     let mut out = lines(&head(load));
     out.push('\n');
-    // Where no times were asked for there is no table of dashes.
+    // Without latencies there is no table of dashes.
     if load.job.timestamps != Timestamps::Off {
         out.push_str(&latency(load));
         out.push('\n');
@@ -39,8 +39,7 @@ fn of_section(load: &LoadSummary) -> String {
     out
 }
 
-/// Sections one after the other, and at the end what those that ran at the same time did together: fio's
-/// groups.
+/// Sections one after the other, followed by totals of those that ran at the same time: fio's groups.
 pub fn render_all(loads: &[LoadSummary], width: Option<usize>) -> String {
     fit(&all(loads), width)
 }
@@ -62,7 +61,7 @@ fn all(loads: &[LoadSummary]) -> String {
     out
 }
 
-/// One row per direction. A direction's rate is over the longest of its sections, as in fio.
+/// One row per direction. As in fio, a direction's rate is over the longest of its sections.
 fn together(name: &str, group: &[LoadSummary]) -> String {
     let row = |direction: Direction| {
         let loads = || group.iter().filter(|load| load.job.rw.has(direction));
@@ -96,7 +95,7 @@ pub(super) fn lines(lines: &[(&str, String)]) -> String {
     out
 }
 
-/// What was done, and how fast it went.
+/// What was done, and the rates.
 fn head(load: &LoadSummary) -> Vec<(&'static str, String)> {
     let job = &load.job;
     let on = load.device.as_deref().map_or(String::new(), |device| format!(" on {}", clean(device)));
@@ -148,7 +147,7 @@ pub(super) fn rates(ios: u64, moved: u64, ns: u64) -> (String, String) {
     (short(per_second(ios)), format!("{}/s", bytes(per_second(moved))))
 }
 
-/// Sizes of the blocks, by direction where those differ.
+/// Block sizes, by direction if those differ.
 pub(super) fn blocks(load: &LoadSummary) -> String {
     let job = &load.job;
     let of = |direction: Direction| sizes(&job.bs[direction.index()]);
@@ -271,7 +270,7 @@ fn facts(load: &LoadSummary) -> Vec<(&'static str, String)> {
     lines
 }
 
-/// What the times are worth.
+/// The quality of the clock.
 fn clock_of(clock: ClockQuality) -> String {
     let cost = time(clock.cost_ns.round() as u64);
     match clock.error_ns {
@@ -280,7 +279,7 @@ fn clock_of(clock: ClockQuality) -> String {
     }
 }
 
-/// fio's word, and how it was used.
+/// fio's name of the engine, and how it was used.
 pub(super) fn engine(load: &LoadSummary) -> String {
     let job = &load.job;
     let mut words = vec![job.engine.name(), if job.direct { "direct" } else { "buffered" }];
@@ -291,7 +290,7 @@ pub(super) fn engine(load: &LoadSummary) -> String {
     words.join(", ")
 }
 
-/// How much of what was written was read back.
+/// How much of the writes was read back.
 fn verified(load: &LoadSummary) -> Option<String> {
     let right = format!("{} read back as written", counted(load.verified().unwrap_or(0), "write"));
     let mut line = match load.read_back()? {
@@ -308,7 +307,7 @@ fn verified(load: &LoadSummary) -> Option<String> {
     Some(line)
 }
 
-/// How often I/Os begin, whether or not the device keeps up.
+/// The rate at which I/Os begin, whether or not the device keeps up.
 fn paced(load: &LoadSummary, rate: Rate) -> String {
     let each = load.job.directions().filter_map(|direction| {
         let (noun, at) = (nouns(direction).1, direction.index());
@@ -323,7 +322,7 @@ fn paced(load: &LoadSummary, rate: Rate) -> String {
     format!("{each} of each job at {arrivals} distances; lat counts from when an I/O was due")
 }
 
-/// CPUs and nodes of the threads; None where no thread was pinned.
+/// CPUs and nodes of the threads; None if no thread was pinned.
 fn placement(load: &LoadSummary) -> Option<String> {
     let cpus = list(load.jobs.iter().filter_map(|job| job.cpu));
     let nodes = list(load.jobs.iter().filter_map(|job| job.node));
@@ -333,7 +332,7 @@ fn placement(load: &LoadSummary) -> Option<String> {
     (!both.is_empty()).then(|| both.join("; "))
 }
 
-/// `0-3,8`, as the kernel writes lists of CPUs.
+/// `0-3,8`, as the kernel prints lists of CPUs.
 fn list(numbers: impl Iterator<Item = u32>) -> Option<String> {
     let mut numbers: Vec<u32> = numbers.collect();
     numbers.sort_unstable();
@@ -346,7 +345,7 @@ fn list(numbers: impl Iterator<Item = u32>) -> Option<String> {
     (!numbers.is_empty()).then(|| runs.map(run).collect::<Vec<_>>().join(","))
 }
 
-/// Of how many operations the latencies are, where it is not all of them.
+/// How many operations were timed, if not all.
 fn taken(load: &LoadSummary, many: &str) -> Option<String> {
     let all = load.operations();
     let mut taken = Transfer::default();
@@ -362,7 +361,7 @@ fn taken(load: &LoadSummary, many: &str) -> Option<String> {
     (!parts.is_empty()).then(|| format!("{} of {} {many}{how}", parts.join(", "), count(all)))
 }
 
-/// Whose CPU time the figures are.
+/// Which threads the CPU time includes.
 fn cpu_of(load: &LoadSummary) -> String {
     let jobs = counted(load.job.numjobs.into(), "job");
     if !matches!(load.job.engine, Engine::IoUring | Engine::IoUringCmd) {
@@ -379,14 +378,14 @@ fn cpu_of(load: &LoadSummary) -> String {
     }
 }
 
-/// fio's words: slat from the beginning of the submission to its end, clat from there to the result, lat both.
-/// One unit for all rows, that of their medians.
+/// fio's terms: slat from the start to the end of the submission, clat from there to the completion, lat both. One unit
+/// for all rows, that of their medians.
 fn latency(load: &LoadSummary) -> String {
     let several = load.job.directions().count() > 1;
     let mut rows: Vec<(String, Histogram)> = Vec::new();
     for direction in load.job.directions() {
         let moved = load.transfer(direction);
-        // The last is there in any case: what was not measured is a row of dashes.
+        // lat is always shown: without a measurement it is a row of dashes.
         for (kind, hist, always) in
             [("slat", moved.slat, false), ("clat", moved.clat, false), ("lat", moved.lat, true)]
         {
@@ -433,7 +432,7 @@ fn jobs(load: &LoadSummary) -> String {
     };
     let times = load.jobs.iter().flat_map(|job| [per(job.user_ns, job), per(job.system_ns, job)]);
     let (cpu_scale, cpu_unit) = common_time(times);
-    // As above: 0 is not known.
+    // As above: 0 means unknown.
     let cpu = |ns: f64| if ns > 0.0 { significant(ns / cpu_scale, 3) } else { dash() };
     let (user, system) = (format!("user {cpu_unit}"), format!("system {cpu_unit}"));
     let header = ["job", "CPU", noun(load).1, "failed", &p50, &p99, "per submit", "per reap", &user, &system];
@@ -456,7 +455,7 @@ fn jobs(load: &LoadSummary) -> String {
     table(&header, &load.jobs.iter().map(row).collect::<Vec<_>>())
 }
 
-/// What an operation is called: one, several.
+/// The noun for an operation: singular, plural.
 fn nouns(direction: Direction) -> (&'static str, &'static str) {
     match direction {
         Direction::Read => ("read", "reads"),
@@ -465,7 +464,7 @@ fn nouns(direction: Direction) -> (&'static str, &'static str) {
     }
 }
 
-/// By its direction, where there is only one.
+/// By direction, if there is only one.
 fn noun(load: &LoadSummary) -> (&'static str, &'static str) {
     let mut directions = load.job.directions();
     match (directions.next(), directions.next()) {
@@ -483,7 +482,7 @@ fn ratio(part: u64, whole: u64) -> String {
     if whole == 0 { dash() } else { significant(part as f64 / whole as f64, 3) }
 }
 
-/// Kernels that count ticks tell 0 for a share too small to be hit by one: not known, not nothing.
+/// Kernels with tick accounting report 0 for a share too small to be hit by a tick: unknown, not zero.
 fn per_operation(ns: u64, operations: u64) -> String {
     if operations == 0 || ns == 0 { dash() } else { time(ns / operations) }
 }
@@ -492,7 +491,7 @@ fn percent(value: Option<f64>) -> String {
     value.filter(|percent| *percent > 0.0).map_or(dash(), |percent| format!("{percent:.1} %"))
 }
 
-/// What is not there.
+/// Stands for a missing value.
 pub(super) fn dash() -> String {
     "-".to_string()
 }
@@ -587,7 +586,7 @@ CPU of      1 job and 2 worker threads of io_uring, to which it punted what woul
         assert!(text.lines().any(|l| l.starts_with("1      -      0       3")), "{text}");
     }
 
-    /// Reads and writes of different blocks, some failed, with fsync calls, by threads on several CPUs.
+    /// Reads and writes of different block sizes, some failed, with fsync calls, by threads on several CPUs.
     fn mixed() -> LoadSummary {
         let mut load = summary();
         load.job.rw = Pattern::RandReadWrite;

@@ -1,4 +1,4 @@
-//! `biopsy locks` as text.
+//! Renders `biopsy locks` as text.
 
 use super::{bytes, clean, count, fit, fitted, footer, short, significant, table, time};
 use crate::analyze::locks::holders::{Holder, Waiter};
@@ -6,27 +6,27 @@ use crate::analyze::locks::{LockRow, LockSummary};
 use crate::envelope::Envelope;
 use crate::merge::SaturatingSum as _;
 
-/// How the text looks.
+/// Display options.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Style {
-    /// Every lock, and every process.
+    /// Show every lock, and every process.
     pub all: bool,
     pub color: bool,
     /// Without what is the same in every interval.
     pub brief: bool,
-    /// Characters of a line; None: as many as it takes.
+    /// Characters per line; None: unlimited.
     pub width: Option<usize>,
 }
 
-/// Locks, processes, locks with stacks and frames that are shown without --all.
+/// Locks, processes, locks with stacks and frames shown without --all.
 const MOST_LOCKS: usize = 16;
 const MOST_PROCESSES: usize = 5;
 const MOST_STACKS: usize = 3;
 const MOST_FRAMES: usize = 8;
-/// Characters of a lock's name: it may have a path in it.
+/// Maximum length of a lock's name, which may include a path.
 const MOST_NAME: usize = 60;
 
-/// The view where waits cannot be seen, and only what stands beside them.
+/// The view if lock waits cannot be traced: only the accompanying parts.
 pub fn unseen(envelope: &Envelope, parts: &str, command_status: Option<i32>, style: Style) -> String {
     let why = envelope.missing.iter().find(|gap| gap.part.as_deref() == Some("locks"));
     let mut out =
@@ -42,7 +42,7 @@ pub fn unseen(envelope: &Envelope, parts: &str, command_status: Option<i32>, sty
     fit(&out, style.width)
 }
 
-/// The whole view. `parts` is the text of what stands beside the locks, whole lines.
+/// The whole view. `parts` is the text of the accompanying parts, as whole lines.
 pub fn render(
     envelope: &Envelope,
     summary: &LockSummary,
@@ -160,7 +160,7 @@ fn waiters(summary: &LockSummary, style: Style) -> String {
     if shown.is_empty() { String::new() } else { format!("\nwaited: {}\n", shown.join(", ")) }
 }
 
-/// Those who slept for a lock when the window ended, as they are in no row above.
+/// Threads that slept for a lock at the end of the interval, which are in no row above.
 fn still_waiting(summary: &LockSummary, style: Style) -> String {
     let most = if style.all { usize::MAX } else { MOST_PROCESSES };
     let all = summary.waiting.as_deref().unwrap_or_default();
@@ -181,7 +181,7 @@ fn still_waiting(summary: &LockSummary, style: Style) -> String {
     }
 }
 
-/// Who let go of the locks that are shown, where the kernel says so.
+/// The holders that released the shown locks, if the kernel reports them.
 fn holders(summary: &LockSummary, most: usize) -> String {
     let with_holder = summary.locks.iter().take(most).filter_map(|row| Some((row, row.holder.as_ref()?)));
     let one = |(row, holder): (&LockRow, &Holder)| {
@@ -217,7 +217,7 @@ fn places(summary: &LockSummary) -> String {
     format!("where: {}\n", words.join(", "))
 }
 
-/// The most expensive ways to wait.
+/// The call paths with the longest waits.
 fn stacks(summary: &LockSummary, style: Style) -> String {
     let most = if style.all { usize::MAX } else { MOST_STACKS };
     let with_stacks = summary.locks.iter().filter(|row| !row.stacks.is_empty()).take(most);
@@ -244,7 +244,7 @@ fn stacks(summary: &LockSummary, style: Style) -> String {
     if all.is_empty() { all } else { format!("\n{all}") }
 }
 
-/// What was counted, and how stacks were chosen.
+/// Counts, and how stacks were selected.
 fn books(summary: &LockSummary) -> String {
     let events = &summary.events;
     let begins = &events.begins;

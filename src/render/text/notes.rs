@@ -1,4 +1,4 @@
-//! What qualifies the values of a flame graph, a sentence each.
+//! Renders the notes that qualify a flame graph, one sentence each.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::analyze::stacks::NOT_TAKEN;
 
 const CUT: &str = "are cut: code without frame pointers hides its callers";
 
-/// What qualifies the values as they were measured.
+/// Notes on the measured values.
 pub fn of(summary: &FlameSummary) -> Vec<String> {
     let noun = match summary.what {
         Some(What::Reclaim) => "reclaim",
@@ -18,7 +18,7 @@ pub fn of(summary: &FlameSummary) -> Vec<String> {
     summary.notes.iter().map(|note| sentence(note, noun)).collect()
 }
 
-/// The same, and what became of a file's frames without a name.
+/// Same, with a note on a file's frames that had no name.
 pub fn all(summary: &FlameSummary) -> Vec<String> {
     let naming = summary.recorded.iter().filter_map(|recorded| recorded.naming.clone());
     of(summary).into_iter().chain(naming).collect()
@@ -105,7 +105,7 @@ fn sentence(note: &Note, noun: &str) -> String {
     }
 }
 
-/// Closer than a hundredth no reader compares.
+/// A finer precision than a hundredth is irrelevant.
 fn share(points: f64) -> String {
     format!("a share is exact to ±{} points at most (95 %)", significant(points.max(0.01), 2))
 }

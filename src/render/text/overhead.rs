@@ -1,4 +1,4 @@
-//! `biopsy latency --measure-cost` as text.
+//! Renders `biopsy latency --measure-cost` as text.
 
 use super::{count, counted, footer, significant, time};
 use crate::analyze::overhead::{Estimate, OverheadSummary};

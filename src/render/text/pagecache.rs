@@ -1,4 +1,4 @@
-//! The page cache and reclaim, for a terminal.
+//! Renders the page cache and reclaim for a terminal.
 
 use super::{bytes, clean, count, range, short, significant, table, time};
 use crate::analyze::pagecache::paths::PathSummary;
@@ -9,7 +9,7 @@ use crate::analyze::pagecache::{
 /// Processes that are shown.
 const MOST_RECLAIMERS: usize = 8;
 
-/// One paragraph, and the tables of what there was.
+/// One paragraph, and the tables with data.
 pub fn render(summary: &PagecacheSummary) -> String {
     let mut out = memory(summary);
     out.push_str(&nodes(&summary.nodes));
@@ -68,7 +68,7 @@ fn memory(summary: &PagecacheSummary) -> String {
     )
 }
 
-/// Of one node there is no more to say than of the machine.
+/// A single node adds nothing to the machine's figures.
 fn nodes(all: &[NodeSummary]) -> String {
     let line = |of: &NodeSummary| {
         format!(
@@ -85,7 +85,7 @@ fn nodes(all: &[NodeSummary]) -> String {
     if all.len() > 1 { all.iter().map(line).collect() } else { String::new() }
 }
 
-/// When it flipped, and what moved first. Most windows have none.
+/// When the trouble began, and which signal changed first. Most intervals have none.
 fn onset(summary: &PagecacheSummary) -> String {
     let Some(onset) = &summary.onset else { return String::new() };
     let first: Vec<_> = onset.first.iter().map(|signal| signal.name()).collect();
@@ -99,7 +99,7 @@ fn onset(summary: &PagecacheSummary) -> String {
     )
 }
 
-/// What a kind is called.
+/// The name of a kind.
 fn words(kind: Kind) -> &'static str {
     match kind {
         Kind::Kswapd => "kswapd",
@@ -269,7 +269,7 @@ mod tests {
         assert!(!text.contains("tasks, for the machine") && !text.contains('\x1b'), "{text}");
     }
 
-    /// Free memory runs out for twelve seconds, and then all is worse.
+    /// Free memory runs out for twelve seconds, and then everything is worse.
     #[test]
     fn an_onset_is_told_with_what_moved_first() {
         let moment = |second: u64| {

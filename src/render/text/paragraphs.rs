@@ -1,4 +1,4 @@
-//! Text in lines of a given width.
+//! Wraps and clips text to a given width.
 
 use super::fitted;
 
@@ -29,8 +29,8 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
     lines.into_iter().map(|line| line.replace('\u{a0}', " ")).collect()
 }
 
-/// A text and what stands behind it in at most so many lines. A text that is too long ends at a clause, or where that
-/// would leave little of it, at a word with `...`; the suffix stays.
+/// A text and its suffix in at most `most` lines. A text that is too long ends at a clause or, if that would keep too
+/// little, after a word with `...`; the suffix is kept.
 pub fn clip(text: &str, suffix: &str, width: usize, most: usize) -> Vec<String> {
     let words = text.split(' ').map(|word| fitted(word, width));
     let text = words.collect::<Vec<_>>().join(" ");
@@ -40,7 +40,7 @@ pub fn clip(text: &str, suffix: &str, width: usize, most: usize) -> Vec<String> 
     };
     let clause = |at: usize| fit(text[..at].to_string());
     let part = |at: usize| fit(format!("{}...", text[..at].trim_end_matches([' ', ',', ';', ':'])));
-    // A clause of a few words says nothing.
+    // A clause of a few words says too little.
     let least = width * most / 3;
     let long_enough = |at: &usize| text[..*at].chars().count() >= least;
     fit(text.clone())
@@ -50,13 +50,13 @@ pub fn clip(text: &str, suffix: &str, width: usize, most: usize) -> Vec<String> 
         .unwrap_or_default()
 }
 
-/// Whether [`clip`] leaves all of it.
+/// Whether [`clip`] keeps everything.
 pub fn is_whole(text: &str, suffix: &str, width: usize, most: usize) -> bool {
     clip(text, suffix, width, most) == wrap(&format!("{text}{suffix}"), width)
 }
 
-/// Where the clauses of a text end, in bytes: what is left stands alone, which it does not before a comma. None within
-/// brackets.
+/// Ends of a text's clauses as byte offsets: the text before must be complete by itself, which excludes commas. None
+/// within brackets.
 fn clauses(text: &str) -> Vec<usize> {
     let mut ends = Vec::new();
     let mut depth = 0;
@@ -80,7 +80,7 @@ mod tests {
     fn lines_break_at_spaces_and_nowhere_else() {
         assert_eq!(wrap("a bc\u{a0}d efghijk l", 5), ["a", "bc d", "efghijk", "l"]);
         assert_eq!(wrap("", 5), [""]);
-        // Spaces at the end of a full line are no line.
+        // Spaces at the end of a full line do not make a line.
         assert_eq!(
             (wrap("abcde  f", 5), wrap("abcde ", 5)),
             (vec!["abcde".into(), "f".into()], vec!["abcde".into()])
@@ -98,13 +98,13 @@ mod tests {
             clip(text, ".", 72, 1).concat(),
             "the device held 1,204 I/Os (of 2,048, at most), and no more."
         );
-        // What stands before a comma is no sentence, and a clause that would be short is not taken.
+        // A text before a comma is not a sentence, and a clause that would be too short is not used.
         assert_eq!(clip(text, "", 50, 1).concat(), "the device held 1,204 I/Os (of 2,048, at most)...");
         assert_eq!(clip(text, "", 40, 1).concat(), "the device held 1,204 I/Os (of 2,048...");
         assert_eq!(clip("vda: one two three four five", "!", 20, 1).concat(), "vda: one two...!");
         let lines = clip(text, " (sure)", 36, 2);
         assert_eq!(lines, ["the device held 1,204 I/Os (of", "2,048, at most), and no more (sure)"]);
-        // Nor what stands within brackets.
+        // Nor a text within brackets.
         assert_eq!(clip("held: 12 of (64; 32) and more; x", "", 20, 1).concat(), "held: 12 of (64...");
         assert!(is_whole(text, "", 80, 1) && !is_whole(text, "", 72, 1));
     }

@@ -1,11 +1,11 @@
-//! What was written before a load, as text.
+//! Renders the preconditioning before a load as text.
 
 use super::drive::edge;
 use super::load::{lines, sizes};
 use super::{bytes, clean, counted, short, significant, time};
 use crate::load::{End, MOST_RANGE, MOST_SLOPE, Preconditioned, Round};
 
-/// All of it, with an empty line behind.
+/// All of it, followed by an empty line.
 pub fn render(done: &Preconditioned) -> String {
     let fill = done.fill;
     let of = if fill.bytes < done.area { format!(" of {}", bytes(done.area as f64)) } else { String::new() };
@@ -34,7 +34,7 @@ pub fn render(done: &Preconditioned) -> String {
     lines(&all) + "\n"
 }
 
-/// Whether, and by which numbers.
+/// Whether it became steady, with the numbers.
 fn steady(done: &Preconditioned) -> String {
     let rounds = counted(done.rounds.len() as u64, "round");
     let percent = |share: f64| significant(share * 100.0, 2);
@@ -57,7 +57,7 @@ fn steady(done: &Preconditioned) -> String {
     }
 }
 
-/// The same in a few words, for those who do not see the text; None where it is steady.
+/// Same in a few words, for output without this text; None if it is steady.
 pub fn not_steady(done: &Preconditioned) -> Option<String> {
     if done.fill.bytes < done.area {
         return Some("not filled".to_string());

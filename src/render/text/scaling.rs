@@ -1,10 +1,10 @@
-//! How drives went alone and all at once.
+//! Renders drives measured alone and all together.
 
 use super::clean;
 use crate::load::{Scaled, Scaling};
 use crate::units::{bytes, in_percent, time};
 
-/// `nvme0n1  7.13 GB/s alone, 4.93 GB/s with the others (69 %)`, one for each drive.
+/// `nvme0n1  7.13 GB/s alone, 4.93 GB/s with the others (69 %)`, one line per drive.
 pub fn lines(scaling: &Scaling) -> Vec<String> {
     let name = |drive: &Scaled| clean(drive.device.as_deref().unwrap_or(&drive.target));
     let width = scaling.drives.iter().map(|drive| name(drive).chars().count()).max().unwrap_or(0);
@@ -12,7 +12,7 @@ pub fn lines(scaling: &Scaling) -> Vec<String> {
     scaling.drives.iter().map(one).collect()
 }
 
-/// What a reader needs to judge them.
+/// The heading with the run length.
 pub fn heading(scaling: &Scaling) -> String {
     format!("Alone and all at once (each run {})", time(scaling.each_ns))
 }

@@ -1,11 +1,11 @@
-//! `biopsy check --self-test` as text.
+//! Renders `biopsy check --self-test` as text.
 
 use super::{bytes, clean, count, footer, significant, time};
 use crate::analyze::invariants::{Invariant, Number, Outcome};
 use crate::envelope::Envelope;
 use crate::load::LoadSummary;
 
-/// One line per invariant, what is wrong below it, and what else a reader must know.
+/// One line per invariant, with its violation below it, and general notes.
 pub fn render(
     envelope: &Envelope,
     device: &str,
@@ -62,7 +62,7 @@ fn word(state: Outcome, color: bool) -> String {
     if color { format!("\x1b[{code}m{text:<10}\x1b[0m") } else { format!("{text:<10}") }
 }
 
-/// `read seen 127,000`: the key's words, and its unit at the number.
+/// `read seen 127,000`: the key's words, and the number with its unit.
 fn figure(key: &str, number: Number) -> String {
     let (what, unit) = match key.rsplit_once('_') {
         Some((what, unit @ ("ns" | "bytes" | "percent"))) => (what, unit),

@@ -1,4 +1,4 @@
-//! The table of stages.
+//! Renders the table of stages.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::analyze::parts::Parts;
 use crate::analyze::stage::Stage;
 use crate::hist::Histogram;
 
-/// The unit of all times of one class of I/O: that of the largest median.
+/// The unit of all times of one I/O class: that of the largest median.
 pub fn unit_of(latency: &OpLatency) -> (f64, &'static str) {
     let total = latency.operations.iter().map(|all| &all.total);
     let times = latency.request_stages.values().chain(&latency.bio).chain(total);
@@ -16,7 +16,7 @@ pub fn unit_of(latency: &OpLatency) -> (f64, &'static str) {
     time_unit(medians.max().unwrap_or(0))
 }
 
-/// Percentiles per stage, and of the whole by its name.
+/// Percentiles per stage, and of the whole under its name.
 pub fn stages_table(
     of: Unit,
     stages: &BTreeMap<Stage, Histogram>,

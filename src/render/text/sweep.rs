@@ -1,4 +1,4 @@
-//! A sweep of `biopsy load` as text: what is the same in all points, a row for each, and the knee.
+//! Renders a sweep of `biopsy load` as text: the common options, a row per point, and the knee.
 
 use super::load::{WIDTH, blocks, dash, engine, lines};
 use super::{bytes, clean, common_bytes, common_time, counted, fit, short, significant, table, time};
@@ -6,7 +6,7 @@ use crate::analyze::knee::{ENOUGH, Knee, LEAST_POINTS, RISE, Shapeless};
 use crate::analyze::sweep::{Curve, Curves, Metric, Point, Sweep};
 use crate::load::{LoadSummary, Pattern};
 
-/// All of it.
+/// The whole text.
 pub fn render(sweep: &Sweep) -> String {
     let mut out = lines(&head(sweep));
     out.push('\n');
@@ -19,7 +19,7 @@ pub fn render(sweep: &Sweep) -> String {
     out
 }
 
-/// What no point changes.
+/// Options that no point changes.
 fn head(sweep: &Sweep) -> Vec<(&'static str, String)> {
     let mut head = Vec::new();
     if let Some(point) = sweep.points.iter().find(|point| !point.loads.is_empty()) {
@@ -52,7 +52,7 @@ fn target(load: &LoadSummary) -> String {
     format!("{}{on}, {}", clean(&load.target), bytes(load.size as f64))
 }
 
-/// The words that have one value.
+/// Options with a single value.
 fn load_of(sweep: &Sweep, load: &LoadSummary) -> String {
     let job = &load.job;
     let is_same = |words: &[&str]| !sweep.words.iter().any(|word| words.contains(&word.as_str()));
@@ -86,7 +86,7 @@ fn rows(sweep: &Sweep) -> String {
     if whole.lines().all(|line| line.chars().count() <= WIDTH) {
         return whole;
     }
-    // Too many words for one line: the points get numbers.
+    // Too many options for one line: the points get numbers.
     let numbers = table_with(sweep, &["point".to_string()], |_, at| vec![(at + 1).to_string()]);
     let said = |(at, point): (usize, &Point)| (at + 1, clean(&sweep.said(point)));
     let said: Vec<(String, String)> =
@@ -129,7 +129,7 @@ fn table_with(sweep: &Sweep, names: &[String], name_cells: impl Fn(&Point, usize
         })
         .collect();
     let table = fit(&table(&header, &rows), None);
-    // What belongs together has its name above, from the left edge of the first on.
+    // Related columns have a common heading above, starting at the left edge of the first.
     let line = table.lines().next().unwrap_or_default();
     let mut above = String::new();
     for (first, name) in [("  mean", format!("latency {time_unit}")), ("  submit", "I/Os per".to_string())] {
@@ -141,8 +141,8 @@ fn table_with(sweep: &Sweep, names: &[String], name_cells: impl Fn(&Point, usize
     format!("{above}\n{table}")
 }
 
-/// One unit for a column of rates, and how many operations per second it has: that of the largest, or the next
-/// smaller one where the smallest would begin with `0.0`.
+/// The common unit for a column of rates, and its operations per second: that of the largest value, or the next smaller
+/// one where the smallest would begin with `0.0`.
 fn common_rate(rates: impl Iterator<Item = f64>) -> (f64, &'static str) {
     let (least, most) = rates
         .filter(|rate| *rate > 0.0)
@@ -154,7 +154,7 @@ fn common_rate(rates: impl Iterator<Item = f64>) -> (f64, &'static str) {
     }
 }
 
-/// What the curves show, or why they show nothing.
+/// The result of the curves, or why there is none.
 fn knee(sweep: &Sweep) -> String {
     let Some(curves) = sweep.curves() else { return String::new() };
     match curves.curves.as_slice() {
@@ -185,7 +185,7 @@ fn metric_name(metric: Metric) -> &'static str {
     }
 }
 
-/// The value of the curve's word at one of its points.
+/// The value of the curve's option at one of its points.
 fn value(sweep: &Sweep, curves: &Curves, curve: &Curve, at: usize) -> String {
     let point = curve.points.get(at).and_then(|at| sweep.points.get(*at));
     point.and_then(|point| point.values.get(curves.word)).map_or(dash(), |value| clean(value))
@@ -252,7 +252,7 @@ fn unnamed(sweep: &Sweep, curves: &Curves, curve: &Curve, why: Shapeless) -> Str
     }
 }
 
-/// A row per curve, and what its columns mean.
+/// A row per curve, and the meaning of its columns.
 fn several(sweep: &Sweep, curves: &Curves, all: &[Curve]) -> String {
     let (word, metric) = (&sweep.words[curves.word], metric_name(curves.metric));
     let others = sweep.words.iter().enumerate().filter(|(at, _)| *at != curves.word);
@@ -298,7 +298,7 @@ fn several(sweep: &Sweep, curves: &Curves, all: &[Curve]) -> String {
     format!("{}\n{}", fit(&table(&header, &rows), None), lines(&meanings))
 }
 
-/// What went wrong, and what the generator did without.
+/// Failures, and features that the generator did not have.
 fn notes(sweep: &Sweep) -> String {
     let mut notes: Vec<(&str, String)> = sweep
         .failed()

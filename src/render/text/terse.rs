@@ -1,6 +1,6 @@
-//! fio's terse line, version 3 (`--minimal`): one line per job, fields parted by semicolons. Times in
-//! microseconds, bandwidth in KiB/s. As in fio, it has no field for trims, and those for disks are only there
-//! if disks are known, which they are not here.
+//! Renders fio's terse output, version 3 (`--minimal`): one line per job, fields separated by semicolons. Times are in
+//! microseconds, bandwidth is in KiB/s. As in fio, there is no field for trims, and fields for disks exist only if
+//! disks are known, which they are not here.
 
 use super::clean;
 use crate::hist::Histogram;
@@ -15,7 +15,7 @@ pub fn render(loads: &[LoadSummary]) -> String {
 }
 
 fn line(entry: &Entry<'_>) -> String {
-    // A semicolon in a name would be one field more.
+    // A semicolon in a name would add a field.
     let name = clean(&entry.section.job.name).replace(';', "\\u{3b}");
     let mut fields = vec![
         "3".to_string(),

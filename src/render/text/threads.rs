@@ -1,4 +1,4 @@
-//! `biopsy threads` as text, and its folded lines.
+//! Renders `biopsy threads` as text, and its folded lines.
 
 use std::collections::BTreeMap;
 
@@ -7,21 +7,21 @@ use crate::analyze::threads::{Column, Row, Share, ThreadSummary};
 use crate::envelope::Envelope;
 use crate::merge::SaturatingSum as _;
 
-/// How the text looks.
+/// Display options.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Style {
-    /// Every row.
+    /// Show every row.
     pub all: bool,
     pub color: bool,
     /// Without what is the same in every interval.
     pub brief: bool,
-    /// Characters of a line; None: as many as it takes.
+    /// Characters per line; None: unlimited.
     pub width: Option<usize>,
 }
 
-/// Rows that are shown where not all are asked for.
+/// Rows shown unless all are requested.
 const MOST_ROWS: usize = 30;
-/// Places of waiting that are shown with their stacks.
+/// Wait functions shown with their stacks.
 const MOST_WAITS: usize = 5;
 
 /// The whole view.
@@ -65,7 +65,7 @@ pub fn render(
     fit(&out, style.width)
 }
 
-/// What was lost and not seen, and the cost: all that stands beside stacks.
+/// Losses, gaps and cost: the text that accompanies folded stacks.
 pub fn aside(envelope: &Envelope, command_status: Option<i32>, brief: bool) -> String {
     let mut out = footer::lost(envelope);
     out.push_str(&cost(envelope));
@@ -78,7 +78,7 @@ pub fn aside(envelope: &Envelope, command_status: Option<i32>, brief: bool) -> S
     out
 }
 
-/// Folded lines, as flame graph tools read them.
+/// Folded lines, for flame graph tools.
 pub fn folded(stacks: &BTreeMap<String, u64>) -> String {
     stacks.iter().map(|(stack, n)| format!("{stack} {n}\n")).collect()
 }
@@ -126,7 +126,7 @@ fn rows(summary: &ThreadSummary, shown: usize) -> String {
     table(&header, &summary.rows.iter().take(shown).map(line).collect::<Vec<_>>())
 }
 
-/// What a row has in a column, not escaped; None: not known.
+/// A row's value in a column, not escaped; None: unknown.
 pub fn cell(row: &Row, column: Column) -> Option<String> {
     match column {
         Column::Comm => row.comm.clone(),
@@ -136,7 +136,7 @@ pub fn cell(row: &Row, column: Column) -> Option<String> {
         Column::Cgroup => row.cgroup.clone(),
         Column::Pid => row.pid.map(|pid| pid.to_string()),
         Column::Device => row.device.clone(),
-        // Whole: what is cut off is what one looks for.
+        // Not shortened: the end is what a reader looks for.
         Column::Kstack => Some(row.stack.join("->")).filter(|stack| !stack.is_empty()),
     }
 }
@@ -173,7 +173,7 @@ fn waits(summary: &ThreadSummary) -> String {
     out
 }
 
-/// The tool's own CPU time: programs that run when they are asked to run have no cost per I/O.
+/// The tool's own CPU time: programs that run on request have no cost per I/O.
 fn cost(envelope: &Envelope) -> String {
     let cost = &envelope.cost;
     let programs: Vec<String> = cost

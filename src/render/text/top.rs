@@ -1,8 +1,8 @@
-//! `biopsy top --plain` as text: dstat's columns.
+//! Renders `biopsy top --plain` as text, with dstat's columns.
 
 use crate::analyze::top::{self, Line};
 
-/// Two lines above the columns.
+/// The two lines above the columns.
 pub fn header() -> String {
     "\
 ---procs--- -----------cpu-usage----------- ------memory-usage----- ---paging-- --io/total- -dsk/total- -dsc/flush- ---system--
@@ -11,15 +11,15 @@ run blk new|usr sys idl wai hiq siq stl| used  free  buff  cach|  in   out | rea
     .to_string()
 }
 
-/// Groups of columns that a narrow terminal leaves out, the first of them first: of discards and flushes, paging, memory,
-/// the system, tasks, I/Os and the CPUs.
+/// Column groups that a narrow terminal drops, in this order: discards and flushes, paging, memory, the system, tasks,
+/// I/Os and the CPUs.
 const LEAST_NEEDED: [usize; 7] = [6, 3, 2, 7, 0, 4, 1];
 
 /// Lines of the header and of intervals with as many groups as fit.
 pub fn fit(text: &str, width: Option<usize>) -> String {
     let Some(width) = width else { return text.to_string() };
     let one = |line: &str| {
-        // Above the names of columns, blanks stand between groups.
+        // In the line above the column names, blanks separate the groups.
         let between = if line.starts_with("---") { ' ' } else { '|' };
         let groups: Vec<&str> = line.split(between).collect();
         let mut kept: Vec<usize> = (0..groups.len()).collect();
@@ -39,7 +39,7 @@ pub fn fit(text: &str, width: Option<usize>) -> String {
     text.lines().map(one).collect()
 }
 
-/// One line; what is not known is a dash.
+/// One line; unknown values are a dash.
 pub fn line(line: &Line) -> String {
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_string());
     let per_second =
@@ -93,7 +93,7 @@ fn short(value: f64, base: f64, bytes: bool) -> String {
     }
     match (value > 0.0, unit, bytes) {
         (false, ..) => "0".to_string(),
-        // Less than one in a second is not none.
+        // Less than one per second must not look like none.
         (_, 0, _) if value < 9.95 && value.fract() != 0.0 => format!("{value:.1}"),
         (_, 0, true) => format!("{scaled:.0}B"),
         _ => format!("{scaled:.0}{}", units[unit]),

@@ -1,4 +1,4 @@
-//! One line per I/O.
+//! Renders traced I/Os, one line each.
 
 use super::{clean, count, counted, fitted, footer, time};
 use crate::analyze::latency::LatencySummary;
@@ -8,7 +8,7 @@ use crate::analyze::trace::io::TracedIo;
 use crate::analyze::trace::scene::Scene;
 use crate::envelope::Envelope;
 
-/// What the columns are, once; with that of files.
+/// The column headings, with that of files if requested.
 pub fn header(files: bool) -> String {
     let header = format!(
         "{:>11} {:<9} {:>3} {:<6} {:>13} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>9} {:>7} {:>8} {:<15} {:<18} {:<FLAGS$}",
@@ -33,13 +33,14 @@ pub fn header(files: bool) -> String {
     format!("{}\n", if files { format!("{header} file") } else { header.trim_end().to_string() })
 }
 
-/// The columns of biosnoop: what fits a terminal.
+/// The columns of biosnoop, which fit a terminal.
 pub fn narrow_header(width: usize) -> String {
     let cells = ["TIME(s)", "COMM", "PID", "DISK", "T", "SECTOR", "BYTES", "QUE(ms)", "LAT(ms)"];
     narrow(&cells.map(String::from), width)
 }
 
-/// One I/O in those columns. LAT is the time in the device as in biosnoop; a class is its first letter, of a flush `F`.
+/// One I/O in those columns. LAT is the time in the device, as in biosnoop; a class is shown by its first letter, a
+/// flush by `F`.
 pub fn narrow_io(scene: &Scene, io: &TracedIo, width: usize) -> String {
     const SECTOR: u64 = 512;
     let owner = io.owner.as_ref();
@@ -59,12 +60,12 @@ pub fn narrow_io(scene: &Scene, io: &TracedIo, width: usize) -> String {
     narrow(&cells, width)
 }
 
-/// In the order in which a narrow terminal leaves them out: QUE, SECTOR, PID, T, BYTES, COMM, TIME.
+/// Columns that a narrow terminal drops, in this order: QUE, SECTOR, PID, T, BYTES, COMM, TIME.
 const LEAST_NEEDED: [usize; 7] = [7, 5, 2, 4, 6, 1, 0];
-/// Of each column, and whether it is left-aligned.
+/// Width of each column, and whether it is left-aligned.
 const COLUMNS: [(usize, bool); 9] =
     [(11, true), (14, true), (7, true), (8, true), (1, true), (10, true), (7, false), (7, false), (7, false)];
-/// COMM and DISK. The others are numbers, of which no digit may go.
+/// COMM and DISK. The others are numbers, which must not be cut.
 const NAMES: [usize; 2] = [1, 3];
 
 fn narrow(cells: &[String; 9], width: usize) -> String {
@@ -75,7 +76,7 @@ fn narrow(cells: &[String; 9], width: usize) -> String {
     };
     let mut kept: Vec<usize> = (0..COLUMNS.len()).collect();
     let line = |kept: &[usize]| kept.iter().map(cell).collect::<Vec<_>>().join(" ");
-    // The columns that fit, and of a line with a number that is wider than its column fewer.
+    // The columns that fit; fewer for a line with a number that is wider than its column.
     for least in LEAST_NEEDED {
         let columns = kept.iter().map(|at| COLUMNS[*at].0 + 1).sum::<usize>();
         if columns <= width + 1 && line(&kept).trim_end().chars().count() <= width {
@@ -86,10 +87,10 @@ fn narrow(cells: &[String; 9], width: usize) -> String {
     line(&kept).trim_end().chars().take(width).collect::<String>() + "\n"
 }
 
-/// The flags of most I/Os, in front of a file.
+/// Width of the flags of most I/Os, before a file.
 const FLAGS: usize = 16;
 
-/// One I/O: the stages of its operation where it ended that, else its own; with what it reads or writes.
+/// One I/O: the stages of its operation if it ended that, otherwise its own; with its file.
 pub fn io(scene: &Scene, io: &TracedIo, files: bool) -> String {
     let end = io.operation.and_then(|operation| operation.end);
     let ended = end.filter(|end| end.last);
@@ -139,7 +140,7 @@ fn or_dash(value: Option<impl ToString>) -> String {
     value.map_or("-".to_string(), |value| value.to_string())
 }
 
-/// What stands below the lines, on stderr.
+/// The text below the lines, on stderr.
 pub fn summary(
     envelope: &Envelope,
     latency: &LatencySummary,

@@ -8,10 +8,10 @@ use crate::render::text;
 use crate::rules;
 use crate::rules::fixtures::{Case, hist};
 
-/// Stage, percentage, and where its bar begins and how wide it is.
+/// Stage, percentage, and start and width of its bar.
 type Cells = (String, String, f64, f64);
 
-/// Of each table its caption and rows.
+/// Caption and rows of each table.
 fn tables(html: &str) -> Vec<(String, Vec<Cells>)> {
     let between = |text: &str, from: &str, to: &str| {
         let at = text.find(from).unwrap_or_else(|| panic!("{from}: {text}")) + from.len();
@@ -87,7 +87,7 @@ fn stages_follow_each_other_and_the_slowest_are_beside_them() {
     let all = operations(60_400, [47_000, 73_000, 353_000, 51_000, 6_000]);
     case.read().operations = Some(all);
     case.read().unowned = Some(0);
-    // No verdict, which could name shares of requests.
+    // No verdict, which could state shares of requests.
     let diagnosis = Diagnosis { findings: Vec::new(), not_examined: Vec::new() };
     let html = stages(&case.summaries(), &diagnosis);
     let tables = tables(&html);
@@ -115,7 +115,7 @@ fn nothing_is_drawn_of_no_io() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// The percentages of a group of bars have one denominator, which is that of the text and of the verdict.
+    /// The percentages of a group of bars have one denominator, which is also that of the text and of the verdict.
     #[test]
     fn percentages_add_up_and_are_those_of_the_text(
         ios in 1_000u64..200_000,

@@ -1,14 +1,14 @@
-//! fio's histogram of times, from ours.
+//! Converts our histograms to fio's.
 //!
-//! fio cuts every power of two from 128 ns on into 64 buckets, and names each by its midpoint; below, each
-//! nanosecond has its own. Ours are four of its buckets wide (one fourth of that below 128 ns, where both are
-//! narrower), so that the count of each goes to the one that holds our midpoint. That is off by half of our
-//! width, and fio's midpoint by half of its own on top: at most 1/32 + 1/128 of the true value, 3.9 %. A value
-//! clamped to the exact extremes stays in its bucket. Times above 17 s are all in the last one, as in fio.
+//! fio divides every power of two from 128 ns on into 64 buckets, and names each by its midpoint; below, each
+//! nanosecond has its own. Our buckets are four times as wide (a quarter of that below 128 ns, where both are
+//! narrower). The count of each goes to the fio bucket that contains our midpoint. That is off by half of our width,
+//! and fio's midpoint by half of its own in addition: at most 1/32 + 1/128 of the true value, 3.9 %. A value clamped to
+//! the exact extremes stays in its bucket. As in fio, all times above 17 s are in the last bucket.
 
 use crate::hist::Histogram;
 
-/// What fio tells where nobody asks for others.
+/// fio's default percentiles.
 pub const PERCENTILES: [f64; 17] =
     [1.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95, 99.99];
 
@@ -30,7 +30,7 @@ pub fn name(ns: u64) -> u64 {
     ns / width * width + width / 2
 }
 
-/// Names and counts of the buckets that are not empty, ascending.
+/// Names and counts of the non-empty buckets, ascending.
 pub fn bins(hist: &Histogram) -> Vec<(u64, u64)> {
     let mut bins: Vec<(u64, u64)> = Vec::new();
     for (value, n) in hist.midpoints() {
@@ -43,7 +43,7 @@ pub fn bins(hist: &Histogram) -> Vec<(u64, u64)> {
     bins
 }
 
-/// The first bucket that has, with those below it, so many percent of the values; 0 without any, as in fio.
+/// The first bucket that, together with those below it, has this percentage of the values; 0 without any, as in fio.
 pub fn percentile(bins: &[(u64, u64)], percent: f64) -> u64 {
     let wanted = percent / 100.0 * bins.iter().map(|bin| bin.1).sum::<u64>() as f64;
     let mut seen = 0;
@@ -54,8 +54,8 @@ pub fn percentile(bins: &[(u64, u64)], percent: f64) -> u64 {
     reached.or(bins.last()).map_or(0, |bin| bin.0)
 }
 
-/// Times by decimal classes, in percent of all: fio's `latency_ns`, `latency_us` and `latency_ms`, of which
-/// each class is named by its end. A value is where its bucket's midpoint is.
+/// Times by decimal classes, in percent of all: fio's `latency_ns`, `latency_us` and `latency_ms`, where each class is
+/// named by its upper end. A value counts at its bucket's midpoint.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Classes {
     pub ns: [f64; 10],
@@ -63,7 +63,7 @@ pub struct Classes {
     pub ms: [f64; 12],
 }
 
-/// Ends of the classes below 1000 of a unit.
+/// Upper ends of the classes below 1000 of a unit.
 const ENDS: [u64; 10] = [2, 4, 10, 20, 50, 100, 250, 500, 750, 1000];
 
 impl Classes {
@@ -82,7 +82,7 @@ impl Classes {
                 classes.ms[at] += percent(n);
             }
         }
-        // A share that would read as none is raised, as in fio.
+        // As in fio, a share that would read as zero is raised.
         let raise = |share: &mut f64| {
             if *share > 0.0 {
                 *share = share.max(0.01);

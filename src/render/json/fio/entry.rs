@@ -1,11 +1,11 @@
-//! What fio tells of one job: a thread, or with `group_reporting` all threads of its group.
+//! fio's figures for one job: a thread, or with `group_reporting` all threads of its group.
 
 use super::bins::Classes;
 use crate::hist::Histogram;
 use crate::load::sections::groups;
 use crate::load::{Direction, JobResult, LoadSummary, Sample, Served, served};
 
-/// fio's figures of a series of samples; all 0 without any.
+/// fio's statistics of a series of samples; all 0 without any.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Moments {
     pub min: f64,
@@ -32,8 +32,7 @@ impl Moments {
         }
     }
 
-    /// Two threads' rates together, as fio adds them: sums, which are exact for the mean, and for the extremes
-    /// if both had them at once.
+    /// Adds two threads' rates as fio does: exact for the mean, and for the extremes if both had them at the same time.
     fn add(&mut self, other: &Self) {
         let squares = |of: &Self| of.deviation.powi(2) * (of.samples.max(1) - 1) as f64;
         let together = squares(self) + squares(other);
@@ -45,23 +44,23 @@ impl Moments {
     }
 }
 
-/// What went in one direction.
+/// The figures of one direction.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Way {
     pub operations: u64,
     pub bytes: u64,
     pub short: u64,
-    /// Of the thread that took longest; 0 if nothing moved.
+    /// Of the thread that took longest; 0 if nothing was transferred.
     pub duration_ns: u64,
     pub slat: Histogram,
     pub clat: Histogram,
     pub lat: Histogram,
-    /// By I/O priority, where there are several.
+    /// By I/O priority, if there are several.
     pub priorities: Vec<Served>,
     /// KiB/s, and I/Os per second.
     pub bandwidth: Moments,
     pub rates: Moments,
-    /// Mean bandwidth's share of what the whole group moved.
+    /// The mean bandwidth as a share of the whole group's.
     pub share_percent: f64,
 }
 
@@ -78,7 +77,7 @@ impl Way {
         per_second(self.bytes, self.duration_ns)
     }
 
-    /// Percentiles are those of `clat`, unless nobody took those times.
+    /// Percentiles are those of `clat`, unless it was not measured.
     pub fn percentiles_of_lat(&self) -> bool {
         self.clat.is_empty() && !self.lat.is_empty()
     }
@@ -103,7 +102,7 @@ impl Way {
                 None => self.priorities.push(one),
             }
         }
-        // A direction that never moved anything has no samples; a pause of one that did is a sample.
+        // A direction without any operation has no samples; a pause of an active one is a sample.
         if moved.operations > 0 {
             let series = |value: fn(&Sample, usize) -> u64, unit: f64| {
                 let rate =
@@ -116,12 +115,12 @@ impl Way {
     }
 }
 
-/// A thread or a group of them.
+/// A thread or a group of threads.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry<'a> {
-    /// Whose name and options it has: the first one's.
+    /// Supplies the name and options: the first section.
     pub section: &'a LoadSummary,
-    /// Jobs that ran at the same time have the same number.
+    /// Concurrent jobs have the same number.
     pub group: usize,
     pub started_ms: Option<u64>,
     /// Linux errno of the first error, 0 without one.
@@ -131,7 +130,7 @@ pub struct Entry<'a> {
     pub latency_depth: Option<u32>,
     pub ways: [Way; 3],
     pub syncs: Histogram,
-    /// Of all its threads together, as are the CPU times.
+    /// Sum over all its threads, as are the CPU times.
     pub runtime_ns: u64,
     pub user_ns: u64,
     pub system_ns: u64,
@@ -172,7 +171,7 @@ impl<'a> Entry<'a> {
     fn add(&mut self, job: &JobResult) {
         self.started_ms = self.started_ms.into_iter().chain(job.started_ms).min();
         if self.error == 0 {
-            // fio's, of a rate below its minimum.
+            // fio's error for a rate below its minimum.
             let too_slow = job.too_slow.is_some().then_some(libc::EIO);
             self.error = job.first_errno.or(too_slow).unwrap_or(0);
         }
@@ -193,13 +192,13 @@ impl<'a> Entry<'a> {
         self.depths.merge(&job.depths);
     }
 
-    /// Of one CPU, over the time of its threads; 0 before anything ran.
+    /// In percent of one CPU, over the time of its threads; 0 before anything ran.
     pub fn cpu_percent(&self, ns: u64) -> f64 {
         if self.runtime_ns > 0 { ns as f64 * 100.0 / self.runtime_ns as f64 } else { 0.0 }
     }
 
-    /// How deep the queue was, in percent of the operations: 1, 2 to 3, 4 to 7 and so on, 64 and more. Where
-    /// nobody looked and there is no other depth than 1, it is that.
+    /// Distribution of the queue depth in percent of the operations: 1, 2 to 3, 4 to 7 and so on, 64 and more. If it
+    /// was not measured and only depth 1 is possible, it is that.
     pub fn depth_shares(&self) -> [f64; 7] {
         let job = &self.section.job;
         let alone = job.iodepth == 1 || job.engine.is_synchronous();
@@ -220,20 +219,18 @@ pub fn call_shares(calls: &Histogram) -> [f64; 7] {
     })
 }
 
-/// Shares by class. A bucket counts as its lower end: full queues and batches are powers of two, and those
-/// begin a bucket.
+/// Shares by class. A bucket counts at its lower end: full queues and batches are powers of two, which begin a bucket.
 fn distribution(hist: &Histogram, class: impl Fn(u64) -> usize) -> [f64; 7] {
     let mut counts = [0; 7];
     hist.buckets().for_each(|(lower, _, n)| counts[class(lower)] += n);
     counts.map(|n: u64| match n {
         0 => 0.0,
-        // As in fio: what is there is told.
+        // As in fio: a non-zero share is shown.
         n => (n as f64 * 100.0 / hist.count() as f64).max(0.1),
     })
 }
 
-/// fio's entries, in its order. As there, sections with `group_reporting` that run at the same time and follow
-/// each other are one.
+/// fio's entries, in its order. As in fio, consecutive concurrent sections with `group_reporting` are one.
 pub fn entries(loads: &[LoadSummary]) -> Vec<Entry<'_>> {
     let mut all: Vec<Entry<'_>> = Vec::new();
     for (group, sections) in groups(loads).into_iter().enumerate() {
@@ -250,7 +247,7 @@ pub fn entries(loads: &[LoadSummary]) -> Vec<Entry<'_>> {
             let goes_on = at > 0 && sections[at - 1].job.group_reporting;
             let mut entry = all.pop_if(|_| goes_on).unwrap_or_else(|| Entry::new(section, group));
             section.jobs.iter().for_each(|job| entry.add(job));
-            // Nobody knows which thread they worked for, so that entries of single threads go without.
+            // The workers' time cannot be attributed to a thread, so entries of single threads exclude it.
             entry.system_ns += section.ring_workers.map_or(0, |workers| workers.system_ns);
             all.push(entry);
         }
@@ -259,7 +256,7 @@ pub fn entries(loads: &[LoadSummary]) -> Vec<Entry<'_>> {
     all
 }
 
-/// What needs all of a group's entries.
+/// Computes what needs all of a group's entries.
 fn finish(group: &mut [Entry<'_>]) {
     for at in 0..3 {
         let bytes = group.iter().map(|entry| entry.ways[at].bytes).sum();

@@ -1,10 +1,10 @@
-//! JSON in the order in which it was put together, spaced as fio spaces it: scripts cut it with grep and awk.
+//! JSON in insertion order with fio's spacing, because scripts parse it with grep and awk.
 
 use std::fmt::{self, Display, Formatter};
 
 use serde_json::Value;
 
-/// A value and what is in it.
+/// A JSON value.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Node {
     Whole(u64),
@@ -27,7 +27,7 @@ impl Node {
     fn write(&self, f: &mut Formatter<'_>, depth: usize) -> fmt::Result {
         match self {
             Self::Whole(value) => write!(f, "{value}"),
-            // JSON has no word for the others.
+            // JSON has no NaN or infinity.
             Self::Real(value) => write!(f, "{:.6}", if value.is_finite() { *value } else { 0.0 }),
             Self::Text(text) => write!(f, "{}", Value::from(text.as_str())),
             Self::List(items) => block(f, depth, ['[', ']'], items, |f, item| item.write(f, depth + 1)),
@@ -39,7 +39,7 @@ impl Node {
     }
 }
 
-/// One line per item, further to the right than its brackets.
+/// One line per item, indented relative to its brackets.
 fn block<T>(
     f: &mut Formatter<'_>,
     depth: usize,

@@ -1,4 +1,4 @@
-//! A job as fio's options: what differs from fio's defaults, in its words, so that a job file of them is the
+//! Renders a job as fio's options: everything that differs from fio's defaults, so that a job file of them gives the
 //! same load.
 
 use std::path::Path;
@@ -9,8 +9,8 @@ use crate::load::{
     Placement, PriorityShare, Target, Timestamps,
 };
 
-/// Names and values, fio's `job options`. What fio has no word for is not there: where threads run beside a
-/// list of CPUs, latencies of some operations only, requests that do nothing.
+/// Names and values for fio's `job options`. Settings without a fio option are left out: thread placement other than a
+/// list of CPUs, latencies of only some operations, NOP requests.
 pub fn given(job: &Job) -> Vec<(String, String)> {
     let mut options: Vec<(&str, String)> = vec![("name", job.name.clone())];
     options.extend(targets(&job.targets));
@@ -140,7 +140,7 @@ pub fn given(job: &Job) -> Vec<(String, String)> {
     options.into_iter().map(|(name, value)| (name.to_string(), value)).collect()
 }
 
-/// A colon separates names, and is escaped in them.
+/// A colon separates names, and is escaped within them.
 fn targets(targets: &[Target]) -> Vec<(&'static str, String)> {
     let escaped = |path: &Path| path.to_string_lossy().replace(':', "\\:");
     let (mut directories, mut files) = (Vec::new(), Vec::new());
@@ -186,7 +186,7 @@ fn blocks(bs: &[BlockSizes; 3]) -> (&'static str, String) {
     (name, alike([0, 1, 2].map(|at| one(&bs[at]))))
 }
 
-/// Where all of a direction have the same it is a percentage.
+/// If all of a direction are equal it is a percentage.
 fn priorities(all: &[Vec<PriorityShare>; 2]) -> Vec<(&'static str, String)> {
     if all.iter().all(Vec::is_empty) {
         return Vec::new();
@@ -215,7 +215,7 @@ fn place(extent: Extent) -> String {
     }
 }
 
-/// Whole seconds, or the largest unit that has no fraction.
+/// Whole seconds, or the largest unit without a fraction.
 fn length(time: Duration) -> String {
     match time.as_micros() {
         us if us % 1_000_000 == 0 => format!("{}s", us / 1_000_000),

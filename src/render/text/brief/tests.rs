@@ -51,7 +51,7 @@ fn found(findings: Vec<Finding>) -> Diagnosis {
     Diagnosis { findings, not_examined: Vec::new() }
 }
 
-/// Adds what the case's reads took as operations: these means, in the order of the stages.
+/// Adds operations to the case's reads, with these stage means.
 fn operations(case: &mut Case, means: [u64; 5]) {
     let ios = case.read().ios;
     let stages = Stage::ALL.into_iter().zip(means).map(|(stage, mean)| (stage, hist(ios, mean, mean)));
@@ -64,7 +64,7 @@ fn operations(case: &mut Case, means: [u64; 5]) {
     case.read().unowned = Some(0);
 }
 
-/// A case with all that a page can show.
+/// A case with everything that a page can show.
 fn full() -> Case {
     let mut case = Case::new(60_400, 32);
     operations(&mut case, [47_000, 73_000, 353_000, 51_000, 6_000]);
@@ -127,13 +127,13 @@ data    0.03 % of I/Os missed, tracing cost 0.07 CPU
     let expected_of =
         |report: &str| expected.replace("\n        report: biopsy-vda-20261125-221207.html", report);
     assert_eq!(render(&page), expected_of(""));
-    // Both are on one line where there is room.
+    // Both are on one line if there is room.
     let short = Page { report: Some("report.html"), ..page };
     assert_eq!(render(&short), expected_of(" · report: report.html"));
     fits(&render(&short));
 }
 
-/// The command stands as a shell takes it, in one line or in two.
+/// The command is valid shell input, on one line or two.
 #[test]
 fn the_command_that_tests_the_advice_is_the_one_before_the_last() {
     let case = full();
@@ -165,7 +165,7 @@ fn the_command_that_tests_the_advice_is_the_one_before_the_last() {
     }
 }
 
-/// What says least goes first, and the shares stay those of all stages.
+/// The least important part is dropped first, and the shares remain those of all stages.
 #[test]
 fn what_has_no_place_is_left_out_in_order() {
     let long = "this is a long line of evidence that fills more than half of what two lines can hold";
@@ -187,7 +187,7 @@ fn what_has_no_place_is_left_out_in_order() {
         text.contains("\nDo not trust this run: 691 of 217018 I/Os") && text.contains("\ndata    "),
         "{text}"
     );
-    // With one line less there are four stages, and what else there is.
+    // With one line less there are four stages, and everything else.
     let text = text_of(&case, &found(vec![finding("First."), finding("Second."), finding("Third.")]));
     assert!(text.contains("also    Second (+1 more: -v)\n") && rows(&text).len() == 5, "{text}");
     fits(&text);
@@ -229,7 +229,7 @@ fn colour_is_the_severity_of_the_verdict() {
     }
 }
 
-/// Reads and writes that were there: each has its line, and a request has no percentiles but those of its stages.
+/// Reads and writes each have a line, and requests have percentiles of their stages only.
 #[test]
 fn without_a_load_the_classes_are_shown() {
     let mut case = full();
@@ -331,7 +331,8 @@ fn hostile_names_stay_on_their_line() {
     assert!(!rows(&text).is_empty(), "the verdict's device is found by its own name: {text}");
 }
 
-/// Device 95 % of what the block layer sees, and 67 % of an operation: the rows have the one that the verdict names.
+/// Device time is 95 % of the block layer's time, and 67 % of an operation: the rows have the one that the verdict
+/// states.
 #[test]
 fn the_rows_have_the_denominator_of_the_verdict() {
     let case = full();
@@ -350,7 +351,7 @@ fn the_rows_have_the_denominator_of_the_verdict() {
     assert!(text.contains("█  (block layer only)\n"), "{text}");
 }
 
-/// The same of random runs: a share of a stage in the sentence is the one in its row.
+/// Same for random runs: a stage's share in the sentence equals the one in its row.
 #[test]
 fn the_denominator_is_the_verdicts_in_any_run() {
     let mut said = 0;
@@ -373,7 +374,7 @@ fn the_denominator_is_the_verdicts_in_any_run() {
     assert!(said > CASES / 100, "{said} sentences with a share");
 }
 
-/// Words of any length, some without a space, and some that no terminal may get.
+/// Words of any length, some without a space, and some with control characters.
 fn words(most: usize) -> impl Strategy<Value = String> {
     let word = prop_oneof![
         8 => "[a-z0-9%,;:.()]{1,12}",
@@ -444,7 +445,7 @@ proptest! {
         }
     }
 
-    /// By the rules themselves, of stages that take any time.
+    /// Determined by the rules themselves, for any stage times.
     #[test]
     fn shares_add_up_and_are_those_of_the_verdict(
         requests in prop::array::uniform2(1_000..3_000_000u64),

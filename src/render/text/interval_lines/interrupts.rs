@@ -1,4 +1,4 @@
-//! Interrupts: a line for each of the vectors with the most.
+//! Interrupt lines: one for each of the busiest vectors.
 
 use super::{Cell, Column, Intervals, MOST_ROWS};
 use crate::analyze::interrupts::{InterruptSummary, PollSummary, VectorSummary};

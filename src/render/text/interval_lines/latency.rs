@@ -1,4 +1,4 @@
-//! Latencies: a line for each device and class of I/O, or for each group.
+//! Latency lines: one for each device and I/O class, or for each group.
 
 use super::{Cell, Column, Intervals};
 use crate::analyze::groups::{Dimension, Group};
@@ -9,12 +9,12 @@ use crate::merge::SaturatingSum as _;
 use crate::render::text::latency::sliced_line;
 use crate::render::text::{clean, footer, groups};
 
-/// Groups of an interval, those with the most time first.
+/// Groups per interval, most time first.
 const MOST_GROUPS: usize = 20;
 
 const MEBIBYTE: f64 = 1_048_576.0;
 
-/// Of the times that are not in the whole, but at least so long.
+/// Marks a lower bound.
 const AT_LEAST: &str = "+";
 
 const NUMBERS: [Column; 6] = [
@@ -58,7 +58,7 @@ impl Intervals for LatencySummary {
     fn rows(&self) -> Vec<Vec<Cell>> {
         let seconds = self.duration_ns as f64 / 1e9;
         if !self.groups.by.is_empty() {
-            // A group by stage may have one that only the requests have, where those of operations are shown.
+            // A group by stage may have a stage that only requests have, while those of operations are shown.
             let has = |group: &&Group| {
                 group.by.stage.is_none() || group.latency.stages().1.values().any(|hist| !hist.is_empty())
             };
@@ -155,7 +155,7 @@ fn numbers(latency: &OpLatency, seconds: f64) -> Vec<Cell> {
 /// The whole time of an operation or I/O.
 enum Whole<'a> {
     Measured(&'a Histogram),
-    /// Only its stages: their means add up, their percentiles do not.
+    /// Only its stages are known: their means add up, their percentiles do not.
     Stages(Vec<&'a Histogram>),
 }
 
@@ -164,7 +164,7 @@ impl<'a> Whole<'a> {
         let (unit, stages) = latency.stages();
         let by_stage: Vec<&Histogram> = stages.values().filter(|hist| !hist.is_empty()).collect();
         match (&latency.operations, &latency.bio, &by_stage[..]) {
-            // One stage alone: of a group by stage, too.
+            // A single stage, also of a group by stage.
             (_, _, [one]) => Self::Measured(one),
             (Some(all), _, _) if unit == Unit::Operation => Self::Measured(&all.total),
             (_, Some(bio), []) => Self::Measured(bio),
@@ -199,7 +199,7 @@ impl<'a> Whole<'a> {
     }
 }
 
-/// Cells of [`SHARES`]: of the stages that were measured.
+/// Cells of [`SHARES`], for the measured stages.
 fn shares(latency: &OpLatency) -> Vec<Cell> {
     let (_, stages) = latency.stages();
     let whole = stages.values().map(Histogram::sum).saturating_sum();

@@ -1,4 +1,4 @@
-//! Lock waits: a line for each of the locks with the longest waits, and one for each kind of reclaim.
+//! Lock lines: one for each of the locks with the longest waits, and one for each kind of reclaim.
 
 use super::{Cell, Column, Intervals, MOST_ROWS};
 use crate::analyze::locks::LockRow;

@@ -1,4 +1,4 @@
-//! Threads: a line for each of the rows that have the most.
+//! Thread lines: one for each of the largest rows.
 
 use super::{Cell, Column, Intervals, MOST_ROWS};
 use crate::analyze::threads::{Row, ThreadSummary};
@@ -18,7 +18,7 @@ impl Intervals for ThreadSummary {
         let by = self.columns.iter().enumerate().map(|(at, column)| {
             let name = column.name();
             let width = if name == "comm" { 15 } else { name.len() };
-            // The first of them stays.
+            // The first one is never dropped.
             Column::text(name, name, width).rank(u8::try_from(at.min(7)).unwrap_or(7))
         });
         numbers.into_iter().chain(by).collect()
