@@ -1,9 +1,9 @@
 //! Runs tests of other test programs, each in a process of its own: `runner NAME=PROGRAM... [-- ARGUMENT...]`.
 //!
-//! ARGUMENTs are those of libtest: a part of a test's name, `--exact`, `--skip`, `--test-threads`, `--nocapture`.
-//! A test of a module `whole_machine` runs alone, all others side by side. One that fails is run once more, and each
-//! attempt is printed; where more than one in twenty had to be, the run fails. The last line is what `tests/run` reads.
-//! Without programs (plain `cargo test`) nothing runs.
+//! ARGUMENTs are those of libtest: a part of a test's name, `--exact`, `--skip`, `--test-threads`, `--nocapture`. A
+//! test of a module `whole_machine` runs alone; all others run in parallel. A test that fails is run once more, and
+//! each attempt is printed. If more than one test in twenty was retried, the run fails. `tests/run` reads the last line
+//! of the output. Without programs (plain `cargo test`) nothing runs.
 
 #[path = "support/patience.rs"]
 #[allow(dead_code, reason = "the test programs use the rest")]
@@ -26,22 +26,22 @@ const ALONE: &str = "whole_machine::";
 
 const ATTEMPTS: usize = 2;
 
-/// A test that takes longer hangs.
+/// A test that takes longer is considered hung.
 const LIMIT: Duration = Duration::from_secs(180);
 
 const SLOWEST: usize = 10;
 
-/// A test program, and its name in those of its tests.
+/// A test program, and the prefix of its tests' names.
 struct Program {
     name: String,
     path: PathBuf,
 }
 
-/// What all tests share.
+/// What all tests of a run share.
 struct Run {
-    /// Held by a test that runs alone for writing, by the others for reading.
+    /// A test that runs alone holds this for writing, all others for reading.
     machine: RwLock<()>,
-    /// For what tests write.
+    /// The folder for files that tests write.
     folder: PathBuf,
     show_output: bool,
     ended: Mutex<Vec<Ended>>,
@@ -60,8 +60,8 @@ enum Outcome {
     Failed(String),
 }
 
-/// SIGINTs and SIGTERMs so far. After the first one the running tests end by themselves, since a test that is killed
-/// leaves its loop devices behind, and no other one begins. The second one kills them.
+/// The number of SIGINTs and SIGTERMs so far. After the first one no further test is started, and the running tests end
+/// by themselves, since a killed test leaves its loop devices behind. The second one kills them.
 static INTERRUPTS: AtomicU32 = AtomicU32::new(0);
 
 extern "C" fn interrupt(_signal: libc::c_int) {
@@ -94,7 +94,7 @@ fn main() -> ExitCode {
     }
     fs::create_dir_all(&run.folder).expect("the target folder can be written");
     let mut trials: Vec<Trial> = programs.into_iter().flat_map(|program| trials(&run, program)).collect();
-    // A test that waits for its turn to run alone must not keep the others waiting.
+    // The tests that run alone come last: otherwise the others would wait while one of them waits for its turn.
     trials.sort_by_key(|trial| trial.name().contains(ALONE));
     let conclusion = libtest_mimic::run(&arguments, trials);
     let _kept = fs::remove_dir_all(&run.folder);
@@ -116,7 +116,7 @@ fn main() -> ExitCode {
     conclusion.exit_code()
 }
 
-/// NAME=PROGRAM.
+/// Parses NAME=PROGRAM.
 fn program(word: &str) -> Option<Program> {
     let (name, path) = word.split_once('=')?;
     Some(Program { name: name.to_string(), path: path.into() })
@@ -195,7 +195,7 @@ impl Run {
         }
     }
 
-    /// Prints which tests took longest and which were retried. How many those are.
+    /// Prints which tests took longest and which were retried. Returns the number of retried tests.
     fn summary(&self) -> u64 {
         let mut ended = self.ended.lock().unwrap();
         ended.sort_by_key(|test| std::cmp::Reverse(test.took));
@@ -208,7 +208,7 @@ impl Run {
     }
 }
 
-/// None: it took too long, and was killed with all that it started.
+/// Runs a test once. None: it took too long, and was killed with all its processes.
 fn run_once(
     program: &Program,
     test: &str,
@@ -231,7 +231,7 @@ fn run_once(
             return Ok(Some(status));
         }
         if patience.is_over() || interrupts() > 1 {
-            // SAFETY: takes numbers; the group is the child's, which was not waited for.
+            // SAFETY: the call takes numbers; the process group is the child's, which has not been waited for.
             unsafe { libc::kill(-(child.id() as libc::pid_t), libc::SIGKILL) };
             child.wait()?;
             return Ok(None);

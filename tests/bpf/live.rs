@@ -1,8 +1,8 @@
-//! The real binary on the real kernel: how it is run, and devices of our own to run it on.
+//! Runs the real binary on the running kernel, and makes devices and loads for it.
 
-/// How often a measurement is made in which the kernel must keep no completion to itself (see `view::during`).
-/// On a busy host it did in each of nine self-tests of 900,000 reads, which are more than any of
-/// these measurements has.
+/// How often a measurement is repeated because the kernel did not deliver a completion event (see `view::during`). On a
+/// busy host that happened in each of nine self-tests of 900,000 reads, which is more than any of these measurements
+/// has.
 pub const ATTEMPTS: u32 = 16;
 
 pub mod aio;

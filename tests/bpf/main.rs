@@ -1,11 +1,11 @@
-//! biopsy's probes on the running kernel, as root. The runner of the tests goes by the name of the first module.
+//! Tests biopsy's probes on the running kernel, as root. The test runner depends on the name of the first module.
 
 mod live;
 #[path = "../support/mod.rs"]
 #[allow(dead_code, reason = "another test program uses the rest")]
 mod support;
 
-/// Tests that count only what their own device, process or cgroup does. They run side by side.
+/// Tests that count only the I/O of their own device, process or cgroup. They run in parallel.
 mod own_scope {
     mod cli;
     mod compare;
@@ -27,7 +27,7 @@ mod own_scope {
     mod trace;
 }
 
-/// Tests that count what every process does, or hold a time against a clock. Each runs alone.
+/// Tests that count the work of every process, or compare a time with a clock. Each runs alone.
 mod whole_machine {
     mod blocked;
     mod flame;

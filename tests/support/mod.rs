@@ -1,4 +1,4 @@
-//! What the test programs share.
+//! Code that several test programs share.
 
 pub mod patience;
 pub mod programs;

@@ -1,15 +1,15 @@
-//! How long a test waits for something that takes as long as the machine lets it.
+//! Waits in tests, with time limits that grow when the machine is busy.
 
 use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Of the time in which a task of this machine waited for a CPU or for a disk, this part does not count: a test beside
-/// other work gets ten times its limit at most.
+/// The part of the stalled time (a task waited for a CPU or a disk) that does not count against a limit: under other
+/// load a test gets at most ten times its limit.
 const EXCUSED: f64 = 0.9;
 
-/// A limit that grows with what else the machine does, by the kernel's pressure stall information. Without that
-/// (CONFIG_PSI, Linux 4.20) it is a fixed one.
+/// A time limit that grows while the machine is busy, by the kernel's pressure stall information. Without that
+/// (CONFIG_PSI, Linux 4.20) the limit is fixed.
 #[derive(Debug)]
 pub struct Patience {
     limit: Duration,
@@ -22,7 +22,7 @@ impl Patience {
         Self { limit, begin: Instant::now(), stalled: stalled() }
     }
 
-    /// Fails the test where what it waited for took longer.
+    /// Fails the test if the limit has passed.
     #[track_caller]
     pub fn holds(&self) {
         assert!(!self.is_over(), "it took {:?}, and {:?} are allowed", self.begin.elapsed(), self.limit);
@@ -47,11 +47,11 @@ pub fn wait_for(what: &str, limit: Duration, mut there: impl FnMut() -> bool) {
     }
 }
 
-/// How long at least one task waited for a CPU, or for a disk, since boot: the longer one.
+/// How long, since boot, at least one task waited for a CPU or for a disk, whichever is longer.
 fn stalled() -> Duration {
     let total = |resource: &str| {
         let text = fs::read_to_string(format!("/proc/pressure/{resource}")).ok()?;
-        // The first line is `some`, the times in it are microseconds.
+        // The first line is `some`; its times are in microseconds.
         text.lines().next()?.rsplit_once("total=")?.1.trim().parse().ok().map(Duration::from_micros)
     };
     ["cpu", "io"].into_iter().filter_map(total).max().unwrap_or_default()

@@ -1,11 +1,11 @@
-//! Programs that are compiled for a test, and run until it is over. Each test file uses a part of this.
+//! Compiles programs for a test and runs them until the test ends. Each test file uses a part of this.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-/// Removed with the test.
+/// A temporary folder that is removed with the test.
 pub struct Folder(PathBuf);
 
 impl Folder {
@@ -21,7 +21,7 @@ impl Folder {
         self.0.join(name)
     }
 
-    /// A C program by its text, under a name.
+    /// Compiles the text of a C program under a name.
     pub fn compile(&self, name: &str, text: &str, flags: &[&str]) {
         let source = self.path(&format!("{name}.c"));
         fs::write(&source, text).unwrap();
@@ -31,7 +31,7 @@ impl Folder {
         assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
     }
 
-    /// A Rust program as biopsy itself is built: static, at any address.
+    /// Compiles a Rust program with the flags of biopsy itself: static and position-independent.
     pub fn compile_rust(&self, name: &str, text: &str) {
         let source = self.path(&format!("{name}.rs"));
         fs::write(&source, text).unwrap();
@@ -51,21 +51,21 @@ impl Folder {
         assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
     }
 
-    /// Another file of a program, by binutils.
+    /// Makes another file from a program by objcopy.
     pub fn objcopy(&self, from: &str, how: &[&str], to: &str) {
         let mut command = Command::new("objcopy");
         let status = command.args(how).arg(self.path(from)).arg(self.path(to)).status();
         assert!(status.unwrap().success(), "{command:?}");
     }
 
-    /// As binutils tell it.
+    /// The build id of a program, as readelf prints it.
     pub fn build_id(&self, name: &str) -> Option<String> {
         let output = Command::new("readelf").arg("-nW").arg(self.path(name)).output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         text.split_once("Build ID: ").map(|(_, id)| id.lines().next().unwrap().trim().to_string())
     }
 
-    /// Offset and size of the symbol tables and the DWARF, as binutils tell them.
+    /// Offset and size of the symbol tables and the DWARF sections, as readelf prints them.
     pub fn sections(&self, name: &str) -> Vec<(usize, usize)> {
         let output = Command::new("readelf").arg("-SW").arg(self.path(name)).output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -88,7 +88,7 @@ impl Drop for Folder {
     }
 }
 
-/// A program that printed addresses of its own functions, and waits.
+/// A running program that has printed addresses of its own functions and waits.
 pub struct Running {
     child: Child,
     maps: String,
@@ -100,7 +100,7 @@ impl Running {
         Self::of(Command::new(folder.path(name))).expect("it prints addresses")
     }
 
-    /// None where it ended without a word.
+    /// Starts a program. None: it ended without output.
     pub fn of(mut command: Command) -> Option<Self> {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
@@ -120,7 +120,7 @@ impl Running {
         self.child.id()
     }
 
-    /// Where an address is in its file.
+    /// The file offset that an address is mapped from.
     pub fn offset(&self, address: u64) -> u64 {
         let hex = |text: &str| u64::from_str_radix(text, 16).unwrap();
         let line = |line: &str| {
@@ -149,6 +149,6 @@ impl Drop for Running {
 }
 
 pub fn is_root() -> bool {
-    // SAFETY: takes nothing and cannot fail.
+    // SAFETY: the call takes nothing and cannot fail.
     unsafe { libc::geteuid() == 0 }
 }

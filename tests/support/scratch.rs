@@ -1,4 +1,4 @@
-//! A directory for one test, removed with it; also a whole machine grown from `tests/sysfs`.
+//! Makes a directory for one test, which is removed with it, or a copy of a machine of `tests/sysfs`.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -38,8 +38,8 @@ impl Scratch {
     }
 }
 
-/// The machine of `tests/sysfs/NAME.tree`; the format is described beside it. `change` gets every
-/// file's content.
+/// Builds the machine of `tests/sysfs/NAME.tree`, whose format is described beside it. `change` is applied to the
+/// content of every file.
 pub fn machine(name: &str, change: impl Fn(Vec<u8>) -> Vec<u8>) -> Scratch {
     let trees = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sysfs");
     let tree = fs::read_to_string(trees.join(format!("{name}.tree"))).unwrap();

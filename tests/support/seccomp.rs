@@ -1,12 +1,12 @@
-//! System calls that fail on purpose.
+//! Makes system calls fail by a seccomp filter.
 
 use std::io;
 
-/// Lets a system call of this process and its children fail with `errno`: whenever it is called, or with one of these
-/// numbers as the first argument. For `CommandExt::pre_exec`.
+/// Makes a system call of this process and its children fail with `errno`: always, or if its first argument is one of
+/// `firsts`. For use in `CommandExt::pre_exec`.
 ///
 /// # Errors
-/// When the kernel takes no filter.
+/// If the kernel refuses the filter.
 pub fn forbid(call: libc::c_long, firsts: &[u32], errno: i32) -> io::Result<()> {
     let step = |code: u32, jt: u8, jf: u8, k: u32| libc::sock_filter { code: code as u16, jt, jf, k };
     let load = |offset: u32| step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, offset);
@@ -15,7 +15,7 @@ pub fn forbid(call: libc::c_long, firsts: &[u32], errno: i32) -> io::Result<()> 
         step(libc::BPF_RET, 0, 0, libc::SECCOMP_RET_ERRNO | errno as u32),
         step(libc::BPF_RET, 0, 0, libc::SECCOMP_RET_ALLOW),
     );
-    // `struct seccomp_data`: the number of the call first, the low half of its first argument at 16.
+    // `struct seccomp_data`: the number of the call comes first; the low half of its first argument is at offset 16.
     let mut filter = match firsts.len() as u8 {
         0 => vec![load(0), equal(0, 1, call as u32), fail, allow],
         n => {

@@ -1,12 +1,12 @@
-//! A test that this machine cannot run.
+//! Records that a test is skipped on this machine, and why.
 
 use std::fmt::Display;
 use std::fs;
 
-/// Where the runner of the tests expects the reason, as the path of a file.
+/// The environment variable with the path of the file into which the test runner expects the reason.
 const FILE: &str = "BIOPSY_TEST_SKIPPED";
 
-/// Records that the current test is skipped, and why; the test returns behind it. `tests/runner` gives each test a
+/// Records that the current test is skipped, and why; the test returns after it. `tests/runner` runs each test in a
 /// process of its own and counts it as ignored. Under plain `cargo test` the reason is printed.
 pub fn skipped(why: impl Display) {
     println!("skipped: {why}");

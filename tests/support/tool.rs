@@ -1,4 +1,4 @@
-//! The binary under test: started, signalled, and what it said.
+//! Runs the binary under test, sends it signals, and checks its output.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -13,14 +13,14 @@ use serde_json::Value;
 
 use super::patience::Patience;
 
-/// Longer than anything here takes on a quiet machine.
+/// Longer than any command here takes on an idle machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub fn binary() -> &'static str {
     env!("CARGO_BIN_EXE_biopsy")
 }
 
-/// What reads symbols for the tests: the binary under test, which a guest of vmtest/ has elsewhere.
+/// The helper that reads symbols for the tests: the binary under test, whose path is different in a guest of vmtest/.
 pub fn helper() -> Helper {
     Helper::at(std::env::var("BIOPSY_TEST_HELPER").unwrap_or(binary().to_string()))
 }
@@ -30,7 +30,7 @@ pub fn symbolizer() -> Symbolizer {
 }
 
 pub fn is_root() -> bool {
-    // SAFETY: takes nothing and cannot fail.
+    // SAFETY: the call takes nothing and cannot fail.
     unsafe { libc::geteuid() == 0 }
 }
 
@@ -43,12 +43,12 @@ fn piped(mut command: Command, arguments: &[&str]) -> Command {
     command
 }
 
-/// The same without root's rights, from a place that everybody can read.
+/// A command of the tool without root's rights, from a copy that every user can read.
 pub fn without_rights(arguments: &[&str]) -> Command {
     with_rights(&[], arguments)
 }
 
-/// The same as nobody, who has these capabilities (`bpf`, `perfmon`) when root runs the tests.
+/// Same as [`without_rights`], with these capabilities (`bpf`, `perfmon`) if root runs the tests.
 pub fn with_rights(capabilities: &[&str], arguments: &[&str]) -> Command {
     static COPY: OnceLock<PathBuf> = OnceLock::new();
     let copy = COPY.get_or_init(|| {
@@ -65,18 +65,18 @@ pub fn with_rights(capabilities: &[&str], arguments: &[&str]) -> Command {
     piped(command, arguments)
 }
 
-/// Arguments of setpriv.
+/// Adds the arguments of setpriv that switch to the user nobody with these capabilities only.
 pub fn as_nobody<'a>(setpriv: &'a mut Command, capabilities: &[&str]) -> &'a mut Command {
     let only: String = capabilities.iter().map(|name| format!(",+{name}")).collect();
     setpriv.args(["--reuid", NOBODY, "--clear-groups"]);
-    // What is ambient must be inheritable.
+    // An ambient capability must be inheritable.
     setpriv.args(["--inh-caps", "--ambient-caps", "--bounding-set"].map(|set| format!("{set}=-all{only}")))
 }
 
-/// The user id of [`without_rights`] when root runs the tests.
+/// The user id of [`without_rights`] if root runs the tests.
 pub const NOBODY: &str = "65534";
 
-/// Removes the copy of [`without_rights`]; called at the end of the only test that makes it.
+/// Removes the copy that [`without_rights`] uses; called at the end of the only test that makes it.
 pub fn forget_copy() {
     let _gone =
         fs::remove_file(std::env::temp_dir().join(format!("biopsy-test-binary-{}", std::process::id())));
@@ -86,7 +86,7 @@ pub fn run(arguments: &[&str]) -> Output {
     finish(biopsy(arguments).spawn().unwrap())
 }
 
-/// Waits for the end; what hangs is killed and fails the test.
+/// Waits until the command ends. A command that hangs is killed and fails the test.
 #[track_caller]
 pub fn finish(mut child: Child) -> Output {
     let read = |stream: Option<Box<dyn Read + Send>>| {
@@ -113,7 +113,7 @@ pub fn finish(mut child: Child) -> Output {
 }
 
 pub fn signal(child: &Child, signal: libc::c_int) {
-    // SAFETY: the child was started here and not waited for, so that its id is its own.
+    // SAFETY: the child was started here and has not been waited for, so that its id is still its own.
     assert_eq!(unsafe { libc::kill(child.id() as libc::pid_t, signal) }, 0);
 }
 
@@ -121,14 +121,14 @@ pub fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).expect("stderr is text")
 }
 
-/// One sentence on stderr that contains `words`, nothing on stdout, this exit code.
+/// Checks that a command was refused: nothing on stdout, one sentence on stderr that contains `words`, this exit code.
 #[track_caller]
 pub fn refused(output: &Output, code: i32, words: &[&str]) {
     assert!(output.stdout.is_empty(), "{}", String::from_utf8_lossy(&output.stdout));
     one_error(output, code, words);
 }
 
-/// The same with a result on stdout.
+/// Same as [`refused`], with a result on stdout.
 #[track_caller]
 pub fn one_error(output: &Output, code: i32, words: &[&str]) {
     let error = stderr(output);
@@ -143,13 +143,13 @@ pub fn one_error(output: &Output, code: i32, words: &[&str]) {
     }
 }
 
-/// Success, and nothing on stderr.
+/// Checks that a command succeeded with nothing on stderr.
 #[track_caller]
 pub fn quiet(output: &Output) {
     assert_eq!((output.status.code(), stderr(output)), (Some(0), String::new()));
 }
 
-/// The only object on stdout, on one line, in the contract's envelope.
+/// Returns the only JSON object on stdout, which must be one line in the envelope of the contract.
 #[track_caller]
 pub fn object(output: &Output, schema: &str) -> Value {
     let mut all = objects(output, schema);
@@ -157,7 +157,7 @@ pub fn object(output: &Output, schema: &str) -> Value {
     all.remove(0)
 }
 
-/// One object per line.
+/// Returns the JSON objects on stdout, one per line.
 #[track_caller]
 pub fn objects(output: &Output, schema: &str) -> Vec<Value> {
     let text = std::str::from_utf8(&output.stdout).expect("JSON is text");
@@ -184,7 +184,7 @@ fn enveloped(line: &str, schema: &str) -> Value {
     value
 }
 
-/// Why this machine cannot trace, if it cannot: a skipped test says so.
+/// The reason why this machine cannot trace, for a skipped test. None: it can.
 pub fn no_tracing() -> Option<&'static str> {
     static WHY: OnceLock<Option<String>> = OnceLock::new();
     WHY.get_or_init(|| {
@@ -196,13 +196,13 @@ pub fn no_tracing() -> Option<&'static str> {
     .as_deref()
 }
 
-/// A shell that waits for a line and becomes `command` then, so that its number is known before.
+/// Starts a shell that waits for a line and then becomes `command`, so that the pid is known beforehand.
 pub fn prepared(command: &str) -> Child {
     let script = format!("read line; exec {command}");
     Command::new("sh").args(["-c", &script]).stdin(Stdio::piped()).spawn().unwrap()
 }
 
-/// Lets it become the command.
+/// Sends the line to such a shell.
 pub fn go(child: &mut Child) {
     child.stdin.take().unwrap().write_all(b"go\n").unwrap();
 }

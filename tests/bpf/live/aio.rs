@@ -1,4 +1,4 @@
-//! A load of Linux AIO, by its system calls: no package brings one that every machine has.
+//! Makes a load of Linux AIO by its system calls, since no package for it is present on every machine.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -39,7 +39,7 @@ struct Event {
 const PREAD: u16 = 0;
 const PWRITE: u16 = 1;
 
-/// A context with `depth` reads or writes.
+/// An AIO context with `depth` reads or writes.
 pub struct Aio {
     _file: File,
     context: u64,
@@ -51,12 +51,12 @@ pub struct Aio {
 struct Buffer([u8; BLOCK]);
 
 impl Aio {
-    /// Reads that no two of which touch.
+    /// Makes reads of blocks that are not adjacent.
     pub fn new(disk: &Disk, depth: usize) -> Self {
         Self::at(disk, depth, false, |index| index * 7)
     }
 
-    /// Reads or writes of these blocks.
+    /// Makes reads or writes of the given blocks.
     pub fn at(disk: &Disk, depth: usize, write: bool, block: impl Fn(i64) -> i64) -> Self {
         let file = std::fs::OpenOptions::new()
             .read(true)
@@ -65,7 +65,7 @@ impl Aio {
             .open(&disk.path)
             .unwrap();
         let mut context = 0u64;
-        // SAFETY: the kernel writes the context's number to a variable of ours.
+        // SAFETY: the kernel writes the context's number to a variable of this function.
         let made = unsafe { libc::syscall(libc::SYS_io_setup, 4 * depth, &raw mut context) };
         assert_eq!(made, 0, "{}", std::io::Error::last_os_error());
         let mut buffers: Vec<Box<Buffer>> = (0..depth).map(|_| Box::new(Buffer([0; BLOCK]))).collect();
@@ -102,7 +102,7 @@ impl Aio {
         let mut events = vec![Event::default(); self.iocbs.len()];
         let mut left = events.len();
         while left > 0 {
-            // SAFETY: there is room for as many events as are asked for.
+            // SAFETY: there is room for as many events as are requested.
             let found = unsafe {
                 let none: *const libc::timespec = std::ptr::null();
                 libc::syscall(libc::SYS_io_getevents, self.context, 1, left, events.as_mut_ptr(), none)
@@ -117,7 +117,7 @@ impl Aio {
 
 impl Drop for Aio {
     fn drop(&mut self) {
-        // SAFETY: waits for what is out; the buffers are dropped after it.
+        // SAFETY: the call waits for outstanding operations; the buffers are dropped after it.
         unsafe { libc::syscall(libc::SYS_io_destroy, self.context) };
     }
 }

@@ -1,10 +1,10 @@
-//! Probes that a machine may refuse.
+//! Skips a test if the machine refuses its probe.
 
 use crate::support::skip::skipped;
 use anyhow::Result;
 use biopsy::refusal::Refusal;
 
-/// The probe, or nothing where this machine cannot have it; it says why.
+/// Returns the probe. None: this machine cannot have it, and the test is skipped with the reason.
 pub fn attached<T>(probe: Result<T>) -> Option<T> {
     match probe {
         Ok(probe) => Some(probe),

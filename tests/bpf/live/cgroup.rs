@@ -1,4 +1,4 @@
-//! Groups of the block controller, of our own.
+//! Makes cgroups for tests.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -8,17 +8,17 @@ use biopsy::host::cgroups::Hierarchy;
 use super::disk::Disk;
 use crate::support::skip::skipped;
 
-/// A group of the block controller's hierarchy, removed at the end.
+/// A cgroup of the block controller's hierarchy, which is removed at the end.
 #[derive(Debug)]
 pub struct Group(PathBuf);
 
 impl Group {
-    /// None, and the test is skipped, where this machine has none to make.
+    /// None: no cgroup can be made on this machine, and the test is skipped.
     pub fn new(name: &str) -> Option<Self> {
         Self::of("blkio", name)
     }
 
-    /// A group of the memory controller, whose processes have at most so many bytes.
+    /// A cgroup of the memory controller with a limit of so many bytes.
     pub fn with_memory(name: &str, bytes: u64) -> Option<Self> {
         let group = Self::of("memory", name)?;
         // v1, v2.
@@ -30,7 +30,7 @@ impl Group {
         Some(group)
     }
 
-    /// A group of the CPU controller, whose processes have together so many microseconds of CPU time in each 100 ms.
+    /// A cgroup of the CPU controller, whose processes share so many microseconds of CPU time in each 100 ms.
     pub fn with_cpu_quota(name: &str, microseconds: u32) -> Option<Self> {
         let group = Self::of("cpu", name)?;
         // v1, v2.
@@ -59,21 +59,21 @@ impl Group {
         }
     }
 
-    /// A group in it.
+    /// Makes a cgroup below this one.
     pub fn below(&self, name: &str) -> Self {
         let below = Self(self.0.join(name));
         std::fs::create_dir(&below.0).unwrap();
         below
     }
 
-    /// As `--cgroup` and the views call it.
+    /// The path, as `--cgroup` and the views print it.
     pub fn name(&self) -> String {
         let hierarchy = Hierarchy::read(Path::new("/")).unwrap();
         format!("/{}", self.0.strip_prefix(&hierarchy.point).unwrap().display())
     }
 
-    /// Lets those in it read so often per second from a disk. False, and the test is skipped, where only v1 has
-    /// such a file and this is not v1.
+    /// Limits the processes of this cgroup to so many reads per second from a disk. False without cgroup v1, which
+    /// alone has this file: then the test is skipped.
     pub fn limit_reads(&self, disk: &Disk, per_second: u32) -> bool {
         let number = std::fs::read_to_string(format!("/sys/block/{}/dev", disk.name)).unwrap();
         let limit = format!("{} {per_second}", number.trim());
@@ -84,7 +84,8 @@ impl Group {
         written.is_ok()
     }
 
-    /// Does the work with the current thread in the group. Of v1, where a thread may be apart from its process.
+    /// Does the work with the current thread in the cgroup. Only for v1, where the threads of a process may be in
+    /// different cgroups.
     pub fn thread_within(&self, work: impl FnOnce()) {
         let outside = self.0.parent().unwrap().join("tasks");
         std::fs::write(self.0.join("tasks"), "0").unwrap();
@@ -92,8 +93,8 @@ impl Group {
         std::fs::write(outside, "0").unwrap();
     }
 
-    /// Does the work with this process in the group, whose page cache is then charged to it: the kernel charges the
-    /// group that the first thread is in.
+    /// Does the work with this process in the cgroup, so that its page cache is charged to that: the kernel charges the
+    /// cgroup of the first thread.
     pub fn process_within<T>(&self, work: impl FnOnce() -> T) -> T {
         let inside = self.0.join("cgroup.procs");
         std::fs::write(&inside, "0").unwrap();
@@ -107,13 +108,13 @@ impl Group {
         &self.0
     }
 
-    /// The command in the group, and a shell that waits for it.
+    /// A shell command that runs `command` in the cgroup and waits for it.
     pub fn within(&self, command: &str) -> String {
         format!("sh -c 'echo 0 >{}/cgroup.procs; exec {command}'", self.0.display())
     }
 }
 
-/// Takes the process out of its group, also where the work panics.
+/// Moves the process out of the cgroup, even if the work panics.
 struct Back(PathBuf);
 
 impl Drop for Back {
@@ -126,7 +127,7 @@ impl Drop for Back {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // Who ended is out of it a moment later.
+        // A process that has ended leaves its cgroup a little later.
         for _ in 0..100 {
             if std::fs::remove_dir(&self.0).is_ok() || !self.0.exists() {
                 return;

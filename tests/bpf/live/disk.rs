@@ -1,5 +1,5 @@
-//! Loop devices over memory: disks of our own, of which nothing stays. Their completions run in
-//! workers, so that every event arrives.
+//! Makes loop devices over memory for tests, and removes them. Their completions run in kernel workers, so that every
+//! event is delivered.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::support::tool;
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// A loop device, detached at the end; its settings go with it.
+/// A loop device. It is detached at the end, after its settings were restored.
 #[derive(Debug)]
 pub struct Disk {
     /// `loop3`.
@@ -19,11 +19,11 @@ pub struct Disk {
     /// `/dev/loop3`.
     pub path: String,
     pub bytes: u64,
-    /// A detached loop device keeps its queue's settings for the next one.
+    /// The original settings of the queue: a loop device keeps changed settings after it is detached.
     settings: Vec<(PathBuf, String)>,
 }
 
-/// `/sys/class/block/D/stat` of a disk or partition, the fields that count I/Os.
+/// The fields of `/sys/class/block/D/stat` that count I/Os, of a disk or partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stat {
     pub reads: u64,
@@ -63,7 +63,7 @@ impl Stat {
 }
 
 impl Disk {
-    /// None, and the test is skipped, where this machine cannot have one or cannot trace it.
+    /// None: this machine cannot make or trace a loop device, and the test is skipped.
     pub fn new(mib: u64) -> Option<Self> {
         if !tool::is_root() {
             skipped("a loop device needs root");
@@ -82,7 +82,8 @@ impl Disk {
         }
     }
 
-    /// A loop device over another one, past its page cache: an I/O of the one is an I/O of the other.
+    /// Makes a loop device over another device with direct I/O, so that an I/O of the upper device is an I/O of the
+    /// lower one.
     pub fn over(lower: &str, bytes: u64) -> Self {
         let made = Command::new("losetup").args(["-f", "--show", "--direct-io=on", lower]).output().unwrap();
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
@@ -99,7 +100,7 @@ impl Disk {
         let bytes = mib << 20;
         File::create(&file).and_then(|file| file.set_len(bytes)).map_err(|e| e.to_string())?;
         let made = Command::new("losetup").args(["-f", "--show"]).arg(&file).output();
-        // The device holds it from here on.
+        // The loop device keeps the file open from here on.
         fs::remove_file(&file).map_err(|e| e.to_string())?;
         let made = made.map_err(|e| format!("losetup: {e}"))?;
         if !made.status.success() {
@@ -107,7 +108,7 @@ impl Disk {
         }
         let path = String::from_utf8_lossy(&made.stdout).trim().to_string();
         let name = path.trim_start_matches("/dev/").to_string();
-        // Who looks at new devices looks now, and not while I/Os are counted.
+        // Programs that examine new devices do so now, and not while I/Os are counted.
         let _none = Command::new("udevadm").args(["settle", "--timeout=2"]).output();
         Ok(Self { name, path, bytes, settings: Vec::new() })
     }
@@ -116,7 +117,7 @@ impl Disk {
         Path::new("/sys/block").join(&self.name).join("queue").join(setting)
     }
 
-    /// A file of `/sys/block/D/queue`; a switch reads as its value, a choice as the chosen word.
+    /// Reads a file of `/sys/block/D/queue`: the value of a switch, or the selected word of a choice.
     pub fn setting(&self, setting: &str) -> String {
         let text = fs::read_to_string(self.queue(setting)).unwrap();
         match text.split_once('[').and_then(|(_, rest)| rest.split_once(']')) {
@@ -125,7 +126,7 @@ impl Disk {
         }
     }
 
-    /// Changes it until the end of the test.
+    /// Changes a setting until the end of the test.
     pub fn set(&mut self, setting: &str, value: &str) {
         let path = self.queue(setting);
         if !self.settings.iter().any(|(changed, _)| *changed == path) {
@@ -134,7 +135,7 @@ impl Disk {
         fs::write(&path, value).unwrap_or_else(|e| panic!("{setting}={value}: {e}"));
     }
 
-    /// What `queue/scheduler` offers.
+    /// The schedulers that `queue/scheduler` offers.
     pub fn schedulers(&self) -> Vec<String> {
         let text = fs::read_to_string(self.queue("scheduler")).unwrap();
         text.split_whitespace().map(|word| word.trim_matches(['[', ']']).to_string()).collect()

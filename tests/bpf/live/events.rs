@@ -1,12 +1,12 @@
-//! The kernel's own count of an event, by an instance of its trace: what our counts are held against. Triggers of
-//! tracefs (`hist:`) would do, and are not built into every kernel.
+//! Counts a kernel event by an instance of tracefs, for comparison with biopsy's counts. Triggers (`hist:`) would do as
+//! well, but not every kernel has them.
 
 use crate::support::skip::skipped;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The instance, and the tracefs that was mounted for it. Both go at the end.
+/// A tracefs instance, and the tracefs that was mounted for it. Both are removed at the end.
 #[derive(Debug)]
 pub struct Counted {
     point: PathBuf,
@@ -14,8 +14,8 @@ pub struct Counted {
 }
 
 impl Counted {
-    /// `event` as in `vmscan/mm_vmscan_memcg_reclaim_begin`. None, and the test is skipped, where this machine has
-    /// none.
+    /// Counts `event`, for example `vmscan/mm_vmscan_memcg_reclaim_begin`. None: this machine does not have it, and the
+    /// test is skipped.
     pub fn new(event: &str) -> Option<Self> {
         let name = format!("biopsy-test-{}", std::process::id());
         let point = std::env::temp_dir().join(&name);
@@ -40,20 +40,20 @@ impl Counted {
         fs::write(self.instance.join("events").join(event).join("enable"), "1").map_err(said)
     }
 
-    /// So far: what is in the buffers, and what was in them before newer ones took its place.
+    /// The number of events so far: those in the buffers, and those that newer ones have overwritten.
     pub fn hits(&self) -> u64 {
         let folder = self.instance.join("per_cpu");
         let cpus = fs::read_dir(folder).unwrap().flatten();
         cpus.map(|cpu| of_cpu(&fs::read_to_string(cpu.path().join("stats")).unwrap())).sum()
     }
 
-    /// The files that hold them, as a shell names them: for a command that counts.
+    /// A shell pattern of the files that hold the counts, for a command that counts.
     pub fn files(&self) -> String {
         format!("{}/per_cpu/cpu*/stats", self.instance.display())
     }
 }
 
-/// The same, of what `cat` made of the files.
+/// Same as [`Self::hits`], from the concatenated content of these files.
 pub fn hits_in(files: &str) -> u64 {
     const FIRST: &str = "entries:";
     assert!(files.starts_with(FIRST), "{files}");

@@ -1,4 +1,4 @@
-//! What `biopsy flame` writes of a program.
+//! Runs `biopsy flame` on a program and reads the folded stacks.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::support::skip::skipped;
 use crate::support::tool::{is_root, no_tracing, run};
 
-/// Whether this machine lets the test measure; it says why not.
+/// Whether a profile can be measured on this machine; if not, the test is skipped with the reason.
 pub fn can_see() -> bool {
     let why = if is_root() { no_tracing() } else { Some("it needs root") };
     if let Some(why) = why {
@@ -16,7 +16,7 @@ pub fn can_see() -> bool {
     why.is_none()
 }
 
-/// Runs a program under `biopsy flame`: the folded lines, and what the program said.
+/// Runs a program under `biopsy flame`. Returns the folded lines and the program's output.
 #[track_caller]
 pub fn folded(options: &[&str], folder: &Path, program: &str) -> (BTreeMap<String, u64>, String) {
     let out = folder.join("out.folded");
@@ -34,7 +34,7 @@ pub fn folded(options: &[&str], folder: &Path, program: &str) -> (BTreeMap<Strin
     (fs::read_to_string(&out).unwrap().lines().map(line).collect(), fs::read_to_string(&said).unwrap())
 }
 
-/// Of the lines whose stack is one of these.
+/// The sum of the lines whose stack satisfies `is_in`.
 pub fn sum(lines: &BTreeMap<String, u64>, is_in: impl Fn(&str) -> bool) -> f64 {
     lines.iter().filter(|(stack, _)| is_in(stack)).map(|(_, n)| *n as f64).sum()
 }

@@ -1,4 +1,4 @@
-//! An ext4 on a disk of our own, unmounted at the end.
+//! Mounts an ext4 file system on a test disk, and unmounts it at the end.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::process::Command;
 use super::disk::Disk;
 use crate::support::skip::skipped;
 
-/// The folder that it is mounted on.
+/// The mounted file system and its mount point.
 #[derive(Debug)]
 pub struct Mounted<'a> {
     folder: PathBuf,
@@ -15,9 +15,9 @@ pub struct Mounted<'a> {
 }
 
 impl<'a> Mounted<'a> {
-    /// None, and the test is skipped, where this machine cannot make one.
+    /// None: this machine cannot make one, and the test is skipped.
     pub fn new(disk: &'a Disk) -> Option<Self> {
-        // Nothing is initialised or read in the background.
+        // The kernel must not initialise or read anything in the background.
         let options = ["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"];
         let made = Command::new("mkfs.ext4").args(options).arg(&disk.path).status();
         if !made.is_ok_and(|status| status.success()) {
@@ -43,7 +43,7 @@ impl<'a> Mounted<'a> {
         mount.status().is_ok_and(|status| status.success())
     }
 
-    /// A file of so many bytes, which are on the disk.
+    /// Makes a file of so many bytes, which are on the disk when this returns.
     pub fn file(&self, name: &str, bytes: usize) -> PathBuf {
         let path = self.folder.join(name);
         fs::write(&path, vec![7; bytes]).unwrap();
@@ -51,7 +51,7 @@ impl<'a> Mounted<'a> {
         path
     }
 
-    /// Mounts it anew: nothing of it is in the page cache then.
+    /// Mounts the file system again: then none of it is in the page cache.
     pub fn again(&self) {
         assert!(unmount(&self.folder) && self.mount());
     }

@@ -1,4 +1,4 @@
-//! `biopsy latency` on disks of our own, and what it said about one of them.
+//! Runs `biopsy latency` on test disks and compares its output with the kernel's counters.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
@@ -16,18 +16,18 @@ use super::disk::{Disk, Stat};
 use crate::support::patience::Patience;
 use crate::support::tool;
 
-/// A view and the kernel's counters of its own disks around it.
+/// The output of a view, and the kernel's counters of the test disks before and after it.
 pub struct View {
     pub json: Value,
     pub output: Output,
     stats: Vec<(String, Stat)>,
 }
 
-/// Runs it while `command` does, on these disks.
+/// Runs `biopsy latency` on these disks while `command` runs.
 ///
-/// On some virtual machines the kernel now and then completes a softirq's batch of requests without
-/// running the program on `block_rq_complete`, and counts no miss. That loss must be in the books to
-/// the last I/O; then the measurement is made again.
+/// On some virtual machines the kernel now and then completes a softirq's batch of requests without running the program
+/// on `block_rq_complete`, and counts no miss. biopsy must report that loss to the last I/O; then the measurement is
+/// repeated.
 #[track_caller]
 pub fn during(disks: &[&Disk], options: &[&str], command: &[&str]) -> View {
     let mut words = [&["latency", "--json"], whole(options)].concat();
@@ -44,12 +44,12 @@ pub fn during(disks: &[&Disk], options: &[&str], command: &[&str]) -> View {
             return view;
         }
         println!("again: the kernel kept {unseen} completions to itself");
-        // One whose issue was not seen either (a test may drop issues) is known to the kernel only.
+        // Only the kernel knows an I/O whose issue was not seen either (a test may drop issues).
         let uncounted = number(&view.json["lost"]["probes"]["latency"]["uncounted"]);
         assert!(uncounted <= unseen, "{uncounted} I/Os left no trace");
         for disk in disks.iter().filter(|disk| disk.setting("iostats") == "1") {
             let device = view.device(disk);
-            // With a filter the kernel's counter has what others did as well.
+            // With a filter, the kernel's counter includes the I/Os of other processes.
             if device["kernel_ios_min"].is_null() {
                 continue;
             }
@@ -61,13 +61,13 @@ pub fn during(disks: &[&Disk], options: &[&str], command: &[&str]) -> View {
     once(disks, &words)
 }
 
-/// Runs it while this process does the work itself.
+/// Runs `biopsy latency` while this process does `work`.
 #[track_caller]
 pub fn during_work(disk: &Disk, work: impl Fn()) -> View {
     during_work_with(disk, &[], work)
 }
 
-/// The same with more options.
+/// Same as [`during_work`], with more options.
 #[track_caller]
 pub fn during_work_with(disk: &Disk, options: &[&str], work: impl Fn()) -> View {
     for attempt in 1.. {
@@ -89,7 +89,7 @@ pub fn during_work_with(disk: &Disk, options: &[&str], work: impl Fn()) -> View 
     unreachable!("it returns at the last attempt")
 }
 
-/// Each operation is followed, whatever that costs on this machine, where a test says nothing else.
+/// Follows each operation at any cost, unless the test has its own `--max-cost`.
 fn whole(options: &[&str]) -> &'static [&'static str] {
     if options.contains(&"--max-cost") { &[] } else { &["--max-cost", "0"] }
 }
@@ -102,7 +102,7 @@ fn once(disks: &[&Disk], words: &[&str]) -> View {
     View { json: tool::object(&output, "biopsy.latency/1"), output, stats }
 }
 
-/// A shell's command line.
+/// Same as [`during`], with a shell's command line.
 #[track_caller]
 pub fn during_script(disks: &[&Disk], options: &[&str], script: &str) -> View {
     during(disks, options, &["sh", "-ec", script])
@@ -118,8 +118,8 @@ impl View {
         self.stats.iter().find(|(name, _)| *name == disk.name).unwrap().1
     }
 
-    /// Every I/O lay inside the window, so that all counts are equal: seen, lost and the kernel's, as a
-    /// sum and class by class. The device's row.
+    /// Checks that all counts are equal (seen plus lost, and the kernel's, in total and per class), as every I/O lies
+    /// in the window. Returns the device's row.
     #[track_caller]
     pub fn exact(&self, disk: &Disk) -> &Value {
         assert_eq!(self.json["lost"]["ios"], 0, "{}", self.json["lost"]);
@@ -146,7 +146,7 @@ impl View {
     }
 }
 
-/// Seen and lost lie between the kernel's bounds.
+/// Checks that the I/Os seen and lost lie between the kernel's bounds.
 #[track_caller]
 pub fn within_bounds(device: &Value) {
     let seen = number(&device["ios"]) + number(&device["lost_ios"]);
@@ -154,12 +154,12 @@ pub fn within_bounds(device: &Value) {
     assert!(bounds.contains(&seen), "{seen} is not in {bounds:?}: {}", brief(device));
 }
 
-/// What must hold of every measurement, of a device's row as it was printed; and every time is one.
+/// Checks what must hold for the row of a device in every measurement.
 #[track_caller]
 pub fn holds(row: &Value) {
     let device = DeviceLatency::deserialize(row).unwrap();
     let broken = |why: String| panic!("{why}: {}", brief(row));
-    // What is flattened is None, and no error, where one of its keys cannot be read.
+    // A flattened field is None, without an error, if one of its keys cannot be read.
     let has_operations = |op: &str| row["ops"][op].get("operations").is_some();
     let unread = device.ops.iter().find(|(op, of)| of.operations.is_some() != has_operations(op.name()));
     assert!(unread.is_none(), "{unread:?}: {}", brief(row));
@@ -170,13 +170,13 @@ pub fn holds(row: &Value) {
     let operations = device.ops.values().filter_map(|of| of.operations.as_ref()).map(|all| all.operations);
     assert_eq!(operations.sum::<u64>(), device.operations.unwrap_or(0), "{}", brief(row));
     for (stage, hist) in device.ops.values().flat_map(|op| &op.request_stages) {
-        // Nothing here runs for longer: a stamp of another request would.
+        // No test here runs longer; a stamp of another request would make a longer time.
         assert!(hist.max().is_none_or(|max| max < 20_000_000_000), "{}: {}", stage.name(), brief(row));
     }
 }
 
-/// Each I/O that carries a bio has a queue stage, but for those whose stamp gave way to another one's,
-/// which are counted and few.
+/// Checks that each I/O with a bio has a queue stage, except those whose stamp was replaced by another one's, which are
+/// counted and few.
 #[track_caller]
 fn every_bio_was_seen(view: &Value) {
     let mut without = 0;
@@ -205,13 +205,13 @@ pub fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or_else(|| panic!("{value} is no count"))
 }
 
-/// The generator's own result.
+/// The result that the load generator wrote.
 #[track_caller]
 pub fn load(path: &std::path::Path) -> Value {
     serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
 }
 
-/// Starts it, and waits until it says that its interval has begun.
+/// Starts a command, and waits until it reports that its interval has begun.
 #[track_caller]
 pub fn begun(command: &mut Command) -> Child {
     static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -230,14 +230,14 @@ pub fn begun(command: &mut Command) -> Child {
             panic!("it ended before it began: {status}");
         }
         if patience.is_over() {
-            // Only this test can end it: what a failed test leaves attached costs all that come after.
+            // Only this test can end the command: probes that a failed test leaves attached slow down all later tests.
             tool::signal(&child, libc::SIGKILL);
             panic!("it does not begin");
         }
     }
 }
 
-/// The programs, links and maps that a process holds, by the kernel's ids.
+/// The ids of the BPF programs, links and maps that a process holds.
 pub fn ids(child: &Child) -> Vec<(&'static str, String)> {
     let directory = format!("/proc/{}/fdinfo", child.id());
     let files = std::fs::read_dir(directory).into_iter().flatten().flatten();
@@ -245,7 +245,7 @@ pub fn ids(child: &Child) -> Vec<(&'static str, String)> {
         .filter_map(|file| {
             let text = std::fs::read_to_string(file.path()).ok()?;
             let id = |key: &str| Some(text.lines().find_map(|l| l.strip_prefix(key))?.trim().to_string());
-            // A link's file names its program too.
+            // The file of a link contains the id of its program too.
             id("link_id:")
                 .map(|id| ("link", id))
                 .or_else(|| id("prog_id:").map(|id| ("prog", id)))
@@ -254,7 +254,7 @@ pub fn ids(child: &Child) -> Vec<(&'static str, String)> {
         .collect()
 }
 
-/// A device's row for a message: without the buckets, which are pages.
+/// A device's row for a message, without the buckets, which are long.
 pub fn brief(device: &Value) -> String {
     fn strip(value: &mut Value) {
         match value {

@@ -1,4 +1,4 @@
-//! A zram device of our own: bio-based, so that no event of a request tells of its I/O.
+//! Makes a zram device for a test. It is bio-based, so that its I/O has no request events.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use super::disk::Stat;
 use crate::support::skip::skipped;
 use crate::support::tool;
 
-/// Removed at the end.
+/// A zram device, which is removed at the end.
 #[derive(Debug)]
 pub struct Zram {
     number: String,
@@ -20,7 +20,7 @@ pub struct Zram {
 }
 
 impl Zram {
-    /// None, and the test is skipped, where this machine cannot have one or cannot trace it.
+    /// None: this machine cannot make or trace a zram device, and the test is skipped.
     pub fn new(mib: u64) -> Option<Self> {
         let made = match tool::no_tracing() {
             _ if !tool::is_root() => Err("a zram device needs root".to_string()),
@@ -39,8 +39,8 @@ impl Zram {
         let zram = Self { path: format!("/dev/{name}"), name, number };
         fs::write(Path::new("/sys/block").join(&zram.name).join("disksize"), format!("{mib}M"))
             .map_err(|e| format!("disksize: {e}"))?;
-        // Whoever opens it first makes the kernel look for partitions, and whoever has written makes others
-        // look: now, and not while I/Os are counted.
+        // The first open makes the kernel look for partitions, and the close of a writer makes udev examine the device.
+        // Both happen now, and not while I/Os are counted.
         fs::File::options().write(true).open(&zram.path).map_err(|e| e.to_string())?;
         let _none = Command::new("udevadm").args(["settle", "--timeout=2"]).output();
         Ok(zram)
@@ -57,7 +57,7 @@ impl Drop for Zram {
             fs::write(Path::new("/sys/block").join(&self.name).join("reset"), "1")?;
             fs::write("/sys/class/zram-control/hot_remove", &self.number)
         };
-        // Somebody may be looking at it.
+        // Another program may have the device open.
         for _ in 0..50 {
             if remove().is_ok() {
                 return;
