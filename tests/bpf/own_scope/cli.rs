@@ -1,4 +1,4 @@
-//! The command line around running probes: signals, windows, commands, pipes. Root, loop devices.
+//! Tests the command line around running probes: signals, windows, commands and pipes. Needs root and loop devices.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -35,7 +35,7 @@ fn the_first_signal_ends_with_a_result() {
     assert!(text.contains(&disk.name) && !text.contains('\x1b'), "{text}");
 }
 
-/// A command that does not want to end keeps the first signal waiting, and not the second.
+/// While a command ignores signals, the first signal has no effect; the second ends biopsy at once.
 #[test]
 fn the_second_signal_ends_at_once() {
     let Some(disk) = Disk::new(16) else { return };
@@ -59,7 +59,7 @@ fn the_second_signal_ends_at_once() {
         std::thread::sleep(Duration::from_millis(5));
     };
     let stubborn: libc::pid_t = std::fs::read_to_string(&pid).unwrap().trim().parse().unwrap();
-    // SAFETY: the command that was started here; it ignores everything else.
+    // SAFETY: the pid is that of the command started here, which ignores every other signal.
     unsafe { libc::kill(stubborn, libc::SIGKILL) };
     assert_eq!(status.and_then(|status| status.code()), Some(130));
 }
@@ -68,7 +68,7 @@ fn the_second_signal_ends_at_once() {
 fn a_command_is_measured_until_it_ends() {
     let Some(disk) = Disk::new(16) else { return };
     let latency = |words: &[&str]| run(&[&["latency", "-d", &disk.name, "--json", "--"], words].concat());
-    // What it prints is not part of the JSON.
+    // The command's output is not part of the JSON.
     let output = latency(&["sh", "-c", "echo said; echo {}; exit 7"]);
     assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), "said\n{}\n"));
     assert_eq!(object(&output, LATENCY)["command_status"], 7);
@@ -78,7 +78,7 @@ fn a_command_is_measured_until_it_ends() {
     let view = object(&output, LATENCY);
     assert_eq!(view["command_status"], 0);
     assert!((300_000_000..2_000_000_000).contains(&number(&view["duration_ns"])), "{}", view["duration_ns"]);
-    // Without --json stdout is everybody's.
+    // Without --json the command and biopsy share stdout.
     let output = run(&["latency", "-d", &disk.name, "--", "echo", "said"]);
     quiet(&output);
     assert!(output.stdout.starts_with(b"said\n"));
@@ -86,7 +86,7 @@ fn a_command_is_measured_until_it_ends() {
     refused(&latency(&["/"]), 3, &["cannot run '/'"]);
 }
 
-/// The window ends first: the command goes on, and has no status yet.
+/// If the window ends first, the command goes on and has no status yet.
 #[test]
 fn a_command_may_outlast_the_window() {
     let Some(disk) = Disk::new(16) else { return };
@@ -97,7 +97,7 @@ fn a_command_may_outlast_the_window() {
     let output = biopsy(&words).stderr(Stdio::null()).spawn().unwrap();
     let output = finish(output);
     let pid = std::fs::read_to_string(pid).unwrap().trim().parse().unwrap();
-    // SAFETY: the command is still there, as it sleeps for longer than the test waits, so that its id is its own.
+    // SAFETY: the command still runs, as it sleeps for longer than the test waits, so that its id is its own.
     assert_eq!(unsafe { libc::kill(pid, libc::SIGKILL) }, 0, "the command of the view has ended");
     let view = object(&output, LATENCY);
     assert!(view.get("command_status").is_none(), "{view}");
@@ -112,7 +112,7 @@ fn the_window_is_as_long_as_it_was_asked_for() {
     assert!((390_000_000..1_400_000_000).contains(&length), "{length}");
 }
 
-/// As iostat does it; the last line is the last interval.
+/// Intervals are printed as iostat does it; the last line is the last interval.
 #[test]
 fn intervals_are_one_object_per_line() {
     let Some(disk) = Disk::new(16) else { return };
@@ -127,7 +127,7 @@ fn intervals_are_one_object_per_line() {
     }
     let starts: Vec<&str> = views.iter().map(|view| view["start"].as_str().unwrap()).collect();
     assert!(starts.is_sorted() && starts[0] < starts[2], "{starts:?}");
-    // The time that was asked for ends the intervals, and cuts the last one.
+    // --for ends the intervals and cuts the last one.
     let output = latency(&["--json", "--for", "500ms", "0.2"]);
     assert_eq!(objects(&output, LATENCY).len(), 3);
     let output = latency(&["--long", "--all", "0.1", "2"]);
@@ -139,7 +139,7 @@ fn intervals_are_one_object_per_line() {
         1,
         "only the first says what is always so: {text}"
     );
-    // As lines: rows on stdout, all else on stderr.
+    // Without --long: rows on stdout, everything else on stderr.
     let output = latency(&["0.1", "2"]);
     let said = stderr(&output);
     let text = String::from_utf8(output.stdout).unwrap();
@@ -160,7 +160,7 @@ fn a_closed_stdout_ends_quietly() {
         drop(child.stdout.take());
         quiet(&finish(child));
     }
-    // A reader that takes one line and goes.
+    // A reader that takes one line and exits.
     let script = format!("{} latency -d {} --json 0.1 | head -n1", binary(), disk.name);
     let output = Command::new("bash").args(["-o", "pipefail", "-c", &script]).output().unwrap();
     quiet(&output);
@@ -195,7 +195,7 @@ fn a_kernel_without_types_is_refused() {
     assert_eq!(hidden("devices").status.code(), Some(0));
 }
 
-/// A verdict and a report, from a load of its own and from what is there.
+/// `diagnose` ends in a verdict and a report, with a load of its own and with the load that is already there.
 #[test]
 fn diagnose_ends_in_a_verdict_and_a_report() {
     let Some(disk) = Disk::new(64) else { return };
@@ -208,19 +208,20 @@ fn diagnose_ends_in_a_verdict_and_a_report() {
     let (load, device) = (&value["load"], &value["latency"]["devices"][0]);
     assert_eq!(device["operations"], load["ios"]);
     assert!(number(&device["ios"]) > 1000);
-    // What stands beside the latencies ran for as long as the load.
+    // The other views ran for as long as the load.
     let threads = &value["threads"];
     assert!(number(&threads["rounds"]) > 0 && number(&threads["samples"]) > 0, "{threads}");
     let series = value["locks"]["pagecache"]["series"].as_array().unwrap();
     let read: u64 = series.iter().filter_map(|moment| moment["read_bytes"].as_u64()).sum();
     let all = number(&device["bytes"]);
     assert!(read > all / 2 && read < all + all / 10, "{read} of {all}");
-    // And tried again at other depths; with one more job where its thread left the CPU no time.
+    // The experiment tried other depths, and one more job if its thread left the CPU no time.
     let arms = value["experiment"]["arms"].as_array().unwrap();
     let depths: Vec<u64> = arms.iter().map(|arm| number(&arm["iodepth"])).take(3).collect();
     assert_eq!(depths, [16, 32, 64]);
     assert!(arms.iter().all(|arm| arm["blocks"].as_array().unwrap().len() == 6), "{arms:?}");
-    // No regime is decided where the interval of the gain holds all of them: on a busy machine blocks differ that much.
+    // No regime is decided if the interval of the gain includes all of them: on a busy machine the blocks differ that
+    // much.
     let gain = |key: &str| arms[2]["ratio"][key].as_f64().unwrap();
     let is_undecided = gain("low") < 1.05 && gain("high") > 1.5;
     assert_eq!(value["experiment"]["regime"].is_null(), is_undecided, "{}", value["experiment"]);
@@ -240,7 +241,7 @@ fn diagnose_ends_in_a_verdict_and_a_report() {
     let words = ["diagnose", "-d", &disk.name, "--json", "-o", name, "--", "sh", "-c", "exit 7"];
     assert_eq!(diagnosed(&run(&words), &report)["command_status"], 7);
 
-    // Text goes to stdout: a screenful that ends with the report's place, and with -v all the rest.
+    // The text goes to stdout: one screen that ends with the path of the report, and all the rest with -v.
     let words =
         ["diagnose", &disk.path, "--runtime", "300ms", "--no-experiment", "--max-loss", "100", "-o", name];
     let text = |more: &[&str]| {
@@ -263,7 +264,7 @@ fn diagnose_ends_in_a_verdict_and_a_report() {
     assert!(whole.contains("\nWhere the time goes") && !whole.contains("Other depths"), "{whole}");
 }
 
-/// Without -o the report's name has the device and the time, and an earlier report is kept.
+/// Without -o the report's name contains the device and the time, and an earlier report is kept.
 #[test]
 fn a_report_without_a_name_overwrites_none_and_a_warning_can_be_an_exit_code() {
     let Some(disk) = Disk::new(64) else { return };
@@ -273,7 +274,7 @@ fn a_report_without_a_name_overwrites_none_and_a_warning_can_be_an_exit_code() {
         let mut command = biopsy(&[&words[..], &["--fail-on", level]].concat());
         finish(command.current_dir(scratch.path()).spawn().unwrap())
     };
-    // There is always a verdict, and it is a warning at least.
+    // There is always a verdict, which is at least a warning.
     one_error(&run("warning"), 10, &["--fail-on warning", "biopsy explain"]);
     quiet(&run("critical"));
     let names: Vec<String> = scratch
@@ -289,7 +290,7 @@ fn a_report_without_a_name_overwrites_none_and_a_warning_can_be_an_exit_code() {
     }
 }
 
-/// The object of a run that may have lost a little, and its page.
+/// The JSON of a run that may have lost a few I/Os, after a check of its report.
 #[track_caller]
 fn diagnosed(output: &std::process::Output, report: &std::path::Path) -> serde_json::Value {
     let value = object(output, "biopsy.diagnose/1");

@@ -1,4 +1,4 @@
-//! `biopsy compare` with probes, on a loop device of our own: stages add up to what the load itself measures.
+//! Tests `biopsy compare` with probes on a loop device: the stages add up to what the load itself measures.
 
 use serde_json::Value;
 
@@ -25,7 +25,8 @@ fn stages_add_up_to_the_latency_of_the_load() {
     let (all, parts) = stages.split_last().unwrap();
     let sum: f64 = parts.iter().map(|one| ns(one, "difference_ns")).sum();
     assert!((sum - ns(all, "difference_ns")).abs() < 1.0, "{stages:?}");
-    // Round by round by the same stamps, but of those operations that have all of these stages: most on a busy machine.
+    // In each round the stages and the load use the same stamps, but the stages are only of the operations that have
+    // all of them: most of them on a busy machine.
     for round in found["rounds"].as_array().unwrap() {
         let sum: f64 = round["stages"].as_array().unwrap().iter().map(|one| ns(one, "mean_ns")).sum();
         let ratio = sum / ns(&round["values"], "mean_ns");
@@ -47,7 +48,7 @@ fn stacks_of_both_are_one_picture() {
         text.contains("<h2>Stacks on the CPU</h2>") && text.contains("iodepth=16 against iodepth=1"),
         "no graph"
     );
-    // The load's own system call is in both.
+    // The load's own system call is in both arms.
     assert!(
         text.contains("io_uring_enter") && text.contains("samples per million I/Os"),
         "no stacks of the load"

@@ -1,4 +1,4 @@
-//! Errors and retries, counted as they were made: reads past the end of a loop device's file. Root.
+//! Tests the counts of I/O errors and retries with reads past the end of a loop device's file. Needs root.
 
 use std::fs::{self, File};
 use std::process::Command;
@@ -7,8 +7,8 @@ use crate::support::skip::skipped;
 use crate::support::tool::{self, biopsy, finish, object};
 use serde_json::json;
 
-/// A loop device whose file is cut behind one and a half blocks: the driver ends what lies beyond with an error, and
-/// tries a request again of which it got a part.
+/// A loop device whose file is cut after one and a half blocks. The driver ends reads beyond with an error, and retries
+/// a request that was partly done.
 struct Cut {
     path: String,
     file: String,
@@ -57,8 +57,7 @@ fn each_error_and_retry_is_counted_with_its_cause() {
         return skipped("no loop device with direct I/O over memory can be made here");
     };
     let input = format!("if={}", cut.path);
-    // Of 256 blocks the second gets half of its bytes, and nothing when it is tried again; the 254 behind it get
-    // nothing.
+    // Of 256 blocks the second gets half of its bytes, and none when it is retried; the 254 after it get nothing.
     let dd = ["dd", &input, "of=/dev/null", "bs=4k", "skip=1", "iflag=direct", "conv=noerror"];
     let name = cut.name();
     let words = [&["errors", "--json", "-d", &name, "--"][..], &dd].concat();

@@ -1,4 +1,4 @@
-//! What goes wrong on purpose: lost events, killed processes. Root, loop devices.
+//! Tests lost events and killed processes. Needs root and loop devices.
 
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
@@ -10,13 +10,13 @@ use crate::support::scratch::Scratch;
 use crate::support::skip::skipped;
 use crate::support::tool::{binary, biopsy, finish, one_error, signal};
 
-/// An issue that was not seen reads as *no start*, never as the long-gone start of another request.
+/// An I/O whose issue was not seen has *no start*; it never gets the old start of another request.
 #[test]
 fn a_lost_issue_is_lost_and_not_slow() {
     let Some(disk) = Disk::new(64) else { return };
     let begin = Instant::now();
     let load = [binary(), "load", "--no-drive-check", &disk.path, "--iodepth", "16", "--runtime", "700ms"];
-    // Its result is of no interest here.
+    // The load's result is not used.
     let command = [&load[..], &["-o", "/dev/null"]].concat();
     let view = during(&[&disk], &["--fault-drop-issue", "50"], &command);
     one_error(&view.output, 4, &["more than --max-loss 0.1 % allows"]);
@@ -26,21 +26,21 @@ fn a_lost_issue_is_lost_and_not_slow() {
     assert_eq!(number(&device["lost_ios"]), gone, "{}", brief(device));
     assert_eq!(ios + gone, view.stat(&disk).ios(), "{}", brief(device));
     assert_eq!(device["kernel_check"], "ok");
-    // One of 50, but for the slots that were never used before.
+    // One of 50, except for the slots that were never used before.
     assert!((ios / 70..=ios / 40).contains(&gone), "{gone} of {ios}");
     let times = &device["ops"]["read"]["request_stages"]["device"];
     assert_eq!(number(&times["count"]) + number(&device["started_before"]), ios, "{}", brief(device));
     let longest = Duration::from_nanos(number(&times["max_ns"]));
     println!("{gone} of {ios} issues were dropped; the longest I/O took {longest:?}");
-    // A stale start would be as old as the tag's last use, up to the whole run.
+    // A stale start would be as old as the last use of the tag: up to the whole run.
     assert!(longest < begin.elapsed() && longest.as_nanos() < 500_000_000, "{longest:?}");
 
-    // A limit above the loss is a choice.
+    // With a limit above the loss the exit code is 0.
     let view = during(&[&disk], &["--fault-drop-issue", "50", "--max-loss", "5"], &command);
     assert_eq!(view.output.status.code(), Some(0));
 }
 
-/// A process that traces for a minute, with the ids of what it holds.
+/// Starts a process that traces for a minute. Returns it with the ids of its BPF objects.
 fn tracer(disk: &Disk, words: &[&str]) -> (Child, Vec<(&'static str, String)>) {
     let child = begun(&mut biopsy(&[&["latency", "-d", &disk.name, "--for", "60s"], words].concat()));
     let held = ids(&child);
@@ -50,7 +50,7 @@ fn tracer(disk: &Disk, words: &[&str]) -> (Child, Vec<(&'static str, String)>) {
     (child, held)
 }
 
-/// None of these is in the kernel any more; it frees them in a worker.
+/// Waits until the kernel has freed all of these objects, which it does in a worker.
 #[track_caller]
 fn gone(held: &[(&str, String)]) {
     for (kind, id) in held {
@@ -62,7 +62,7 @@ fn gone(held: &[(&str, String)]) {
     }
 }
 
-/// Whether there is a bpftool to ask.
+/// Whether bpftool is installed.
 fn can_look() -> bool {
     let found = Command::new("bpftool").arg("version").output().is_ok_and(|o| o.status.success());
     if !found {
@@ -88,7 +88,7 @@ fn nothing_stays_in_the_kernel() {
     finish(child);
     gone(&held);
 
-    // In the middle of a load of its own, with the sampler beside it.
+    // Killed during a load of its own, with the sampler attached.
     let scratch = Scratch::new("killed");
     let words = ["diagnose", &disk.path, "--runtime", "60s"];
     let child = begun(biopsy(&words).current_dir(scratch.path()));
@@ -99,7 +99,7 @@ fn nothing_stays_in_the_kernel() {
     assert_eq!(scratch.path().read_dir().unwrap().count(), 0, "a part of a report");
 }
 
-/// A file is whole or not there.
+/// A file is complete or does not exist.
 #[test]
 fn a_killed_run_leaves_no_part_of_a_file() {
     let Some(disk) = Disk::new(16) else { return };
@@ -115,7 +115,7 @@ fn a_killed_run_leaves_no_part_of_a_file() {
     assert_eq!(std::fs::read(&old).unwrap(), b"precious");
     assert_eq!(scratch.path().read_dir().unwrap().count(), 1);
 
-    // The same run, ended in order, replaces it.
+    // The same run, ended by a signal that it handles, replaces the file.
     let (child, _) = tracer(&disk, &["-o", old.to_str().unwrap()]);
     signal(&child, libc::SIGTERM);
     let output = finish(child);

@@ -1,4 +1,4 @@
-//! Causes that are made on purpose, and the verdict that must name them. Root, loop devices.
+//! Tests that the verdict names causes that are created on purpose. Needs root and loop devices.
 
 use std::fs;
 use std::process::Command;
@@ -10,8 +10,8 @@ use crate::support::scratch::Scratch;
 use crate::support::tool::{binary, biopsy, finish, object, stderr};
 use serde_json::Value;
 
-/// The verdict of a run; again where the kernel kept completions to itself (see live::view), since a finding that
-/// rests on I/Os that were lost is withheld.
+/// The JSON of `diagnose`. It is run again if the kernel did not deliver a completion event (see live::view), since a
+/// finding that depends on lost I/Os is withheld.
 #[track_caller]
 fn diagnosed(words: &[&str]) -> Value {
     let scratch = Scratch::new("findings");
@@ -30,7 +30,7 @@ fn diagnosed(words: &[&str]) -> Value {
     value
 }
 
-/// The verdict of biopsy's own load, with biopsy in that group.
+/// The JSON of `diagnose` with biopsy's own load, with biopsy in this cgroup.
 #[track_caller]
 fn driven_within(group: &Group, disk: &Disk, options: &str) -> Value {
     let scratch = Scratch::new("findings");
@@ -55,7 +55,7 @@ fn ids(value: &Value) -> Vec<String> {
     all.iter().map(|finding| format!("{}: {}", finding["id"], finding["sentence"])).collect()
 }
 
-/// Four requests for sixty-four reads at once; with enough requests the same load does not starve.
+/// With four requests for 64 reads at once the load starves; with enough requests the same load does not.
 #[test]
 fn few_requests_starve_a_deep_load() {
     let Some(mut disk) = Disk::new(64) else { return };
@@ -74,12 +74,12 @@ fn few_requests_starve_a_deep_load() {
     assert!(finding(&value, "tag-starvation").is_none(), "{:?}", ids(&value));
 }
 
-/// A cgroup that may read so often a second from the disk; None, and the test is skipped, where there is none.
+/// A cgroup that may make so many reads per second from the disk. None: it cannot be made, and the test is skipped.
 fn limited(disk: &Disk, per_second: u32) -> Option<Group> {
     Group::new("biopsy-findings").filter(|group| group.limit_reads(disk, per_second))
 }
 
-/// The load waits in blk-throttle, which holds it before the first event of the block layer.
+/// The load waits in blk-throttle, which delays it before the first event of the block layer.
 #[test]
 fn a_cgroups_limit_is_named() {
     let Some(disk) = Disk::new(64) else { return };
@@ -90,7 +90,7 @@ fn a_cgroups_limit_is_named() {
     println!("{found}");
     assert_eq!(number(found, "limit_ios_per_second"), 300.0);
     assert!(number(found, "held_percent") > 50.0, "{found}");
-    // The limit of a cgroup that the load is not in is none of its business.
+    // The limit of a cgroup that the load is not in is not reported.
     let value = diagnosed(&[&disk.path, "--iodepth", "4", "--runtime", "500ms"]);
     assert!(finding(&value, "throttled").is_none(), "{:?}", ids(&value));
 }
@@ -104,12 +104,13 @@ fn a_cpu_quota_is_named() {
     let found = finding(&value, "cpu-quota").unwrap_or_else(|| panic!("{:?}", ids(&value)));
     println!("{found}");
     assert_eq!((number(found, "quota_cpus"), &found["severity"]), (0.2, &"warning".into()), "{found}");
-    // Outside the group the quota is none of its business.
+    // Outside the cgroup its quota is not reported.
     let value = diagnosed(&[&disk.path, "--iodepth", "4", "--runtime", "500ms"]);
     assert!(finding(&value, "cpu-quota").is_none(), "{:?}", ids(&value));
 }
 
-/// Somebody else's I/O: what its operations waited for says it, not the rate over a window that is longer.
+/// A limit on another process' I/O is found by what its operations waited for, and not by their rate, since the window
+/// is longer.
 #[test]
 fn a_limit_that_holds_others_is_named() {
     let Some(disk) = Disk::new(64) else { return };
@@ -125,7 +126,7 @@ fn a_limit_that_holds_others_is_named() {
     assert!(number(found, "held_percent") > 50.0, "{found}");
 }
 
-/// A device that somebody reads now and then is not what he waits for; under load it is not idle.
+/// A device that a process reads only now and then is not what the process waits for; under load it is not idle.
 #[test]
 fn an_idle_disk_is_not_to_blame() {
     let Some(disk) = Disk::new(64) else { return };
@@ -152,7 +153,7 @@ fn an_idle_disk_is_not_to_blame() {
     assert!(finding(&value, "not-enough-io").is_none(), "{:?}", ids(&value));
 }
 
-/// Blocks that nobody wrote are read from the disk as any others; written ones are no finding.
+/// Blocks that were never written are read from the disk as any others; reads of written blocks are no finding.
 #[test]
 fn reads_of_what_was_never_written_are_named() {
     let Some(disk) = Disk::new(64) else { return };
@@ -172,7 +173,7 @@ fn reads_of_what_was_never_written_are_named() {
     assert!(finding(&value, "deallocated-read").is_none(), "{:?}", ids(&value));
 }
 
-/// Reads a disk over and over until it is dropped.
+/// A process that reads a disk again and again until this is dropped.
 struct Reader(std::process::Child);
 
 impl Reader {
@@ -192,8 +193,8 @@ impl Drop for Reader {
     }
 }
 
-/// A command's I/O is its children's, and its grandchildren's whose parent has exited; what others do on the same
-/// device is theirs, and what they do on another device is not looked at.
+/// The I/O of a command includes that of its children, and of grandchildren whose parent has exited. The I/O of other
+/// processes on the same device is counted as theirs; that on another device is not traced.
 #[test]
 fn a_command_is_told_from_its_neighbours() {
     let (Some(disk), Some(other)) = (Disk::new(64), Disk::new(64)) else { return };
@@ -213,10 +214,10 @@ fn a_command_is_told_from_its_neighbours() {
     assert_eq!(counts, [(700, 700 << 12), (900, 900 << 12)], "{rows:?}");
     let fio: Vec<&Value> = of("other").filter(|row| row["comm"] == "fio").collect();
     assert_eq!(fio.len(), 1, "{rows:?}");
-    // The stages are of the command's I/O alone; every bio is one I/O here.
+    // The stages are of the command's I/O only; every bio is one I/O here.
     assert_eq!(device["ios"], 1600, "{rows:?}");
     assert_eq!(device["ops"]["read"]["operations"], 1600, "{}", device["ops"]);
-    // Every bio of 64 KiB of the neighbour is one I/O as well.
+    // Every bio of 64 KiB of the other reader is one I/O as well.
     let all: u64 = rows.iter().map(|row| row["bios"].as_u64().unwrap()).sum();
     let [min, max] = ["all_ios_min", "all_ios_max"].map(|key| device[key].as_u64().unwrap());
     assert!((min.saturating_sub(4)..=max + 4).contains(&all), "{all} bios, {min} to {max} I/Os: {rows:?}");
@@ -226,7 +227,7 @@ fn a_command_is_told_from_its_neighbours() {
     assert!(subjects.clone().all(|subject| *subject != other.name.as_str()), "{:?}", ids(&value));
 }
 
-/// A disk without requests is driven and watched like any other: the whole of a bio is its device stage.
+/// A disk without requests is driven and traced like any other; its device stage is the whole time of a bio.
 #[test]
 fn a_disk_without_requests_has_a_verdict() {
     let Some(zram) = Zram::new(64) else { return };

@@ -1,5 +1,5 @@
-//! The load generator in the process that measures: its operations begin and end with its own stamps. Root,
-//! loop devices.
+//! Tests the load generator inside the process that measures: its operations begin and end with its own stamps. Needs
+//! root and loop devices.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -17,7 +17,8 @@ use biopsy::probe::latency::options::Options;
 
 use crate::live::disk::Disk;
 
-/// What both sides say of a load on a disk; again where the kernel kept completions to itself (see live::view).
+/// What the generator and the probe report of a load on a disk. The load is run again if the kernel did not deliver a
+/// completion event (see live::view).
 #[track_caller]
 fn both(disk: &Disk, generator: bool, job: &Job) -> (LoadSummary, DeviceLatency) {
     for _ in 0..crate::live::ATTEMPTS {
@@ -91,7 +92,7 @@ fn operations_begin_and_end_with_the_generator_s_own_stamps() {
         );
         assert!(load.operations() > 10, "{name}");
         assert_eq!((reads.operations, reads.not_covered.len()), (load.operations(), 0), "{name}");
-        // The same stamps on both sides: the same sum, to the nanosecond.
+        // Both sides use the same stamps, so that the sums are equal to the nanosecond.
         assert_eq!(reads.total.sum(), load.latency().sum(), "{name}");
         assert!(
             reads.stages.contains_key(&Stage::Submit) && reads.stages.contains_key(&Stage::Reap),
@@ -101,13 +102,14 @@ fn operations_begin_and_end_with_the_generator_s_own_stamps() {
     }
 }
 
-/// Where nobody tells it, an operation lasts from its system call to the return of the one that brings its result.
+/// Without the generator's stamps, an operation lasts from its system call to the return of the call that brings its
+/// result.
 #[test]
 fn without_them_the_system_calls_count() {
     let Some(disk) = Disk::new(64) else { return };
     let (load, device) = both(&disk, false, &job(&disk, Engine::IoUring, 4, 1));
     let reads = device.ops[&Op::Read].operations.as_ref().unwrap();
-    // One more: the generator looks whether the device can be read, where that falls into the window.
+    // One more: before it begins, the generator tests whether the device can be read, which may fall into the window.
     assert!(reads.operations >= load.operations());
     assert!(reads.total.sum() < load.latency().sum(), "{} of {}", reads.total.sum(), load.latency().sum());
 }

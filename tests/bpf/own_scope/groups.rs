@@ -1,4 +1,5 @@
-//! `--by` and the filters: I/Os by who handed them in, and by what they are. Root, loop devices.
+//! Tests `--by` and the filters: I/Os by the process that submitted them, and by their properties. Needs root and loop
+//! devices.
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
@@ -20,7 +21,7 @@ use serde_json::{Value, json};
 const LATENCY: &str = "biopsy.latency/1";
 const DIAGNOSE: &str = "biopsy.diagnose/1";
 
-/// So many reads of so many bytes, each an operation of its own.
+/// A command that makes `count` reads of so many bytes, each an operation of its own.
 fn reads(disk: &Disk, bytes: &str, count: u32) -> String {
     format!("dd if={} of=/dev/null iflag=direct bs={bytes} count={count} status=none", disk.path)
 }
@@ -29,7 +30,8 @@ fn writes(disk: &Disk, bytes: &str, count: u32) -> String {
     format!("dd if=/dev/zero of={} oflag=direct bs={bytes} count={count} status=none", disk.path)
 }
 
-/// The groups, which are together what the devices have; each has operations whose stages add up.
+/// The groups of a view, after a check that they sum up to the devices' counts, and that the stages of each group's
+/// operations add up.
 #[track_caller]
 fn groups(view: &Value) -> Vec<Value> {
     let all = view["groups"].as_array().unwrap().clone();
@@ -60,7 +62,7 @@ fn groups(view: &Value) -> Vec<Value> {
     all
 }
 
-/// The one group that is this.
+/// The only group with this `by`.
 #[track_caller]
 fn group<'a>(groups: &'a [Value], by: &Value) -> &'a Value {
     let found: Vec<&Value> = groups.iter().filter(|group| group["by"] == *by).collect();
@@ -68,12 +70,12 @@ fn group<'a>(groups: &'a [Value], by: &Value) -> &'a Value {
     found[0]
 }
 
-/// I/Os and operations of a group.
+/// The I/Os and operations of a group.
 fn counts(group: &Value) -> (u64, u64) {
     (number(&group["ios"]), group["operations"].as_u64().unwrap_or(0))
 }
 
-/// Two at once: each has its own count, and none of the other's.
+/// Of two processes at the same time each has its own count, without the I/Os of the other.
 #[test]
 fn each_process_has_its_own_ios() {
     let Some(disk) = Disk::new(64) else { return };
@@ -95,7 +97,7 @@ fn each_process_has_its_own_ios() {
     assert_eq!(groups.len(), 2);
 }
 
-/// What the words are, and in which order they stand, changes no sum.
+/// Neither the choice of words nor their order changes a sum.
 #[test]
 fn every_word_tells_ios_apart() {
     let Some(disk) = Disk::new(64) else { return };
@@ -125,7 +127,7 @@ fn every_word_tells_ios_apart() {
     let every = by("device,op,queue,size,cpu,process,cgroup,file");
     let known = every.iter().filter(|group| group["by"].as_object().unwrap().len() == 8);
     let of_known: u64 = known.map(|group| number(&group["ios"])).sum();
-    // The flushes of sync are of the device itself.
+    // The flushes of sync belong to the device itself.
     assert!((450..=453).contains(&of_known), "{every:?}");
     let view =
         during_script(&disks, &["--by", "stage,file,cgroup,process,cpu,size,queue,op,device"], &script);
@@ -133,8 +135,8 @@ fn every_word_tells_ios_apart() {
     let of_stage = |stage: Value| -> u64 {
         all.iter().filter(|group| group["by"]["stage"] == stage).map(|group| number(&group["ios"])).sum()
     };
-    // Each group stands once for each of its stages; what only waited for a flush has those of its operation,
-    // the fsync of sync.
+    // Each group has one row for each of its stages. A group that only waited for a flush has the stages of its
+    // operation, the fsync of sync.
     let waits = all.iter().filter(|group| {
         group["by"]["stage"] == "queue" && group["by"]["op"] == "empty_flush" && group["operations"] == 1
     });
@@ -145,7 +147,7 @@ fn every_word_tells_ios_apart() {
     assert_eq!(of_stage(json!("device")) + of_stage(Value::Null), ios, "{all:?}");
 }
 
-/// The CPU is that on which the I/O was handed in, and the matrix has each I/O once.
+/// The CPU is the one on which the I/O was submitted, and the matrix has each I/O once.
 #[test]
 fn a_pinned_load_is_its_cpus() {
     let Some(disk) = Disk::new(64) else { return };
@@ -172,7 +174,7 @@ fn a_pinned_load_is_its_cpus() {
     assert_eq!(from_last.map(|pair| number(&pair["ios"])).sum::<u64>(), expected);
 }
 
-/// Only the I/O of one of two processes, by its number; and the measurement ends when it does.
+/// With a filter by pid only the I/O of that process is counted, and the measurement ends when it exits.
 #[test]
 fn a_filter_by_process_sees_that_process_only() {
     let Some(disk) = Disk::new(64) else { return };
@@ -196,7 +198,7 @@ fn a_filter_by_process_sees_that_process_only() {
         let device = &view["devices"][0];
         assert_eq!((number(&device["ios"]), number(&device["operations"])), (800, 800), "{}", brief(device));
         assert_eq!(number(&device["started_before"]), 0);
-        // The kernel's count is of all, so it is no bound and stands apart.
+        // The kernel counts the I/O of all processes, so that its count is no bound and is printed separately.
         assert!(device["kernel_ios_min"].is_null() && device["kernel_check"].is_null(), "{}", brief(device));
         assert!(device["in_flight_start"].is_null());
         assert_eq!(counted, 3300);
@@ -215,7 +217,7 @@ fn a_filter_by_process_sees_that_process_only() {
     }
 }
 
-/// By the name of the thread, also where another one's bios come first, and with --for.
+/// A filter by the name of the thread works also if bios of another one come first, and with --for.
 #[test]
 fn a_filter_by_name_sees_that_name_only() {
     let Some(disk) = Disk::new(64) else { return };
@@ -234,8 +236,8 @@ fn a_filter_by_name_sees_that_name_only() {
     crate::live::view::holds(device);
 }
 
-/// A flush is nobody's, and who waits for one is somebody: with a filter the writes and the fsync of one process
-/// have their stages, and the flushes are left out.
+/// A flush belongs to no process, but the process that waits for it is known: with a filter, the writes and the fsync
+/// of one process have their stages, and the flushes are left out.
 #[test]
 fn a_filter_knows_who_waits_for_a_flush() {
     let Some(disk) = Disk::new(64) else { return };
@@ -259,7 +261,7 @@ fn a_filter_knows_who_waits_for_a_flush() {
     }
 }
 
-/// A process that does nothing there: the view says so, with what the others did.
+/// If the process makes no I/O, the view says so, with the I/O of the others.
 #[test]
 fn a_filter_that_nothing_passes_is_an_answer() {
     let Some(disk) = Disk::new(64) else { return };
@@ -292,7 +294,7 @@ fn what_is_not_there_is_refused() {
     refused(&latency(&["-p", "0"]), 2, &["--pid"]);
 }
 
-/// It ends soon after the process does, however long it was told to measure, and nothing stays.
+/// The measurement ends soon after the process, even with a longer --for, and no probe stays attached.
 #[test]
 fn a_process_that_ends_in_mid_run_ends_the_measurement() {
     let Some(disk) = Disk::new(16) else { return };
@@ -307,14 +309,14 @@ fn a_process_that_ends_in_mid_run_ends_the_measurement() {
     assert_eq!(output.status.code(), Some(0));
     assert_eq!(stderr(&output).lines().count(), 1, "{}", stderr(&output));
     object(&output, LATENCY);
-    // A signal is heard as without a filter.
+    // A signal works as without a filter.
     let own = std::process::id().to_string();
     let child = begun(&mut biopsy(&["latency", "-d", &disk.name, "--json", "-p", &own]));
     signal(&child, libc::SIGINT);
     quiet(&finish(child));
 }
 
-/// Each group has its I/O, by its path; a filter takes it with those below it.
+/// Each cgroup has its I/O under its path; a filter includes the cgroups below it.
 #[test]
 fn cgroups_have_their_ios() {
     let Some(disk) = Disk::new(64) else { return };
@@ -363,7 +365,7 @@ fn a_cgroup_that_is_deleted_ends_the_measurement_and_keeps_its_name() {
     assert_eq!(groups[0]["by"], json!({"cgroup": name}));
 }
 
-/// More processes than there is room for: what finds none is counted together, and marked.
+/// If there are more processes than rows, the rest is counted together and marked.
 #[test]
 fn what_finds_no_room_is_in_the_others() {
     let Some(disk) = Disk::new(64) else { return };
@@ -380,8 +382,8 @@ fn what_finds_no_room_is_in_the_others() {
     assert!(groups.iter().filter(|group| group["other"].is_null()).all(|group| counts(group) == (1, 1)));
 }
 
-/// Each interval has its own groups, and together they have all. (An I/O at the edge of two may stand in
-/// one of them for its device and in the other for its group: they are not read at one moment.)
+/// Each interval has its own groups, and together they have all I/Os. An I/O at the edge of two intervals may be in one
+/// of them for its device and in the other for its group, as the two are not read at the same time.
 #[test]
 fn intervals_share_out_the_groups() {
     let Some(disk) = Disk::new(64) else { return };
@@ -400,7 +402,7 @@ fn intervals_share_out_the_groups() {
     assert!(groups(&views[0]).len() <= 1, "the second size came later");
 }
 
-/// Groups take what the tables of all disks, of operations and of their parts leave.
+/// Groups use the memory that the tables of all disks, of operations and of their parts leave.
 #[test]
 fn the_maps_of_groups_keep_to_their_bound() {
     if let Some(why) = crate::support::tool::no_tracing() {
@@ -415,7 +417,7 @@ fn the_maps_of_groups_keep_to_their_bound() {
     }
 }
 
-/// What JSON has of a file.
+/// The JSON of a file.
 fn by_file(path: &Path, name: &str) -> Value {
     let data = std::fs::metadata(path).unwrap();
     let device = format!("{}:{}", libc::major(data.dev()), libc::minor(data.dev()));
@@ -428,8 +430,8 @@ fn of_disk(disk: &Disk, kind: &str) -> Value {
     json!({"file": {"kind": kind, "device": device}})
 }
 
-/// Direct reads of two files, a buffered one of a third, and reads of the device itself: each has its own count and
-/// its own name, also where no process has it open any more, and where it was deleted.
+/// Direct reads of two files, buffered reads of a third, and reads of the device itself: each has its own count and
+/// name, also if no process has the file open any more or if it was deleted.
 #[test]
 fn each_file_has_its_own_ios() {
     let Some(disk) = Disk::new(64) else { return };
@@ -479,22 +481,22 @@ fn each_file_has_its_own_ios() {
     assert_eq!(bios(&named(&paths[0])), (200, 200));
     assert_eq!((bios(&named(&paths[1])), bios(&by_deleted)), ((40, 40), (30, 30)));
     assert_eq!(bios(&of_disk(&disk, "raw_device")), (100, 100));
-    // And by event.
+    // The same files by `biopsy trace`.
     let lines = run(&["trace", "--json", "--files", "-d", &disk.name, "--", "sh", "-ec", &script]).stdout;
     let lines: Vec<Value> =
         String::from_utf8(lines).unwrap().lines().map(|line| line.parse().unwrap()).collect();
     let of = |file: &Value| lines.iter().filter(|line| line["file"] == file["file"]).count();
     assert_eq!((of(&named(&paths[0])), of(&named(&paths[1])), of(&by_deleted)), (200, 40, 30));
     assert_eq!(of(&of_disk(&disk, "raw_device")), 100);
-    // A name may hold anything.
+    // A file name may contain any character.
     let words = ["latency", "-d", &disk.name, "--all", "--by", "file", "--", "sh", "-c", &script];
     let text = String::from_utf8(run(&words).stdout).unwrap();
     assert!(text.contains("direct\\u{1b}two") && !text.contains('\u{1b}'), "{text}");
     assert!(text.contains("[raw device]"), "{text}");
 }
 
-/// A buffer of direct I/O may be mapped from another file: the I/O is of the file that is read. And what is written
-/// back is of the file that was written.
+/// A buffer of direct I/O may be mapped from another file; the I/O belongs to the file that is read. Write-back belongs
+/// to the file that was written.
 #[test]
 fn a_buffer_is_no_file_of_its_io() {
     let Some(disk) = Disk::new(64) else { return };
@@ -506,7 +508,8 @@ fn a_buffer_is_no_file_of_its_io() {
     let buffer = OpenOptions::new().read(true).write(true).open(&mapped).unwrap();
     let view = during_work_with(&disk, &["--by", "file,op"], || {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new mapping of a file that is long enough, written to by the kernel alone, and gone at the end.
+        // SAFETY: a new mapping of a file that is long enough; only the kernel writes to it, and it is unmapped at the
+        // end.
         unsafe {
             let at =
                 libc::mmap(ptr::null_mut(), 1 << 20, protection, libc::MAP_SHARED, buffer.as_raw_fd(), 0);
@@ -530,11 +533,11 @@ fn a_buffer_is_no_file_of_its_io() {
     assert_eq!(counts(&of(name(&read), "read")), (50, 50));
     assert_eq!(number(&of(of_disk(&disk, "raw_device"), "read")["operations"]), 50);
     assert_eq!(number(&of(name(&written), "write")["bytes"]), 1 << 20);
-    // A file that grew has its new blocks in the journal.
+    // The new blocks of a file that grew are in the journal.
     assert!(number(&of(of_disk(&disk, "journal"), "write")["ios"]) > 0);
     let reads_of_buffer = groups.iter().filter(|group| {
         group["by"]["op"] == "read" && group["by"]["file"]["inode"] == name(&mapped)["file"]["inode"]
     });
-    // Its own first page fault, with read-ahead.
+    // The first page fault of the buffer's own file, with read-ahead.
     assert!(reads_of_buffer.map(|group| number(&group["ios"])).sum::<u64>() <= 8, "{groups:?}");
 }

@@ -1,4 +1,5 @@
-//! `biopsy latency` counts what the kernel counts, exactly, whatever the I/O is: root, loop devices.
+//! Tests that `biopsy latency` counts exactly what the kernel counts, for every kind of I/O. Needs root and loop
+//! devices.
 
 use std::time::Duration;
 
@@ -10,10 +11,10 @@ use crate::support::scratch::Scratch;
 use crate::support::tool::{binary, biopsy, finish, object, signal, stderr};
 use serde_json::Value;
 
-/// The generator looks whether the device can be read before it begins: one block.
+/// Before it begins, the generator tests whether the device can be read: one read of this many bytes.
 const LOOK: u64 = 512;
 
-/// A load inside the window: the view of its device (exact), and the generator's own result.
+/// Runs a load inside the window. Returns the exact row of its device and the generator's own result.
 #[track_caller]
 fn measured(disk: &Disk, workload: &[&str]) -> (Value, Value) {
     let scratch = Scratch::new("load");
@@ -28,7 +29,8 @@ fn measured(disk: &Disk, workload: &[&str]) -> (Value, Value) {
     (device, load(&result))
 }
 
-/// One I/O per operation, plus the look; random neighbours in one batch are merged now and then.
+/// Checks that each operation is one I/O, plus the generator's test read; adjacent random reads of one batch are
+/// sometimes merged.
 #[track_caller]
 fn one_each(device: &Value, load: &Value) {
     let begun = number(&device["ios"]) + number(&device["merges"]);
@@ -56,13 +58,13 @@ fn a_load_inside_the_window_is_counted_exactly() {
         assert_eq!((&device["in_flight_start"], &device["in_flight_end"]), (&0.into(), &0.into()));
         let (ours, whole) = (&device["ops"]["read"]["request_stages"]["device"], &load["latency"]);
         println!("{workload:?}: {} I/Os, p50 {} of {} ns", device["ios"], ours["p50_ns"], whole["p50_ns"]);
-        // A part is not longer than the whole (but for the width of a bucket).
+        // A part is not longer than the whole, except by the width of a bucket.
         assert!(number(&ours["p50_ns"]) as f64 <= number(&whole["p50_ns"]) as f64 * 1.07, "{ours} {whole}");
         assert!(number(&ours["sum_ns"]) <= number(&whole["sum_ns"]) * 101 / 100 + 10_000_000);
     }
 }
 
-/// The others cost nothing, and are named as not asked for.
+/// Stages that are left out cost nothing, and are listed as not requested.
 #[test]
 fn stages_that_are_left_out_are_not_attached() {
     let Some(disk) = Disk::new(64) else { return };
@@ -86,7 +88,7 @@ fn stages_that_are_left_out_are_not_attached() {
             .collect();
         unasked.sort_unstable();
         unasked.dedup();
-        // Only NVMe drives have it of an I/O.
+        // Only NVMe drives have this stage for an I/O.
         assert_eq!(
             unasked,
             left_out.iter().copied().filter(|stage| *stage != "complete").collect::<Vec<_>>()
@@ -103,8 +105,8 @@ fn stages_that_are_left_out_are_not_attached() {
     }
 }
 
-/// Two slices, the first second and one 20 s later, of a load of one I/O per operation. Each I/O is counted, and an
-/// operation that was followed is all there.
+/// Runs a load of one I/O per operation whose operations are followed in two slices: the first second and one 20 s
+/// later. Checks that each I/O is counted and that a followed operation has all its stages.
 #[track_caller]
 fn followed_in_two_slices(disk: &Disk, workload: &[&str]) -> Value {
     let load = [binary(), "load", "--no-drive-check", disk.path.as_str(), "--runtime", "22500ms"];
@@ -121,7 +123,8 @@ fn followed_in_two_slices(disk: &Disk, workload: &[&str]) -> Value {
     let duty = view.json["operations_duty"].as_f64().unwrap();
     assert!((0.06..0.12).contains(&duty), "{duty}: two slices of 0.8 to 1.1 s in 22.5 s");
     let operations = number(&read["operations"]);
-    // Only the load reads, one I/O per operation: none may count as one of no operation where a slice begins or ends.
+    // Only the load reads, with one I/O per operation: at the edges of a slice, no I/O may count as one without an
+    // operation.
     let unclassified = number(&read["ios_unclassified"]);
     let owned = number(&device["ios"]) - unclassified - number(&read["ios_without_operation"]);
     let cut = view.json["operations_cut"].as_u64().unwrap_or(0);
@@ -132,7 +135,7 @@ fn followed_in_two_slices(disk: &Disk, workload: &[&str]) -> Value {
     );
     assert!((operations..=operations + cut + 2).contains(&owned), "{operations} + {cut}, {owned}");
     for stage in ["submit", "queue", "device", "reap"] {
-        // One may be torn, or lack the submission.
+        // One operation may be torn or lack its submission.
         let count = number(&read["stages"][stage]["count"]);
         assert!((operations - 3..=operations).contains(&count), "{count} {stage}: {}", brief(device));
     }
@@ -148,7 +151,7 @@ fn operations_are_followed_in_slices_within_a_budget() {
     assert!(of_some <= of_all * 2 && of_all <= of_some * 2, "{of_some} and {of_all} ns");
 }
 
-/// 200 I/Os at once and a pause of 300 ms, so that each slice has several bursts, and ends in or beside one.
+/// 200 I/Os at once and then a pause of 300 ms, so that each slice has several bursts, and ends in or near one.
 #[test]
 fn bursts_that_are_shorter_than_a_slice_are_followed() {
     let Some(disk) = Disk::new(64) else { return };
@@ -157,7 +160,7 @@ fn bursts_that_are_shorter_than_a_slice_are_followed() {
     assert!(number(&read["operations"]) >= 200, "{read}");
 }
 
-/// No descriptor is to be had when the second slice begins: counts and request stages go on.
+/// No file descriptor is available when the second slice begins: counts and request stages continue.
 #[test]
 fn a_slice_that_cannot_be_attached_is_named() {
     let Some(disk) = Disk::new(64) else { return };
@@ -175,7 +178,7 @@ fn a_slice_that_cannot_be_attached_is_named() {
     let stat = disk.stat().since(before);
     let json = object(&output, "biopsy.latency/1");
     let row = device(&json, &disk);
-    // A virtual machine may keep completions to itself, see `view::during`.
+    // A virtual machine may not deliver every completion event, see `view::during`.
     let counted = number(&row["ios"]) + number(&row["lost_ios"]);
     assert_eq!((counted, &row["kernel_check"]), (stat.ios(), &"ok".into()), "{}", brief(row));
     let read = &row["ops"]["read"];
@@ -189,11 +192,12 @@ fn a_slice_that_cannot_be_attached_is_named() {
     assert!((0.02..0.07).contains(&duty), "{duty}: one slice of about a second in 24 s");
 }
 
-/// Files that a process may have open from now on; how many it could have before.
+/// Sets how many files a process may have open. Returns the previous limit.
 fn limit_descriptors(of: &std::process::Child, most: u64) -> u64 {
     let mut before = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     let pid = libc::pid_t::try_from(of.id()).unwrap();
-    // SAFETY: both point to limits of this function's, and the process is our child, which was not waited for.
+    // SAFETY: both pointers are to limits of this function, and the process is our child, which has not been waited
+    // for.
     let status = unsafe { libc::prlimit(pid, libc::RLIMIT_NOFILE, std::ptr::null(), &mut before) };
     assert_eq!(status, 0, "{}", std::io::Error::last_os_error());
     let now = libc::rlimit { rlim_cur: most, ..before };
@@ -214,7 +218,7 @@ fn every_scheduler_is_counted_exactly() {
     }
 }
 
-/// Tags, their numbers and the requests behind them change under a running load.
+/// Tags, their numbers and their requests change under a running load.
 #[test]
 fn the_scheduler_may_change_while_it_is_traced() {
     let Some(mut disk) = Disk::new(64) else { return };
@@ -226,7 +230,7 @@ fn the_scheduler_may_change_while_it_is_traced() {
          for i in 1 2; do for s in {all}; do echo $s > /sys/block/{}/queue/scheduler; sleep 0.1; done; done; wait $!",
         disk.name
     );
-    // The I/Os whose completions the kernel kept to itself are not known by their tags any more, but by its counter alone.
+    // After the change, lost completions are not known by their tags any more, but only by the kernel's counter.
     let is_lost = |view: &View| number(&view.json["lost"]["probes"]["latency"]["uncounted"]) > 0;
     let mut views = (0..ATTEMPTS).map(|_| during_script(&[&disk], &[], &script));
     let view = views.find(|view| !is_lost(view)).expect("the kernel keeps its completions to itself");
@@ -241,7 +245,7 @@ fn a_load_that_runs_already_is_bracketed() {
     let words = ["load", "--no-drive-check", &disk.path, "--iodepth", &depth, "--runtime", "2500ms"];
     let driver = biopsy(&words).spawn().unwrap();
     std::thread::sleep(Duration::from_millis(500));
-    // Completions that the kernel keeps to itself are lost and no fault (see `view::during`).
+    // Completion events that the kernel did not deliver are lost I/Os, and no fault (see `view::during`).
     let view = during(&[&disk], &["--for", "500ms", "--max-loss", "5"], &[]);
     let finished = finish(driver);
     assert!(finished.status.success(), "{}", stderr(&finished));
@@ -257,7 +261,7 @@ fn a_load_that_runs_already_is_bracketed() {
     );
 }
 
-/// The same tags on both, different sizes: each I/O belongs to its own disk.
+/// Both disks have the same tags, but different sizes: each I/O is counted for its own disk.
 #[test]
 fn two_disks_with_equal_tags_are_kept_apart() {
     let (Some(one), Some(two)) = (Disk::new(64), Disk::new(64)) else { return };
@@ -276,7 +280,7 @@ fn two_disks_with_equal_tags_are_kept_apart() {
     for (disk, result) in [&one, &two].into_iter().zip(&results) {
         one_each(view.exact(disk), &load(result));
     }
-    // A view of one of them shows nothing of the other.
+    // A view of one disk has nothing of the other.
     let view = during_script(&[&one], &[], &format!("dd if={} of=/dev/null bs=1M status=none", two.path));
     assert_eq!(view.json["devices"].as_array().unwrap().len(), 1);
     assert_eq!(view.exact(&one)["ios"], 0);
@@ -291,7 +295,7 @@ fn page_cache_reads_are_counted_exactly() {
     assert_eq!(device["ops"]["read"]["bytes"], disk.bytes, "{}", brief(device));
 }
 
-/// Writes, the flushes that they wait for, and those that only wait: class by class as in `stat`.
+/// Writes, the flushes that they wait for, and operations that only wait for a flush: class by class as in `stat`.
 #[test]
 fn writes_and_flushes_are_counted_exactly() {
     let Some(disk) = Disk::new(32) else { return };
@@ -340,13 +344,13 @@ fn discards_and_zeroes_are_counted_exactly() {
     assert_eq!(view.json["command_status"], 0, "{}", stderr(&view.output));
     let device = view.exact(&disk);
     assert_eq!(device["ops"]["discard"]["bytes"], disk.bytes + (2 << 20), "{}", brief(device));
-    // tmpfs cannot zero a range in place: the kernel tries once per loop device and writes zeroes then.
+    // tmpfs cannot zero a range in place: the kernel tries it once per loop device and then writes zeroes.
     let zeroes = |op: &str| device["ops"][op]["bytes"].as_u64().unwrap_or(0);
     let (tried, written) = (zeroes("write_zeroes"), zeroes("write"));
     assert!(tried == disk.bytes || written == disk.bytes, "{tried} {written}: {}", brief(device));
 }
 
-/// Sequential requests of one batch become one: fewer I/Os than operations, and as many merges.
+/// Sequential requests of one batch become one: there are fewer I/Os than operations, and the difference is merges.
 #[test]
 fn merged_operations_are_one_io() {
     let Some(mut disk) = Disk::new(64) else { return };
@@ -360,7 +364,7 @@ fn merged_operations_are_one_io() {
     }
 }
 
-/// An operation above the device's largest request is several I/Os.
+/// An operation that is larger than the device's largest request is several I/Os.
 #[test]
 fn split_operations_are_several_ios() {
     let Some(mut disk) = Disk::new(64) else { return };
@@ -373,7 +377,7 @@ fn split_operations_are_several_ios() {
     assert_eq!(number(&device["bytes"]), number(&load["bytes"]) + LOOK);
 }
 
-/// Without the kernel's counters there is no check, and the count is right all the same.
+/// Without the kernel's counters there is no check, but the count is still right.
 #[test]
 fn counters_that_are_off_are_no_check() {
     let Some(mut disk) = Disk::new(64) else { return };
@@ -401,7 +405,7 @@ fn counters_that_are_off_are_no_check() {
     assert_eq!(view.stat(&disk).ios(), 0);
 }
 
-/// Intervals are windows of their own: nothing is counted twice or falls between two.
+/// Intervals are separate windows: no I/O is counted twice or between two of them.
 #[test]
 fn intervals_share_out_every_io() {
     let Some(disk) = Disk::new(64) else { return };
@@ -420,8 +424,8 @@ fn intervals_share_out_every_io() {
         "--runtime",
         "900ms",
     ];
-    // See `view::during`: what the kernel kept to itself is lost to a window, and to one only; which one
-    // is known when its slot is used again, so that the bounds of each hold of a run without such.
+    // See `view::during`: an I/O whose completion event is not delivered is lost in exactly one window. Which one is
+    // known only when its slot is used again, so that the bounds of each window are checked only if no I/O was lost.
     for _ in 0..crate::live::ATTEMPTS {
         let before = disk.stat();
         let output = crate::support::tool::run(&words);
@@ -441,7 +445,7 @@ fn intervals_share_out_every_io() {
     }
 }
 
-/// How long it takes to attach and to detach; the bench holds the target.
+/// Attaching and detaching are fast; the bench checks the exact target.
 #[test]
 fn attaching_is_quick() {
     let Some(disk) = Disk::new(16) else { return };

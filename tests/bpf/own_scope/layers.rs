@@ -1,4 +1,4 @@
-//! Devices without requests, and what lies below others. Root, zram and loop devices.
+//! Tests devices without requests and stacked devices. Needs root, zram and loop devices.
 
 use crate::live::disk::{Disk, Stat};
 use crate::live::view::{brief, during_script, holds, load, number, within_bounds};
@@ -12,7 +12,7 @@ fn row<'a>(view: &'a Value, name: &str) -> &'a Value {
     all.iter().find(|device| device["name"] == name).unwrap_or_else(|| panic!("no {name}"))
 }
 
-/// The view of a script on a zram device, all of whose I/Os lie inside the window.
+/// The exact row of a zram device while a script runs, all of whose I/Os lie in the window, and the kernel's counters.
 #[track_caller]
 fn exact(zram: &Zram, script: &str) -> (Value, Stat) {
     let before = zram.stat();
@@ -22,7 +22,7 @@ fn exact(zram: &Zram, script: &str) -> (Value, Stat) {
     let device = row(&view, &zram.name);
     assert_eq!((&view["command_status"], &view["lost"]["ios"]), (&0.into(), &0.into()), "{}", view["lost"]);
     assert_eq!(device["kernel_check"], "ok", "{}", brief(device));
-    // zram does not count what it frees.
+    // zram does not count discards.
     assert_eq!(
         (number(&device["kernel_ios"]["read"]["seen"]), number(&device["kernel_ios"]["write"]["seen"])),
         (stat.reads, stat.writes),
@@ -53,7 +53,7 @@ fn bios_are_counted_as_the_kernel_counts_them() {
         assert_eq!(row["request_stages"], serde_json::json!({}));
         let stages: Vec<&String> = row["stages"].as_object().unwrap().keys().collect();
         assert_eq!(stages, ["device", "reap", "submit"]);
-        // Of an operation the time of the bio is its device stage.
+        // The device stage of an operation is the time of its bio.
         assert_eq!(row["stages"]["device"]["sum_ns"], row["bio"]["sum_ns"]);
     }
     assert!(number(&device["ops"]["discard"]["ios"]) > 0, "{}", brief(device));
@@ -82,7 +82,7 @@ fn io_uring_requests_on_bios_are_operations() {
         );
         let (view, stat) = exact(&zram, &script);
         let (device, load) = (row(&view, &zram.name), load(&result));
-        // And a look at each job's target.
+        // One more read for each job: the generator's test read.
         let read = &device["ops"]["read"];
         assert_eq!(number(&read["ios"]), stat.reads);
         assert!(number(&read["operations"]) > number(&load["ios"]), "{}", brief(device));
@@ -91,7 +91,7 @@ fn io_uring_requests_on_bios_are_operations() {
     }
 }
 
-/// Where nothing that is traced has a request, the tables of requests are empty ones.
+/// If no traced device has requests, the tables of requests are empty.
 #[test]
 fn parts_of_operations_on_bios_are_known() {
     let Some(zram) = Zram::new(64) else { return };
@@ -133,7 +133,7 @@ fn bios_are_counted_from_the_middle_of_a_load() {
     assert!(number(&device["ios"]) > 1000 && device["negative"] == 0, "{}", brief(device));
 }
 
-/// What a loop device takes longer than the zram device below it is the loop driver's, I/O by I/O.
+/// The time that a loop device takes longer than the zram device below it is that of the loop driver, for each I/O.
 #[test]
 fn the_time_in_a_layer_is_a_difference() {
     let Some(zram) = Zram::new(64) else { return };
@@ -158,10 +158,10 @@ fn the_time_in_a_layer_is_a_difference() {
         let expected = (sum - number(&below["bio"]["sum_ns"])) as f64 / 300.0;
         let mean = above["layer"]["mean_ns"].as_f64().unwrap();
         assert!((mean - expected).abs() < 1.0 && mean > 0.0, "{mean} {expected}");
-        // The operations are the loop device's; below they are the loop driver's I/Os.
+        // The operations are the loop device's; on the device below they are I/Os of the loop driver.
         assert_eq!((&above["operations"], &below["ios_without_operation"]), (&300.into(), &300.into()));
     }
-    // An I/O of somebody else below: no time there is one I/O's any more.
+    // With another process' I/O on the lower device, the difference is not the time of one I/O any more.
     let other = format!("{script}; dd if={} of=/dev/null bs=4k count=1 iflag=direct status=none", zram.path);
     let view = during_script(&[&disk], &[], &other);
     let upper = row(&view.json, &disk.name);
@@ -170,7 +170,7 @@ fn the_time_in_a_layer_is_a_difference() {
     assert_eq!(why.unwrap()["reason"], "not-one-to-one");
 }
 
-/// Whoever traces a disk with requests pays nothing for the others.
+/// A trace of a disk with requests has no cost for devices without them.
 #[test]
 fn bios_cost_nothing_where_they_are_not_traced() {
     let Some(disk) = Disk::new(64) else { return };

@@ -1,5 +1,5 @@
-//! I/Os that belong to no operation have rows of their own: as many as nobody waited for, and apart from those
-//! of operations to the nanosecond. Root, loop and zram devices.
+//! Tests that I/Os without an operation have rows of their own: their number is right, and their times are separate
+//! from those of operations to the nanosecond. Needs root, loop and zram devices.
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
@@ -14,7 +14,7 @@ use crate::support::tool::{object, run};
 use serde_json::Value;
 
 const BLOCK: usize = 4096;
-/// Every second block, so that nothing is merged.
+/// Every second block, so that no I/Os are merged.
 const STRIDE: u64 = 2 * BLOCK as u64;
 
 #[repr(align(4096))]
@@ -34,13 +34,13 @@ fn write(file: &File, from: u64, blocks: u64) {
     (0..blocks).for_each(|n| file.write_all_at(&block.0, from + n * STRIDE).unwrap());
 }
 
-/// Has the dirty pages of a file written, and does not wait for it: no call of ours is one that does.
+/// Starts the write-back of a file's dirty pages without waiting for it in any call.
 fn hand_over(file: &File) {
-    // SAFETY: it takes numbers only.
+    // SAFETY: the call takes numbers only.
     assert_eq!(unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) }, 0);
 }
 
-/// Until nothing was written for a while.
+/// Waits until nothing has been written for a while.
 fn quiet(disk: &Disk) {
     let mut before = None;
     while before.replace(disk.stat()) != Some(disk.stat()) {
@@ -52,8 +52,8 @@ fn count(row: &Value, key: &str, stage: &str) -> u64 {
     number(&row[key][stage]["count"])
 }
 
-/// The rows of no operation hold these I/Os, and with those of the operations, each of which is one I/O, come
-/// to all.
+/// Checks that the rows without an operation hold so many I/Os, which together with those of the operations (one I/O
+/// each) are all I/Os.
 #[track_caller]
 fn apart(row: &Value, operations: u64, without: u64) {
     assert_eq!(number(&row["operations"]), operations, "{row}");
@@ -71,11 +71,11 @@ fn apart(row: &Value, operations: u64, without: u64) {
     }
 }
 
-/// Buffered writes that the kernel's own worker and an advice write back, beside direct reads and writes.
+/// Buffered writes, which the kernel's worker and posix_fadvise write back, beside direct reads and writes.
 #[test]
 fn write_back_stands_beside_direct_io() {
     let Some(mut disk) = Disk::new(64) else { return };
-    // With at most 300 millionths of the memory that may be dirty the worker begins at once (since 6.2).
+    // If at most 300 millionths of the memory may be dirty, the worker begins at once (since 6.2).
     if std::path::Path::new(&format!("/sys/block/{}/bdi/max_ratio_fine", disk.name)).exists() {
         disk.set("../bdi/strict_limit", "1");
         disk.set("../bdi/max_ratio_fine", "300");
@@ -95,12 +95,12 @@ fn write_back_stands_beside_direct_io() {
     println!("{} writes, of which {} are write-back", stat.writes, writes["ios_without_operation"]);
     assert!(stat.writes > 300, "{stat:?}");
     apart(writes, 300, stat.writes - 300);
-    // There is none: no key, and no zero.
+    // Without such I/Os the key is absent, and not zero.
     assert_eq!((number(&reads["operations"]), number(&reads["ios_without_operation"])), (1500, 0));
     assert!(reads.get("request_stages_without_operation").is_none(), "{}", brief(of_disk));
 }
 
-/// A page fault of mapped memory hands in a read, and is no operation.
+/// A page fault of mapped memory submits a read, and is no operation.
 #[test]
 fn page_faults_stand_beside_direct_reads() {
     let Some(disk) = Disk::new(64) else { return };
@@ -110,7 +110,7 @@ fn page_faults_stand_beside_direct_reads() {
             scope.spawn(|| read(&direct, 0, 1500));
             fault(&mapped, 32 << 20, 600);
         });
-        // None of it may answer the next attempt.
+        // Clears the page cache for the next attempt.
         hand_over(&mapped);
         quiet(&disk);
     });
@@ -137,18 +137,18 @@ fn fault(file: &File, from: u64, blocks: u64) {
         at.cast::<u8>()
     };
     for n in 0..blocks {
-        // SAFETY: the block lies within the mapping, and the disk does not shrink.
+        // SAFETY: the block lies in the mapping, and the disk does not shrink.
         unsafe { start.add((n * STRIDE) as usize).read_volatile() };
     }
-    // SAFETY: it is the mapping of above, and nothing points into it any more.
+    // SAFETY: this is the mapping from above, and nothing points into it any more.
     assert_eq!(unsafe { libc::munmap(start.cast(), bytes) }, 0);
 }
 
-/// A device without requests has no stages: there it is the whole time of each bio.
+/// A device without requests has no stages, but the whole time of each bio.
 #[test]
 fn write_back_of_bios_stands_beside_direct_bios() {
     let Some(zram) = Zram::new(64) else { return };
-    // Who closes the device last has its pages written, and does not wait in a call that is followed.
+    // The last process to close the device has its pages written, and does not wait in a call that is followed.
     let script = format!(
         "dd if=/dev/urandom of={0} bs=4k count=200 oflag=direct conv=notrunc status=none
          dd if=/dev/urandom of={0} bs=4k seek=4096 count=500 conv=notrunc status=none",
@@ -175,7 +175,7 @@ fn write_back_of_bios_stands_beside_direct_bios() {
     assert_eq!(sum(own) + sum(&row["stages"]["device"]), sum(&row["bio"]), "{}", brief(of_zram));
 }
 
-/// The same in text, where those that wait and those that nobody waits for must not be one mean.
+/// The same as text: I/Os with and without an operation must not be averaged together.
 #[test]
 fn the_text_has_a_table_of_no_operation() {
     let Some(disk) = Disk::new(64) else { return };

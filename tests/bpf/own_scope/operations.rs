@@ -1,5 +1,5 @@
-//! Operations, from the system call that carries them to its return: counted like the application
-//! counts them, with stages that add up. Root, loop devices.
+//! Tests operations, from the system call that carries them to its return: they are counted as the application counts
+//! them, and their stages add up. Needs root and loop devices.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -19,7 +19,7 @@ fn stages(row: &Value) -> Vec<&str> {
     row["stages"].as_object().unwrap().keys().map(String::as_str).collect()
 }
 
-/// One operation per read of the generator, at every depth, and its latency as the generator saw it.
+/// One operation per read of the generator, at every depth, with the latency that the generator measured.
 #[test]
 fn io_uring_requests_are_operations() {
     let Some(disk) = Disk::new(64) else { return };
@@ -49,11 +49,11 @@ fn io_uring_requests_are_operations() {
         let view = during(&[&disk], &[], &command.concat());
         let (device, load) = (view.exact(&disk), load(&result));
         let read = &device["ops"]["read"];
-        // The generator looks whether the device can be read: one read() before it begins.
+        // Before it begins, the generator tests by one read() whether the device can be read.
         assert_eq!(number(&read["operations"]), number(&load["ios"]) + 1, "{workload:?} {}", brief(device));
         assert_eq!(number(&read["ios_without_operation"]), 0, "{workload:?}");
         assert_eq!(stages(read), ALL_STAGES, "{workload:?}");
-        // What the kernel sees of an operation lies within what the generator sees of it.
+        // The kernel's part of an operation lies within the time that the generator measures.
         let (ours, whole) = (number(&read["total"]["sum_ns"]), number(&load["latency"]["sum_ns"]));
         println!("{workload:?}: {} operations, {ours} of {whole} ns", read["operations"]);
         assert!(ours <= whole && ours > whole / 2, "{workload:?}: {ours} of {whole} ns");
@@ -71,13 +71,13 @@ fn waiting_system_calls_are_operations() {
         let device = view.exact(&disk);
         let row = &device["ops"][op];
         assert_eq!((number(&row["operations"]), number(&row["ios_without_operation"])), (2000, 0), "{op}");
-        // A loop device has no event before block_rq_complete: `complete` is absent and not zero.
+        // A loop device has no event before block_rq_complete: `complete` is absent, and not zero.
         assert_eq!(stages(row), ["device", "queue", "reap", "submit"], "{op}");
         assert_eq!(row["not_covered"].as_object().unwrap().len(), 0, "{op}: {}", brief(device));
     }
 }
 
-/// One operation per iocb, from the io_submit that carried it to the io_getevents that brought its result.
+/// One operation per iocb, from the io_submit that carried it to the io_getevents that returned its result.
 #[test]
 fn iocbs_are_operations() {
     let Some(disk) = Disk::new(64) else { return };
@@ -95,7 +95,7 @@ fn iocbs_are_operations() {
     assert_eq!(read["not_covered"].as_object().unwrap().len(), 0, "{}", brief(device));
 }
 
-/// The kernel copies an iocb: its address may be in use again before its result is there.
+/// The kernel copies an iocb: its address may be used again before its result is there.
 #[test]
 fn iocbs_that_are_out_twice_are_two_operations() {
     let Some(disk) = Disk::new(64) else { return };
@@ -114,7 +114,7 @@ fn iocbs_that_are_out_twice_are_two_operations() {
     assert_eq!(number(&view.json["lost"]["probes"]["latency"]["unfollowed_operations"]), 0);
 }
 
-/// Requests of io_uring that are to have no completion unless they fail are operations without one.
+/// Requests of io_uring that have no completion unless they fail are operations without one.
 #[test]
 fn requests_without_a_completion_are_counted() {
     let Some(disk) = Disk::new(64) else { return };
@@ -129,15 +129,15 @@ fn requests_without_a_completion_are_counted() {
     });
     let read = &view.exact(&disk)["ops"]["read"];
     assert_eq!(number(&read["total"]["count"]), 200);
-    // What has no completion is known to be over when its request is used again.
+    // That such a request has ended is known when it is used again.
     let without = number(&read["not_covered"]["reap"]);
     assert_eq!((number(&read["ios"]), number(&read["ios_without_operation"])), (400, 0));
     assert!((190..=200).contains(&without), "{read}");
-    // Or it is still known when the window ends.
+    // Or it is still in the table when the window ends.
     assert_eq!(number(&read["operations"]) + number(&read["unfetched"]), 400, "{read}");
 }
 
-/// Also where it is used again for what is no operation.
+/// This holds also if the request is used again for something that is no operation.
 #[test]
 fn requests_without_a_completion_are_counted_whatever_comes_after() {
     let Some(disk) = Disk::new(64) else { return };
@@ -148,7 +148,7 @@ fn requests_without_a_completion_are_counted_whatever_comes_after() {
             ring.submit_nothing();
             ring.enter(2, 1);
             assert_eq!(ring.fetch_of(0), 1);
-            // More of them than the kernel keeps for the next use, so that the read's is among them.
+            // More requests than the kernel keeps for reuse, so that the read's is among them.
             (0..8).for_each(|_| ring.submit_nothing());
             ring.enter(8, 8);
             assert_eq!(ring.fetch_of(0), 8);
@@ -161,7 +161,7 @@ fn requests_without_a_completion_are_counted_whatever_comes_after() {
     assert_eq!(number(&read["operations"]) + number(&read["unfetched"]), 200, "{read}");
 }
 
-/// The end of the window cuts off what is on its way, and each I/O of that is known to have an operation.
+/// The end of the window cuts off operations in flight; each of their I/Os is still known to have an operation.
 #[test]
 fn what_a_window_cuts_off_is_unfetched() {
     let Some(disk) = Disk::new(64) else { return };
@@ -173,17 +173,17 @@ fn what_a_window_cuts_off_is_unfetched() {
         (0..8).for_each(|_| ring.submit(Flags::empty()));
         ring.enter(8, 0);
         std::thread::sleep(Duration::from_millis(50));
-        // Nobody looks at any of it before the end.
+        // No result is fetched before the end.
         kept.borrow_mut().push((aio, ring));
     });
     let read = &view.exact(&disk)["ops"]["read"];
     assert_eq!((number(&read["ios"]), number(&read["ios_without_operation"])), (72, 0), "{read}");
-    // Those of io_uring may be visible before the call returns, and then nobody was seen to look.
+    // Results of io_uring may be visible before the call returns: then no fetch was seen.
     assert_eq!(number(&read["operations"]) + number(&read["unfetched"]), 72, "{read}");
     assert!(number(&read["unfetched"]) >= 64, "{read}");
 }
 
-/// A thread that waits on a ring has the results that another one submits for.
+/// A thread that waits on a ring gets the results of requests that another thread submits.
 #[test]
 fn another_thread_may_wait() {
     let Some(disk) = Disk::new(64) else { return };
@@ -198,7 +198,7 @@ fn another_thread_may_wait() {
                 }
             });
             for n in 0..300 {
-                // So that the other one waits.
+                // The other thread must wait by now.
                 std::thread::sleep(Duration::from_micros(300));
                 ring.submit(Flags::empty());
                 ring.enter(1, 0);
@@ -211,12 +211,12 @@ fn another_thread_may_wait() {
     let read = &view.exact(&disk)["ops"]["read"];
     assert_eq!((number(&read["operations"]), number(&read["ios_without_operation"])), (300, 0), "{read}");
     assert_eq!(stages(read), ALL_STAGES, "{read}");
-    // It may find a result before it waits; then nobody saw it look.
+    // The thread may find a result before it waits; then no fetch was seen.
     assert!(number(&read["total"]["count"]) > 200, "{read}");
 }
 
-/// Who looks into the ring of results without a system call is not seen to reap: such operations are
-/// counted when their iocbs come again.
+/// A program that reads the ring of results without a system call is not seen to reap: such operations are counted when
+/// their iocbs are used again.
 #[test]
 fn iocbs_that_nobody_fetches_have_no_stages() {
     let Some(disk) = Disk::new(64) else { return };
@@ -234,14 +234,14 @@ fn iocbs_that_nobody_fetches_have_no_stages() {
     let device = view.exact(&disk);
     let read = &device["ops"]["read"];
     assert_eq!(number(&read["ios"]), 1050, "{}", brief(device));
-    // The last ten may still be fetched, for all that is known when the window ends.
+    // The last ten may still be fetched after the end of the window.
     assert_eq!(number(&read["unfetched"]), 10, "{}", brief(device));
     assert_eq!(number(&read["operations"]), 1040, "{}", brief(device));
     assert_eq!(number(&read["total"]["count"]), 1000);
     assert_eq!(read["not_covered"], serde_json::json!({"reap": 40}), "{}", brief(device));
 }
 
-/// A split operation is one operation that ends with its last part; its I/Os are as many as the parts.
+/// A split operation is one operation that ends with its last part; it has as many I/Os as parts.
 #[test]
 fn a_split_operation_is_one() {
     let Some(mut disk) = Disk::new(64) else { return };
@@ -275,7 +275,7 @@ fn a_split_operation_is_one() {
     assert_eq!(stages(read), ALL_STAGES);
 }
 
-/// Merged operations share a request, and each is one.
+/// Merged operations share a request, and each is one operation.
 #[test]
 fn merged_operations_are_each_one() {
     let Some(mut disk) = Disk::new(64) else { return };
@@ -305,8 +305,8 @@ fn merged_operations_are_each_one() {
     assert!(number(&read["ios"]) < number(&read["operations"]));
 }
 
-/// A read through the page cache waits for the requests that it needs; read-ahead has no operation once
-/// its reader is gone, and write-back never has.
+/// A read through the page cache waits for the requests that it needs. Read-ahead has no operation once its reader has
+/// returned, and write-back never has one.
 #[test]
 fn the_page_cache_reads_and_writes_for_some_and_ahead() {
     let Some(disk) = Disk::new(64) else { return };
@@ -320,13 +320,13 @@ fn the_page_cache_reads_and_writes_for_some_and_ahead() {
     let view = during_script(&[&disk], &[], &write);
     let device = view.exact(&disk);
     let row = &device["ops"]["write"];
-    // The writers have returned long before; who syncs waits for what he writes himself.
+    // The writers have returned long before; a process that syncs waits for what it writes itself.
     assert!(row["operations"].as_u64().unwrap_or(0) <= 4, "{}", brief(device));
     assert!(number(&row["ios"]) > 0, "{}", brief(device));
 }
 
-/// With --detail: the parts of a stage fill it, to the nanosecond, for the requests and operations that have
-/// all of them.
+/// With --detail the parts of a stage add up to it, to the nanosecond, for the requests and operations that have all of
+/// them.
 #[test]
 fn stages_are_taken_apart() {
     let Some(mut disk) = Disk::new(64) else { return };
@@ -352,12 +352,12 @@ fn stages_are_taken_apart() {
         assert_eq!(sum(complete), whole, "{}", brief(device));
         let batch = &read["parts"]["submit"]["batch"];
         assert!(number(&batch["sum_ns"]) <= number(&read["stages"]["submit"]["sum_ns"]));
-        // One read() of the generator's own looks whether the device can be read; it is no request.
+        // Except for the generator's test read(), which is no request of io_uring.
         assert_eq!(number(&batch["count"]), number(&read["operations"]) - 1);
     }
 }
 
-/// A waiter's time in `reap` is mostly that from its wake-up to its CPU, and each one is woken once.
+/// A waiter's time in `reap` is mostly the time from its wake-up until it runs, and each waiter is woken once.
 #[test]
 fn waiters_are_woken() {
     let Some(disk) = Disk::new(64) else { return };
@@ -366,12 +366,12 @@ fn waiters_are_woken() {
     let device = view.exact(&disk);
     let read = &device["ops"]["read"];
     let (wake, reap) = (&read["parts"]["reap"]["wake"], &read["stages"]["reap"]);
-    // One that finds its result at once has not slept.
+    // A waiter that finds its result at once has not slept.
     assert!(number(&wake["count"]) <= 2000 && number(&wake["count"]) > 1000, "{}", brief(device));
     assert!(number(&wake["sum_ns"]) <= number(&reap["sum_ns"]), "{}", brief(device));
 }
 
-/// Attached to a load that runs: what began before has no operation, and nothing reads as torn or long.
+/// Attached to a running load: what began before has no operation, and no operation is torn or too long.
 #[test]
 fn a_load_that_runs_already_is_followed() {
     let Some(disk) = Disk::new(64) else { return };
@@ -390,7 +390,7 @@ fn a_load_that_runs_already_is_followed() {
     crate::live::view::holds(device);
     let read = &device["ops"]["read"];
     let (ios, operations) = (number(&read["ios"]), number(&read["operations"]));
-    // At most the depth on either side.
+    // At most the depth is missing at either end.
     assert!(ios.abs_diff(operations) <= 128 + number(&device["merges"]), "{}", brief(device));
     assert!(number(&read["total"]["max_ns"]) < 700_000_000, "{}", brief(device));
     assert_eq!(read["not_covered"]["torn"], Value::Null, "{}", brief(device));

@@ -1,4 +1,4 @@
-//! A partition is measured by itself, to the last I/O as the kernel counts it. Root, loop devices.
+//! Tests that a partition is measured by itself, exactly as the kernel counts it. Needs root and loop devices.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +15,7 @@ use serde_json::Value;
 
 const LATENCY: &str = "biopsy.latency/1";
 
-/// A disk with two partitions, which lie side by side.
+/// A disk with two adjacent partitions.
 struct Partitioned {
     disk: Disk,
     names: [String; 2],
@@ -53,8 +53,8 @@ impl Drop for Partitioned {
     }
 }
 
-/// The view of a script by `-d DEVICE`, all of whose I/Os lie inside the window: it counts what the kernel counted of
-/// NAME. The device's row.
+/// The row of the device while a script runs, all of whose I/Os lie in the window, after a check that it counts what
+/// the kernel counted for NAME.
 #[track_caller]
 fn exact(name: &str, options: &[&str], script: &str) -> (Value, Stat) {
     for attempt in 1.. {
@@ -101,7 +101,8 @@ fn reads(path: &str, count: u32, skip: u32) -> String {
 fn each_partition_has_its_own_direct_ios() {
     let Some(all) = Partitioned::new() else { return };
     let [first, second] = &all.names;
-    // In the range of the first, through the disk: those are the disk's, for the kernel too.
+    // I/Os in the range of the first partition, but through the disk: they belong to the disk, as in the kernel's
+    // counters.
     let script = format!(
         "{} & {} & {} & dd if=/dev/zero of=/dev/{first} bs=64k count=40 oflag=direct conv=fsync status=none; wait",
         reads(&format!("/dev/{first}"), 500, 0),
@@ -139,7 +140,7 @@ fn buffered_and_merged_ios_are_the_partitions_too() {
     );
     let (row, stat) = exact(&all.names[0], &["-d", &first], &script);
     assert!(stat.reads > 0 && stat.writes > 0, "{stat:?}");
-    // Read-ahead goes on behind the end.
+    // Read-ahead goes on past the end.
     assert!(number(&row["ops"]["read"]["bytes"]) >= 1500 << 12, "{}", brief(&row));
     let (_, of_disk) = exact(&all.disk.name, &["-d", &all.disk.name], &script);
     assert!(of_disk.ios() > stat.ios());

@@ -1,5 +1,5 @@
-//! `biopsy latency --detail` of requests that serve several operations: what a stage is made of fills it, to the
-//! nanosecond, for requests and for operations. Root, loop devices.
+//! Tests `biopsy latency --detail` with requests that serve several operations: the parts of a stage add up to it, to
+//! the nanosecond, for requests and for operations. Needs root and loop devices.
 
 use std::fs::OpenOptions;
 use std::os::fd::AsRawFd;
@@ -15,7 +15,7 @@ use crate::live::view::{View, brief, during, during_work_with, number};
 use crate::support::tool::binary;
 use serde_json::Value;
 
-/// One batch after the other by libaio.
+/// Runs one batch after the other by libaio.
 fn iocbs(disk: &Disk, depth: usize, write: bool, block: impl Fn(i64) -> i64 + Copy) -> View {
     during_work_with(disk, &["--detail"], || {
         let mut aio = Aio::at(disk, depth, write, block);
@@ -34,8 +34,8 @@ fn count(of: &Value) -> u64 {
     of["count"].as_u64().unwrap_or(0)
 }
 
-/// The parts of `queue` are as long as the stage, per request and per operation, and nothing is without them.
-/// How many requests and operations waited for an allocation.
+/// Checks that the parts of `queue` are as long as the stage, per request and per operation, and that no request or
+/// operation lacks them. Returns how many requests and operations waited for an allocation.
 #[track_caller]
 fn filled(view: &View, disk: &Disk, op: &str, what: &str) -> (u64, u64) {
     let device = view.exact(disk);
@@ -55,7 +55,7 @@ fn filled(view: &View, disk: &Disk, op: &str, what: &str) -> (u64, u64) {
     (requests, count(&of["parts"]["queue"]["alloc"]))
 }
 
-/// Who joins a request waits for no allocation: one of its operations did.
+/// An operation that joins a request waits for no allocation: one of the request's operations did.
 #[test]
 fn operations_that_join_a_request_have_their_own_parts() {
     let Some(mut disk) = Disk::new(64) else { return };
@@ -79,7 +79,7 @@ fn operations_that_join_a_request_have_their_own_parts() {
             ];
             let view = during(&[&disk], &["--detail"], &command.concat());
             let (requests, operations) = filled(&view, &disk, "read", &format!("{scheduler} {engine}"));
-            // Those whose results the generator found without a system call have no stages, nor parts.
+            // Operations whose results the generator found without a system call have neither stages nor parts.
             assert!(operations > 0 && operations <= requests, "{operations} of {requests}");
         }
         let view = iocbs(&disk, 64, true, |index| index);
@@ -112,8 +112,8 @@ fn requests_that_grow_at_their_front_have_parts() {
     }
 }
 
-/// Every other block first, and then what is between them: requests become one, each of whose operations waited
-/// for a request of its own.
+/// Every other block comes first, and then the blocks in between: requests are joined, and each of their operations
+/// waited for a request of its own.
 #[test]
 fn requests_that_become_one_have_parts() {
     let Some(mut disk) = Disk::new(64) else { return };
@@ -126,12 +126,12 @@ fn requests_that_become_one_have_parts() {
     }
 }
 
-/// One system call reads three times, one after the other: a limit holds some of them, and not always the last.
+/// One system call makes three reads in sequence; a limit delays some of them, and not always the last.
 #[test]
 fn operations_of_which_some_parts_were_held_have_parts() {
     let Some(disk) = Disk::new(64) else { return };
     let Some(group) = Group::new("held") else { return };
-    // Twice in a tenth of a second, which is a slice of the throttle.
+    // Two reads in 0.1 s, which is a slice of blk-throttle.
     if !group.limit_reads(&disk, 20) {
         return;
     }
@@ -140,7 +140,7 @@ fn operations_of_which_some_parts_were_held_have_parts() {
         let to = OpenOptions::new().write(true).open("/dev/null").unwrap();
         group.thread_within(|| {
             for _ in 0..8 {
-                // SAFETY: both files are open, and no place is given.
+                // SAFETY: both files are open, and no offset is passed.
                 let sent = unsafe {
                     libc::sendfile(to.as_raw_fd(), from.as_raw_fd(), std::ptr::null_mut(), 3 * PIPE)
                 };
@@ -152,7 +152,7 @@ fn operations_of_which_some_parts_were_held_have_parts() {
     let read = &device["ops"]["read"];
     assert_eq!((number(&read["ios"]), number(&read["operations"])), (24, 8), "{}", brief(device));
     let (stage, parts) = (&read["stages"]["queue"], &read["parts"]["queue"]);
-    // The last of three reads was held for some, and for some it was not.
+    // The last of three reads was delayed in some operations, and not in others.
     let held = count(&parts["throttle"]);
     assert!(held > 0 && held < 8, "{held}: {}", brief(device));
     assert_eq!(sum(parts), number(&stage["sum_ns"]), "{}", brief(device));
@@ -160,8 +160,8 @@ fn operations_of_which_some_parts_were_held_have_parts() {
     assert_eq!(undivided, None, "{}", brief(device));
 }
 
-/// A limit holds iocbs back until the call that submitted them is over: they are operations from there on, and of who
-/// submitted them, however many others are submitted elsewhere meanwhile.
+/// A limit delays iocbs until the call that submitted them has returned: they are operations of the process that
+/// submitted them from there on, even if many others are submitted elsewhere meanwhile.
 #[test]
 fn iocbs_that_were_held_are_operations() {
     let (Some(disk), Some(elsewhere)) = (Disk::new(64), Disk::new(64)) else { return };
@@ -201,7 +201,7 @@ fn iocbs_that_were_held_are_operations() {
     let (stage, parts) = (&read["stages"]["queue"], &read["parts"]["queue"]);
     assert!(count(&parts["throttle"]) > 30, "{}", brief(device));
     assert_eq!(sum(parts), number(&stage["sum_ns"]), "{}", brief(device));
-    // 48 at 40 a second: at least those of the last second wait for all of it.
+    // 48 reads at 40 per second: at least those of the last second wait all of it.
     assert!(number(&parts["throttle"]["max_ns"]) > 200_000_000, "{}", brief(device));
     let view = during_work_with(&disk, &["--by", "process"], work);
     let device = view.exact(&disk);
@@ -210,7 +210,7 @@ fn iocbs_that_were_held_are_operations() {
     let own: Vec<&Value> =
         groups.iter().filter(|group| group["by"]["process"]["pid"] == std::process::id()).collect();
     assert_eq!((own.len(), groups.len()), (1, 1), "{groups:?}");
-    // By no filter are they left out.
+    // A filter by this process includes them.
     let own = std::process::id().to_string();
     let view = during_work_with(&disk, &["-p", &own], work);
     let read = &view.device(&disk)["ops"]["read"];
@@ -219,5 +219,5 @@ fn iocbs_that_were_held_are_operations() {
     assert_eq!(held, None);
 }
 
-/// What a pipe holds, and so what is read at once from a file that is not cached into one.
+/// The capacity of a pipe, and so the size of one read from an uncached file into it.
 const PIPE: usize = 16 << 12;

@@ -1,5 +1,5 @@
-//! Processes that live for milliseconds, on the running kernel: their functions have names by the kernel's own records,
-//! on and off the CPU. Needs root; skips, and says why, where the probes are refused.
+//! Tests that functions of processes that live for milliseconds get names by the kernel's own records, on and off the
+//! CPU. Needs root; skipped, with the reason, if the probes are refused.
 
 use std::collections::HashSet;
 use std::io::Write as _;
@@ -17,12 +17,12 @@ use biopsy::probe::stacks::StacksProbe;
 use biopsy::symbols::{Names, UNKNOWN};
 use biopsy::wire::stacks::Sample;
 
-/// Times that a program is started, or a child forked.
+/// How often a program is started, or a child forked.
 const TIMES: usize = 200;
-/// A multiple of 100 would run in step with the kernel's timer.
+/// A multiple of 100 would be in phase with the kernel's timer.
 const FREQUENCY: u64 = 999;
 
-/// Spins for so many ms of CPU time, in a function of a name of its own.
+/// A program that uses so many ms of CPU time in a function of its own.
 const SPIN: &str = "#define _GNU_SOURCE\n#include <time.h>\n#include <unistd.h>\n#include <stdio.h>\n\
     #include <stdlib.h>\n#include <sys/wait.h>\n#include <sys/syscall.h>\n\
     static long used(void) { struct timespec t; clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);\n\
@@ -42,7 +42,7 @@ fn sampler() -> Option<StacksProbe> {
     attached(StacksProbe::attach(FREQUENCY))
 }
 
-/// Starts a program so often, one after the other; the numbers of its processes.
+/// Starts a program that often, one process after the other, and returns their pids.
 fn run(folder: &Folder, name: &str) -> HashSet<u32> {
     let one = || {
         let mut child = Command::new(folder.path(name)).spawn().unwrap();
@@ -52,7 +52,7 @@ fn run(folder: &Folder, name: &str) -> HashSet<u32> {
     (0..TIMES).map(|_| one()).collect()
 }
 
-/// A program that waits for a line before it begins.
+/// Starts a program that waits for a line before it begins.
 fn waiting(folder: &Folder, name: &str) -> Child {
     Command::new(folder.path(name)).stdin(Stdio::piped()).spawn().unwrap()
 }
@@ -68,8 +68,8 @@ fn frames(names: &Names, sample: &Sample) -> Vec<String> {
     sample.user_lookups().flat_map(one).collect()
 }
 
-/// Of samples that are meant: all but those of libc's own start, which are named and outside of `main`; those with the
-/// function; and those whose innermost frame has no name.
+/// Sample counts: all except those of libc's startup code, which are named and outside of `main`; those with the
+/// function's name; and those whose innermost frame has no name.
 struct Share {
     all: u64,
     named: u64,
@@ -98,7 +98,7 @@ impl Share {
     }
 }
 
-/// In user mode, of these processes and this name.
+/// The samples in user mode of these processes with this name.
 fn in_user<'a>(
     raw: &'a biopsy::wire::stacks::RawProfile,
     mine: impl Fn(&Sample) -> bool + 'a,
@@ -128,7 +128,8 @@ fn a_program_of_a_few_milliseconds_has_names() {
     assert_eq!(raw.maps.lost(), 0);
 }
 
-/// One that began with the records, and one that was there before them; with nothing in `/proc` any more either way.
+/// Children of a parent that began after the records, and of one that was there before; none is in `/proc` any more
+/// when names are looked up.
 #[test]
 fn a_forked_child_of_a_few_milliseconds_has_names() {
     let folder = Folder::new("forked");
@@ -154,7 +155,7 @@ fn a_forked_child_of_a_few_milliseconds_has_names() {
     }
 }
 
-/// A process that becomes another program: each has its own names, wherever they lie in memory.
+/// A process that calls exec: each of its programs has its own names, wherever they lie in memory.
 #[test]
 fn a_program_that_calls_exec_is_not_named_as_the_next() {
     for (kind, flags) in [("anywhere", FLAGS), ("at a fixed address", FIXED)] {
@@ -188,8 +189,8 @@ fn a_program_that_calls_exec_is_not_named_as_the_next() {
     }
 }
 
-/// The kernel charges perf's rings and the memory of io_uring to the same user: the rings leave half of the default
-/// RLIMIT_MEMLOCK (8 MiB) to programs of root without CAP_IPC_LOCK.
+/// The kernel charges perf's rings and the memory of io_uring to the same user: biopsy's rings leave half of the
+/// default RLIMIT_MEMLOCK (8 MiB) to programs of root without CAP_IPC_LOCK.
 #[test]
 fn root_without_cap_ipc_lock_can_set_up_io_uring_meanwhile() {
     let folder = Folder::new("rings");
@@ -218,7 +219,7 @@ fn root_without_cap_ipc_lock_can_set_up_io_uring_meanwhile() {
     assert!(probe.finish().unwrap().seen() > 0);
 }
 
-/// Blocked in children that have ended by the next look, of a parent that was there before.
+/// Waits in children that have ended before their names are looked up, of a parent that was there before.
 #[test]
 fn a_wait_of_a_child_that_has_ended_has_names() {
     let folder = Folder::new("sleeps");
@@ -249,7 +250,7 @@ fn a_wait_of_a_child_that_has_ended_has_names() {
     let raw = probe.finish().unwrap();
     let names = symbolizer().names(&blocked::addresses(&raw));
     for name in ["naps-forked", "naps-itself"] {
-        // Asleep where it was told to be: what loads it sleeps elsewhere.
+        // Only sleeps in nanosleep, as the program makes them: the loader sleeps elsewhere.
         let asleep = |sample: &Sample| {
             let own = sample.comm_bytes() == name.as_bytes() && sample.pid != of_parent;
             let kernel = || sample.kernel_lookups().flat_map(|at| names.kernel(at));

@@ -1,5 +1,5 @@
-//! Recordings of a live machine: they count what the kernel counts, survive whatever ends them, and are read without
-//! rights. Root.
+//! Tests recordings of a live machine: they count what the kernel counts, survive every way to end, and are read
+//! without rights. Needs root.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -33,14 +33,14 @@ fn manifest(folder: &Path) -> Value {
     serde_json::from_slice(&fs::read(folder.join("manifest.json")).unwrap()).unwrap()
 }
 
-/// The lines of a view.
+/// The JSON lines of a view of a recording.
 fn read(view: &str, path: &Path) -> Vec<Value> {
     let output = run(&[view, "-i", text(path), "--json"]);
     quiet(&output);
     objects(&output, &format!("biopsy.{view}/1"))
 }
 
-/// A recorder that has begun: its manifest is there.
+/// Starts a recorder and waits until its manifest exists.
 fn begun(words: &[&str], folder: &Path) -> Child {
     let mut child = biopsy(words).spawn().unwrap();
     wait_for("the recording", PATIENCE, || {
@@ -49,8 +49,8 @@ fn begun(words: &[&str], folder: &Path) -> Child {
     child
 }
 
-/// Records while the command in `words` runs, and counts the kernel's I/Os; again where the kernel kept completions
-/// to itself (see `live::view`).
+/// Records while the command in `words` runs, and counts the kernel's I/Os. It is run again if the kernel did not
+/// deliver a completion event (see `live::view`).
 fn recorded(disk: &Disk, folder: &Path, words: &[&str]) -> (Output, u64) {
     for _ in 0..ATTEMPTS {
         let before = Stat::read(&disk.name);
@@ -105,12 +105,12 @@ fn a_recording_counts_what_the_kernel_counts() {
         assert_eq!((&recorded["bytes"], &recorded["error"]), (&bytes.into(), &Value::Null), "{view}");
     }
     assert_eq!(written["views"]["system"]["intervals"], written["views"]["top"]["intervals"]);
-    // Intervals end at the same moments.
+    // The intervals of both views end at the same times.
     let ends = |view| -> Vec<i64> { read(view, &folder).iter().map(end_ms).collect() };
     for (one, other) in ends("latency").iter().zip(ends("errors")) {
         assert!((one - other).abs() < 100, "{one} and {other}");
     }
-    // By anybody, without rights, who was given the one file.
+    // A user without rights can read the packed file.
     quiet(&run(&["pack", text(&folder)]));
     let packed = scratch.path().join("run.biopsy.tar");
     let by_root = run(&["latency", "-i", text(&folder), "--json"]);
@@ -124,7 +124,7 @@ fn a_recording_counts_what_the_kernel_counts() {
     shows_the_machine(&folder, &packed, &disk.name);
 }
 
-/// As it was, byte for byte, and in words.
+/// Checks that the recorded machine is shown as text and is the same byte for byte.
 fn shows_the_machine(folder: &Path, packed: &Path, disk: &str) {
     let host = fs::read_to_string(folder.join("host.json")).unwrap();
     for verb in ["devices", "check"] {
@@ -140,7 +140,7 @@ fn shows_the_machine(folder: &Path, packed: &Path, disk: &str) {
     one_error(&run(&["devices", "-i", "/dev/null"]), 2, &["is no recording of biopsy record"]);
 }
 
-/// The same rules over what was kept, in a folder or packed, and the page.
+/// Checks that the same rules are applied to the recording, as a folder or packed, and that the report is written.
 fn is_diagnosed(folder: &Path, packed: &Path, disk: &str, ios: u64) {
     let page = folder.with_extension("html");
     let report = run(&["report", "-i", text(folder), "-o", text(&page)]);
@@ -159,7 +159,7 @@ fn is_diagnosed(folder: &Path, packed: &Path, disk: &str, ios: u64) {
         found["host"]["cpus_online"].as_u64(),
         std::thread::available_parallelism().ok().map(|n| n.get() as u64)
     );
-    // What it takes for a verdict beside the views.
+    // The other data that a verdict needs.
     assert!(found["cpu"]["samples"].as_u64() > Some(0) && found["cpu"]["forks"].as_u64() > Some(0));
     assert!(found["cpu"]["time"]["cpus"].as_array().is_some_and(|cpus| !cpus.is_empty()));
     let html = fs::read_to_string(page).unwrap();
@@ -171,7 +171,7 @@ fn is_diagnosed(folder: &Path, packed: &Path, disk: &str, ios: u64) {
     assert!((3..=14).contains(&lines), "{lines}");
 }
 
-/// When an interval ended, in ms of the day.
+/// The time at which an interval ended, in ms of the day.
 fn end_ms(line: &Value) -> i64 {
     let start = line["start"].as_str().unwrap();
     let number = |from: usize, length: usize| start[from..from + length].parse::<i64>().unwrap();
@@ -179,7 +179,7 @@ fn end_ms(line: &Value) -> i64 {
     at + line["duration_ns"].as_i64().unwrap() / 1_000_000
 }
 
-/// Each round kills it at another time.
+/// Each round kills the recorder at another time.
 #[test]
 fn a_recorder_that_is_killed_leaves_what_it_had_recorded() {
     let Some(disk) = Disk::new(16) else { return };
@@ -191,7 +191,7 @@ fn a_recorder_that_is_killed_leaves_what_it_had_recorded() {
         let words =
             ["record", "-d", &disk.name, "--with", "latency,top", "-o", text(&folder), "--for", "20s", "0.1"];
         let mut child = begun(&words, &folder);
-        // The clock's own digits are random enough.
+        // The low digits of the clock are random enough.
         let ns = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().subsec_nanos();
         std::thread::sleep(Duration::from_micros(u64::from(ns / 1_000 % 500_000)));
         signal(&child, libc::SIGKILL);
@@ -212,7 +212,7 @@ fn a_recorder_that_is_killed_leaves_what_it_had_recorded() {
     assert!(seen > rounds, "some had recorded something: {seen}");
 }
 
-/// The stacks of a recording, or of one of its intervals, by folded text; none where nothing was on a CPU.
+/// The folded stacks of a recording, or of one of its intervals; empty if nothing ran on a CPU.
 fn stacks(path: &Path) -> BTreeMap<String, u64> {
     let output = run(&["flame", "-i", text(path), "--folded", "-o", "-"]);
     let said = stderr(&output);
@@ -226,7 +226,7 @@ fn stacks(path: &Path) -> BTreeMap<String, u64> {
     String::from_utf8(output.stdout).unwrap().lines().map(line).collect()
 }
 
-/// The files of the intervals.
+/// The profile files of the intervals.
 fn profiles(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder.join("stacks")).into_iter().flatten().flatten();
     let mut all: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
@@ -235,7 +235,7 @@ fn profiles(folder: &Path) -> Vec<PathBuf> {
     all
 }
 
-/// A program that computes on CPU 0, for as much CPU time as it is told.
+/// A program that computes on CPU 0 for the given CPU time.
 const BURN: &str = "#define _GNU_SOURCE\n#include <sched.h>\n#include <stdlib.h>\n#include <time.h>\n\
     volatile unsigned long sink;\n\
     __attribute__((noinline)) void burn_here(void) { for (int i = 0; i < 100000; i++) sink += i; }\n\
@@ -263,7 +263,7 @@ fn stacks_of_all_intervals_are_the_cpu_time_of_the_command() {
     );
     let bytes: u64 = files.iter().map(|file| fs::metadata(file).unwrap().len()).sum();
     assert_eq!((recorded["bytes"].as_u64(), recorded["lost"]["samples"].as_u64()), (Some(bytes), Some(0)));
-    // While names are looked up intervals may be slept through, on a busy machine.
+    // On a busy machine the lookup of names may take so long that intervals are skipped.
     assert!(files.len() >= 3 && files[0].ends_with("stacks/000000.pb.gz"), "{files:?}");
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(&folder.join("stacks")), mode(&files[0])), (0o700, 0o600));
@@ -283,7 +283,7 @@ fn stacks_of_all_intervals_are_the_cpu_time_of_the_command() {
     assert!((own(&whole) as f64 - expected).abs() * 4.0 < expected, "{} of {expected} samples", own(&whole));
     assert!(named * 10 > own(&whole) * 8, "{named} of {} have the function's name", own(&whole));
 
-    // Intervals by their begin, in both forms.
+    // Intervals by their start, as a folder and packed.
     quiet(&run(&["pack", text(&folder)]));
     let packed = programs.path("run.biopsy.tar");
     assert_eq!(stacks(&packed), whole);
@@ -308,7 +308,7 @@ fn a_recorder_that_is_killed_leaves_whole_profiles() {
         let folder = scratch.path().join(format!("run{round}"));
         let mut child =
             begun(&["record", "--with", "stacks", "-o", text(&folder), "--for", "20s", "0.1"], &folder);
-        // The first names take long.
+        // The first lookup of names takes long.
         wait_for("an interval", PATIENCE, || {
             !profiles(&folder).is_empty() || child.try_wait().unwrap().is_some()
         });
@@ -320,7 +320,7 @@ fn a_recorder_that_is_killed_leaves_whole_profiles() {
         signal(&child, libc::SIGKILL);
         child.wait().unwrap();
         let files = profiles(&folder);
-        // Each of them by itself, and all together.
+        // Each interval by itself, and all together.
         files.iter().for_each(|file| _ = stacks(file));
         stacks(&folder);
         seen += files.len();
@@ -379,11 +379,11 @@ fn a_full_disk_leaves_what_was_recorded() {
     for view in ["latency", "locks", "top"] {
         assert!(read(view, &folder).len() > 3, "{view}");
     }
-    // There may have been no space for the end.
+    // There may have been no space for the `ended` entry.
     assert!([&Value::Null, &"error".into()].contains(&&manifest(&folder)["ended"]));
 }
 
-/// Neither the process, nor its file, nor the host.
+/// Neither the name of the process, nor that of its file, nor that of the host.
 #[test]
 fn redacted_names_are_in_no_file() {
     let Some(disk) = Disk::new(16) else { return };
@@ -497,7 +497,7 @@ fn the_flight_recorder_writes_what_it_holds() {
         all.retain(|path| path.join("manifest.json").exists());
         all
     };
-    // The handler is there from before the folder is.
+    // The signal handler is installed before the folder is made.
     wait_for("the folder", PATIENCE, || into.exists());
     signal(&child, libc::SIGUSR1);
     wait_for("a dump", PATIENCE, || !dumps().is_empty());
@@ -522,7 +522,7 @@ fn the_flight_recorder_writes_what_it_holds() {
     let why = manifest(&second)["trigger"].as_str().unwrap().to_string();
     assert!(why.starts_with("mean>1us: ") && why.ends_with(&format!(" of {} read", disk.name)), "{why}");
     let lines = read("latency", &second);
-    // What ended within 500 ms before the last one, and the last one.
+    // The I/Os that ended within the 500 ms before the last one, and the last one.
     assert!((1..=7).contains(&lines.len()), "{}", lines.len());
     let ios: u64 = lines
         .iter()
@@ -534,7 +534,7 @@ fn the_flight_recorder_writes_what_it_holds() {
         read("top", &second).len() as u64,
         manifest(&second)["views"]["top"]["intervals"].as_u64().unwrap()
     );
-    // Of so few each is among the slowest.
+    // Of so few I/Os each is among the slowest.
     let trace = &manifest(&second)["views"]["trace"];
     assert_eq!((column(&second, "device_ns").len(), &trace["lost"]["events"]), (100, &0.into()));
     assert!(column(&second, "comm").iter().all(|comm| comm == "\"dd\""));
@@ -553,7 +553,7 @@ fn the_flight_recorder_writes_what_it_holds() {
     assert!(ended.status.success() && stderr(&ended).contains("wrote 2 recordings"), "{}", stderr(&ended));
 }
 
-/// A column of all parts, in their order; what is null has no value.
+/// A column of all parts, in their order, without nulls.
 fn column(folder: &Path, name: &str) -> Vec<String> {
     let mut parts: Vec<PathBuf> =
         fs::read_dir(folder.join("io")).unwrap().flatten().map(|e| e.path()).collect();
@@ -601,7 +601,7 @@ fn each_io_is_a_row() {
     assert_eq!(reads, 3000);
     let bytes: u64 = of("bytes").iter().map(|bytes| bytes.parse::<u64>().unwrap()).sum();
     assert!(bytes >= 3000 * 4096);
-    // The same I/Os as those that the run's summary counts, to the nanosecond.
+    // The same I/Os as those in the summary of the run, to the nanosecond.
     let lines = zstd::decode_all(fs::File::open(folder.join("trace.ndjson.zst")).unwrap()).unwrap();
     let summary: Value = serde_json::from_slice(&lines).unwrap();
     let sum = |stage: &str| -> u64 {
@@ -625,7 +625,7 @@ fn each_io_is_a_row() {
     assert!(String::from_utf8_lossy(&packed).contains("run/io/part-000000.parquet"));
 }
 
-/// A second copy of the programs would double what each I/O costs.
+/// A second copy of the programs would double the cost per I/O.
 #[test]
 fn latency_and_each_io_share_their_programs() {
     let Some(disk) = Disk::new(16) else { return };

@@ -1,4 +1,4 @@
-//! A kernel that refuses one kind of call on BPF objects: each view says so in one sentence, and nothing else.
+//! Tests that each view reports in one sentence, without other output, that the kernel refused a kind of BPF call.
 
 use std::os::unix::process::CommandExt as _;
 use std::process::Output;
@@ -15,16 +15,16 @@ const LOAD: [u32; 1] = [5];
 /// BPF_RAW_TRACEPOINT_OPEN and BPF_LINK_CREATE.
 const ATTACH: [u32; 2] = [17, 28];
 
-/// Runs the view with calls of these numbers refused, as a kernel without memory refuses them.
+/// Runs the view while calls of these numbers fail as on a kernel without memory.
 fn without(calls: &'static [u32], arguments: &[&str]) -> Output {
     let mut command = biopsy(arguments);
-    // SAFETY: between fork and exec it makes two system calls and allocates, which glibc allows there.
+    // SAFETY: between fork and exec the closure makes two system calls and allocates, which glibc allows there.
     unsafe { command.pre_exec(|| forbid(libc::SYS_bpf, calls, libc::ENOMEM)) };
     finish(command.spawn().unwrap())
 }
 
-/// Views with programs of their own; the maps whose reading fails where lookups are refused, and where batches are. None: an
-/// idle view makes no such call.
+/// Views with programs of their own, with the map whose reading fails if lookups are refused, and if batches are. None:
+/// an idle view makes no such call.
 const VIEWS: [(&[&str], Option<&str>, Option<&str>); 6] = [
     (&["latency"], Some("rows"), None),
     (&["trace"], Some("rows"), None),

@@ -1,4 +1,4 @@
-//! The table of rights: what each row can do, and what it says about the rest. Root, loop devices.
+//! Tests what biopsy can do with each set of rights, and what it reports as missing. Needs root and loop devices.
 
 use std::process::{Child, Command, Output, Stdio};
 
@@ -16,7 +16,7 @@ fn run(capabilities: &[&str], words: &[&str]) -> Output {
     finish(with_rights(capabilities, words).spawn().unwrap())
 }
 
-/// Entries of `missing` about a part.
+/// The entries of `missing` about a part.
 fn missing<'a>(value: &'a Value, part: &str) -> Vec<&'a Value> {
     value["missing"].as_array().unwrap().iter().filter(|m| m["part"] == part).collect()
 }
@@ -28,7 +28,7 @@ fn state<'a>(check: &'a Value, kind: &str, name: &str) -> &'a str {
     found["state"].as_str().unwrap()
 }
 
-/// Root's load on a disk, until it is dropped.
+/// A load on a disk that runs as root until it is dropped.
 struct Load(Child);
 
 impl Load {
@@ -45,7 +45,7 @@ impl Drop for Load {
     }
 }
 
-/// One test, since all rows share a copy of the executable that everybody can read.
+/// One test, since all rows of the table share a copy of the executable that every user can read.
 #[test]
 fn each_row_of_the_table_is_what_it_says() {
     let Some(disk) = Disk::new(64) else { return };
@@ -56,7 +56,7 @@ fn each_row_of_the_table_is_what_it_says() {
     forget_copy();
 }
 
-/// CAP_BPF or CAP_PERFMON alone, or neither: one sentence, and `check` says it too.
+/// With CAP_BPF or CAP_PERFMON alone, or neither: one sentence, and `check` says it too.
 fn nobody_traces_without_both(disk: &Disk) {
     for rights in [&[][..], &["bpf"], &["perfmon"]] {
         for words in [
@@ -75,14 +75,14 @@ fn nobody_traces_without_both(disk: &Disk) {
     }
 }
 
-/// Unprivileged: what needs no probe.
+/// Without rights, commands that need no probe work.
 fn nobody_works_without_probes(disk: &Disk) {
     for words in [&["check"][..], &["check", "--json"], &["devices", "--all"], &["explain", "device-bound"]] {
         let output = finish(without_rights(words).spawn().unwrap());
         assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()), "{words:?}");
         assert!(!output.stdout.is_empty(), "{words:?}");
     }
-    // A file of one's own, in a directory that everybody can write to.
+    // A file of the user's own, in a directory that every user can write to.
     let words = ["load", "/var/tmp", "--scratch", "--size", "4m", "--runtime", "200ms", "--json"];
     let output = finish(without_rights(&words).spawn().unwrap());
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
@@ -90,7 +90,8 @@ fn nobody_works_without_probes(disk: &Disk) {
     refused(&finish(without_rights(&["load", &disk.path]).spawn().unwrap()), 3, &["no permission to read"]);
 }
 
-/// CAP_BPF and CAP_PERFMON: the whole view of a disk that they may not even open, without its cost.
+/// With CAP_BPF and CAP_PERFMON: the whole view of a disk that the user may not even open, without the cost of the
+/// programs.
 fn bpf_and_perfmon_trace(disk: &Disk) {
     let check = object(&run(TRACE, &["check", "--json"]), "biopsy.check/1");
     assert_eq!(state(&check, "views", "latency"), "ok", "{check}");
@@ -120,7 +121,7 @@ fn bpf_and_perfmon_trace(disk: &Disk) {
     let output = run(TRACE, &["check", "--self-test", "-d", &disk.name, "--for", "1s", "--json"]);
     drop(load);
     if output.status.code() != Some(0) {
-        // Events that a virtual machine keeps to itself are not what is tested here.
+        // Events that a virtual machine does not deliver are not tested here.
         one_error(&output, 4, &["loss"]);
     }
     let check = object(&output, "biopsy.check/1");
@@ -135,11 +136,11 @@ fn bpf_and_perfmon_trace(disk: &Disk) {
     }
 }
 
-/// CAP_SYSLOG and CAP_SYS_PTRACE give the profile its names; without them what lacks is named.
+/// CAP_SYSLOG and CAP_SYS_PTRACE are needed for names in the profile; without them the missing right is named.
 fn names_need_syslog_and_ptrace(disk: &Disk) {
     let scratch = Scratch::new("rights");
     let load = Load::on(disk);
-    // Some kernels (6.18) take CAP_PERFMON for that.
+    // On some kernels (6.18) CAP_PERFMON is enough for that.
     let maps = format!("/proc/{}/maps", load.0.id());
     let readable =
         as_nobody(&mut Command::new("setpriv"), TRACE).args(["head", "-c1", &maps]).output().unwrap();
@@ -154,7 +155,7 @@ fn names_need_syslog_and_ptrace(disk: &Disk) {
     let bare = diagnosed(&[]);
     let remedy = |value: &Value, part: &str| {
         let mut all = missing(value, part);
-        // The profile is of the whole machine: processes of other tests end, or call exec, in its window, and no right
+        // The profile is of the whole machine: processes of other tests exit or call exec in its window, and no right
         // helps with that.
         all.retain(|gap| !["ended", "lost", "ambiguous"].map(Value::from).contains(&gap["reason"]));
         assert!(all.len() <= 1, "{all:?}");

@@ -1,5 +1,5 @@
-//! Each I/O on a line of its own: as many as the kernel counted, with the operation that each belongs to,
-//! and what is not shown is counted. Root, loop and zram devices.
+//! Tests the lines of `biopsy trace`: as many as the kernel counted, each with its operation, and a count of the I/Os
+//! that are not printed. Needs root, loop and zram devices.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read};
@@ -16,7 +16,7 @@ use crate::support::scratch::Scratch;
 use crate::support::tool::{binary, biopsy, finish, go, one_error, prepared, run, signal, stderr};
 use serde_json::Value;
 
-/// What one run said.
+/// The output of one run.
 struct Traced {
     lines: Vec<Value>,
     summary: Value,
@@ -46,7 +46,7 @@ impl Traced {
         number(&self.summary["lost"]["probes"]["trace"][kind])
     }
 
-    /// Nothing was lost, and the lines are the I/Os that the kernel counted.
+    /// Checks that nothing was lost, and that the lines are the I/Os that the kernel counted.
     #[track_caller]
     fn exact(&self) {
         assert_eq!(self.output.status.code(), Some(0), "{}", stderr(&self.output));
@@ -61,7 +61,7 @@ impl Traced {
         assert_eq!(self.summary["matched"], self.lines.len(), "{}", self.summary["matched"]);
     }
 
-    /// The I/Os of one of two submitters, each once and of nobody else: those that `dd` counted.
+    /// Checks that each I/O of one of two submitters is there once, and none of others: as many as `dd` counted.
     #[track_caller]
     fn only(&self, blocks: u64, bytes: u64) {
         assert_eq!(self.output.status.code(), Some(0), "{}", stderr(&self.output));
@@ -87,7 +87,7 @@ impl Traced {
         all
     }
 
-    /// The lines and the view's own tables tell the same, to the nanosecond.
+    /// Checks that the lines and the view's own tables agree, to the nanosecond.
     #[track_caller]
     fn agrees(&self, op: &str) {
         let row = &self.device()["ops"][op];
@@ -130,7 +130,8 @@ fn sum(stages: &Value) -> u64 {
     stages.as_object().unwrap().values().map(number).sum()
 }
 
-/// Traces a disk while a command runs; again where the kernel kept completions to itself (see live::view).
+/// Traces a disk while a command runs. It is run again if the kernel did not deliver a completion event (see
+/// live::view).
 #[track_caller]
 fn during(disk: &Disk, options: &[&str], command: &[&str]) -> Traced {
     for _ in 0..crate::live::ATTEMPTS {
@@ -172,13 +173,13 @@ fn each_request_of_io_uring_is_a_line() {
         let traced = during(&disk, &[], &[&[binary()], &words[..], workload].concat());
         traced.exact();
         traced.agrees("read");
-        // The generator looks whether the device can be read: one read() before it begins.
-        // Two that are neighbours on the disk may share an I/O.
+        // Before it begins, the generator tests by one read() whether the device can be read. Two reads of adjacent
+        // blocks may share an I/O.
         assert_eq!(traced.operations().len() as u64, number(&load(&result)["ios"]) + 1, "{workload:?}");
         let rings: Vec<&Value> =
             traced.lines.iter().filter(|line| line["operation"]["kind"] == "io_uring").collect();
         assert_eq!(rings.len() + 1, traced.lines.len(), "{workload:?}");
-        // The generator numbers what it has in flight.
+        // The generator uses the index of the slot as user_data.
         let data: BTreeSet<u64> = rings.iter().map(|line| number(&line["operation"]["user_data"])).collect();
         assert!(data.len() > 1 || workload[1] == "1", "{workload:?}: {data:?}");
         for line in rings {
@@ -216,7 +217,7 @@ fn a_system_call_that_waits_is_an_operation_of_its_own_kind() {
     }
 }
 
-/// What the page cache writes when its last user closes the disk is waited for in no call that is followed.
+/// Pages that are written when the last user closes the disk are waited for in no call that is followed.
 #[test]
 fn lines_of_no_operation_add_up_to_its_rows() {
     let Some(disk) = Disk::new(64) else { return };
@@ -247,7 +248,7 @@ fn libaio_has_its_own_word_for_an_operation() {
     signal(&child, libc::SIGINT);
     let traced = Traced::new(finish(child));
     let aio: Vec<&Value> = traced.lines.iter().filter(|line| line["operation"]["kind"] == "aio").collect();
-    // Now and then the kernel keeps a completion to itself.
+    // The kernel does not deliver every completion event.
     let unseen = number(&traced.summary["lost"]["ios"]);
     assert!(aio.len() as u64 <= 80 && aio.len() as u64 + unseen >= 80, "{}", aio.len());
     for line in aio {
@@ -277,7 +278,7 @@ fn parts_name_their_operation() {
     }
 }
 
-/// Operations that share a request stand on its line.
+/// Operations that share a request are on its line.
 #[test]
 fn merged_operations_stand_on_one_line() {
     let Some(mut disk) = Disk::new(64) else { return };
@@ -318,7 +319,7 @@ fn writes_and_flushes_say_what_they_are() {
     assert!(!of("flush").is_empty() && !of("discard").is_empty());
     assert!(of("flush").iter().all(|line| line["offset"].is_null()), "{:?}", of("flush"));
     assert!(of("discard").iter().all(|line| number(&line["bytes"]) > 0), "{:?}", of("discard"));
-    // The cgroup of a task of ours is one that has a path here, where the kernel charges I/O at all.
+    // The cgroup of a task of ours has a path here, if the kernel charges I/O at all.
     let owner = &of("write")[0]["owner"];
     assert!(
         owner["cgroup_id"].is_null() || owner["cgroup"].as_str().is_some_and(|p| p.starts_with('/')),
@@ -368,12 +369,12 @@ fn the_slowest_come_at_the_end() {
     assert!(took.is_sorted_by(|a, b| a >= b), "{took:?}");
     let longest = number(&traced.device()["ops"]["read"]["request_stages"]["device"]["max_ns"]);
     assert!(took[0] >= longest, "{took:?} and not {longest}");
-    // Most I/Os never left the kernel.
+    // Most I/Os were dropped in the kernel.
     assert_eq!(traced.summary["matched"], traced.device()["ios"]);
     assert!(traced.lines.iter().all(|line| line["operation"]["total_ns"].is_u64()), "{:?}", traced.lines[0]);
 }
 
-/// A ring of one page: what does not fit is counted to the last I/O.
+/// With a ring of one page, every I/O that does not fit is counted.
 #[test]
 fn what_finds_no_room_is_counted() {
     let Some(disk) = Disk::new(64) else { return };
@@ -403,7 +404,7 @@ fn what_finds_no_room_is_counted() {
     assert_eq!(allowed.output.status.code(), Some(0));
 }
 
-/// A reader that does not read: the load goes on, the window ends in time, and the books are right.
+/// With a reader that does not read, the load goes on, the window ends in time, and the counts are right.
 #[test]
 fn a_slow_reader_costs_lines_and_nothing_else() {
     let Some(disk) = Disk::new(64) else { return };
@@ -421,7 +422,7 @@ fn a_slow_reader_costs_lines_and_nothing_else() {
         "-o",
         "/dev/null",
     ];
-    // It runs for half a second.
+    // The load runs for half a second.
     let patience = Patience::new(Duration::from_secs(5));
     assert!(Command::new(load[0]).args(&load[1..]).stdout(Stdio::null()).status().unwrap().success());
     patience.holds();
@@ -454,7 +455,7 @@ fn a_reader_that_goes_ends_it_quietly() {
     finish(load);
 }
 
-/// The text has a line per I/O and the footer apart, and a hostile name moves no cursor.
+/// The text has one line per I/O and a separate footer, and a hostile name moves no cursor.
 #[test]
 fn names_of_strangers_stay_names() {
     let Some(disk) = Disk::new(64) else { return };
@@ -476,7 +477,7 @@ fn names_of_strangers_stay_names() {
     }
 }
 
-/// What was under way when it began is shown as that.
+/// I/Os in flight at the start are shown as such.
 #[test]
 fn a_load_that_runs_already_is_shown_to_the_last_io() {
     let Some(disk) = Disk::new(64) else { return };
@@ -510,7 +511,7 @@ fn a_load_that_runs_already_is_shown_to_the_last_io() {
     assert!(without <= 64 + traced.lost("operation_ring_full"), "{without}");
 }
 
-/// Of two processes the one that was named, by its number; its end is the trace's.
+/// A filter by pid leaves one of two processes, and the trace ends when it exits.
 #[test]
 fn a_filter_by_process_leaves_its_lines_only() {
     let Some(disk) = Disk::new(64) else { return };
@@ -554,7 +555,7 @@ fn a_filter_by_cgroup_leaves_its_lines_only() {
     assert!(traced.lines.iter().all(|line| line["owner"]["cgroup"] == name), "{:?}", traced.lines[0]);
 }
 
-/// What chooses I/Os chooses one after the other: class and time, then every Nth of those, then the slowest.
+/// The selections are applied one after the other: class and time, then every Nth of those, then the slowest.
 #[test]
 fn choices_are_made_one_after_the_other() {
     let Some(disk) = Disk::new(64) else { return };
@@ -577,14 +578,14 @@ fn choices_are_made_one_after_the_other() {
     let (traced, _) = run(&[]);
     let mut times = took(&traced);
     times.sort_unstable();
-    // A fifth of the I/Os are large ones: as long as half of these.
+    // A fifth of the I/Os are large; the limit is about the median of their times.
     let long = (times[times.len() * 9 / 10] / 1000).max(1);
     let (slower, long) = (format!("{long}us"), long * 1000);
     let (traced, matched) = run(&["--slower-than", &slower, "--every", "5"]);
     assert!((traced.lines.len() as u64).abs_diff(matched / 5) <= cpus, "{} of {matched}", traced.lines.len());
     assert!(matched > 0 && matched < number(&traced.device()["ios"]), "{matched}");
     assert!(took(&traced).iter().all(|ns| *ns >= long));
-    // Fewer than there is room for: all of them, in order.
+    // Fewer I/Os than rows: all of them, in order.
     let (traced, matched) = run(&["--slower-than", &slower, "--top", "100000", "--op", "read"]);
     assert_eq!(traced.lines.len() as u64, matched);
     assert!(took(&traced).is_sorted_by(|a, b| a >= b) && took(&traced).iter().all(|ns| *ns >= long));
@@ -596,12 +597,12 @@ fn choices_are_made_one_after_the_other() {
     let (traced, _) = run(&["--slower-than", "1us", "--every", "2", "--top", "4", "--op", "read,write"]);
     assert_eq!(traced.lines.len(), 4);
     assert!(took(&traced).is_sorted_by(|a, b| a >= b));
-    // Faster than anything: nothing is an answer too.
+    // No I/O is that slow: an empty result is valid too.
     let (traced, matched) = run(&["--slower-than", "10s", "--every", "2", "--top", "4"]);
     assert_eq!((traced.lines.len(), matched), (0, 0));
 }
 
-/// In mid-load, by either signal: it stops, empties its rings, and every I/O of the window has its line.
+/// Under load either signal stops the trace, which then empties its rings; every I/O of the window has its line.
 #[test]
 fn a_signal_ends_it_with_the_last_line() {
     let Some(disk) = Disk::new(64) else { return };
@@ -638,7 +639,7 @@ fn a_signal_ends_it_with_the_last_line() {
     finish(load);
 }
 
-/// The trace of a script on a zram device, a bio a line: as many as the kernel counted.
+/// The trace of a script on a zram device: one line per bio, as many as the kernel counted.
 #[track_caller]
 fn bios(zram: &Zram, options: &[&str], script: &str) -> Traced {
     let before = zram.stat();
@@ -648,7 +649,7 @@ fn bios(zram: &Zram, options: &[&str], script: &str) -> Traced {
     assert_eq!(traced.output.status.code(), Some(0), "{}", stderr(&traced.output));
     assert_eq!(traced.summary["command_status"], 0);
     assert_eq!(traced.summary["lost"]["events"], 0, "{}", traced.summary["lost"]);
-    // What lies below has lines where it is named.
+    // The device below has lines only if it is named.
     assert_eq!(traced.summary["devices"].as_array().unwrap().len(), 1);
     let gaps: Vec<&str> = traced.summary["missing"]
         .as_array()
@@ -667,7 +668,7 @@ fn bios(zram: &Zram, options: &[&str], script: &str) -> Traced {
         assert_eq!((of("read"), of("write")), (counted.reads, counted.writes), "{}", brief(device));
         let (lines, ios) = (traced.summary["matched"].clone(), number(&device["ios"]));
         assert_eq!((lines, ios), (traced.lines.len().into(), traced.lines.len() as u64));
-        // The lines and the view's own tables tell the same, to the nanosecond.
+        // The lines and the view's own tables agree, to the nanosecond.
         for (op, row) in device["ops"].as_object().unwrap() {
             let lines = traced.lines.iter().filter(|line| line["op"] == op.as_str());
             let sum: u64 = lines.map(|line| number(&line["bio_ns"])).sum();
@@ -682,7 +683,7 @@ fn bios(zram: &Zram, options: &[&str], script: &str) -> Traced {
     traced
 }
 
-/// A device without requests: a line per bio, with its whole time in place of the stages.
+/// On a device without requests there is one line per bio, with its whole time instead of the stages.
 #[test]
 fn bios_of_a_device_without_requests_are_lines() {
     let Some(zram) = Zram::new(64) else { return };
