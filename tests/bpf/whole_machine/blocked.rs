@@ -1,4 +1,5 @@
-//! Blocked time on the running kernel: sleeps of known length, and the scheduler's own account. Root.
+//! Tests the measurement of blocked time on the running kernel with sleeps of known length and the scheduler's own
+//! accounting. Needs root.
 
 use std::fs::{self, OpenOptions};
 use std::io::{Read, Write};
@@ -27,7 +28,7 @@ use biopsy::probe::reclaim::ReclaimProbe;
 use biopsy::wire::blocked::{IO, RawBlocked, Sum};
 use biopsy::wire::pagecache::Kind;
 
-/// Of this process alone.
+/// Options for a measurement of this process alone.
 fn ours() -> Options {
     let filter = Filter { pids: vec![std::process::id()], ..Filter::default() };
     Options {
@@ -36,7 +37,7 @@ fn ours() -> Options {
     }
 }
 
-/// The probe, or nothing where this machine cannot have it.
+/// Returns the probe. None: this machine cannot have it, and the test is skipped.
 fn attach(options: Options) -> Option<BlockedProbe> {
     let host = Host::read(Path::new("/")).unwrap();
     attached(BlockedProbe::attach(&host, options))
@@ -67,13 +68,13 @@ fn show(summary: &BlockedSummary, most: usize) {
     }
 }
 
-/// Time of the stacks that contain all of these.
+/// The time of the stacks that contain all of these names.
 fn with(summary: &BlockedSummary, needles: &[&str]) -> u64 {
     let has = |stack: &str| needles.iter().all(|needle| stack.contains(needle));
     summary.folded.iter().filter(|(stack, _)| has(stack)).map(|(_, ns)| ns).sum()
 }
 
-/// What the kernel says of this thread: time on a CPU, and waiting for one, ns.
+/// The kernel's accounting of this thread: time on a CPU, and time waiting for one, in ns.
 fn account() -> (u64, u64) {
     let on_cpu = thread_ns();
     let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap();
@@ -81,7 +82,8 @@ fn account() -> (u64, u64) {
     (on_cpu, waited)
 }
 
-/// Does the work in a thread of this name; wall time of it, and its share on CPUs and waiting for them.
+/// Does the work in a thread of this name. Returns the thread's wall time, its time on CPUs, and its time waiting for
+/// one.
 fn known(name: &str, work: impl FnOnce() + Send + 'static) -> (u64, u64, u64) {
     let run = move || {
         let (start, (ran, waited)) = (Instant::now(), account());
@@ -100,13 +102,13 @@ fn close(what: &str, is: u64, should: u64, percent: u64) {
 
 #[test]
 fn sleeps_of_known_length_are_found_by_name_and_function() {
-    // A function of its own: in the guest the program has no debug information, and inlined code no name.
+    // Not inlined: in the guest the program has no debug information, and inlined code would have no name.
     #[inline(never)]
     fn sleeps_fifty_times() {
         for _ in 0..50 {
             thread::sleep(Duration::from_millis(20));
         }
-        // What is called last would be jumped to otherwise, without a frame of this function.
+        // Otherwise the last call would become a jump, without a frame of this function.
         std::hint::black_box(());
     }
     let Some(probe) = attach(ours()) else { return };
@@ -130,7 +132,7 @@ fn sleeps_of_known_length_are_found_by_name_and_function() {
     close("sleeping", with(&summary, &["biopsy-sleeper;", "hrtimer_nanosleep_[k]"]), wall - ran - waited, 3);
     assert!(with(&summary, &["biopsy-sleeper;"]) >= 1_000_000_000, "fifty times 20 ms at least");
     close("reading", with(&summary, &["biopsy-pipe;", "pipe_read_[k]"]), pipe.0 - pipe.1 - pipe.2, 3);
-    // Both sides of one stack: our own function below, and nothing of the probe above.
+    // Both sides are in one stack: this test's function below, and no function of the probe above.
     assert!(with(&summary, &["biopsy-sleeper;", "sleeps_fifty_times", "do_syscall_64_[k]"]) > 900_000_000);
     let own = |stack: &String| stack.contains("__traceiter_") || stack.contains("bpf_trace_run");
     assert!(!summary.folded.keys().any(own), "{:?}", summary.folded.keys());
@@ -140,7 +142,7 @@ fn sleeps_of_known_length_are_found_by_name_and_function() {
     assert_eq!(summary.folded.values().sum::<u64>(), summary.totals.all.ns);
 }
 
-/// Threads that do something over and over until this is dropped.
+/// Threads that repeat something until this is dropped.
 struct Crowd {
     stop: Arc<AtomicBool>,
     threads: Vec<thread::JoinHandle<()>>,
@@ -178,8 +180,8 @@ fn spin(length: Duration) {
     }
 }
 
-/// A thread that sleeps and works by turns on a machine whose CPUs are all busy: what is neither its own time on them
-/// nor its waiting for them is what it slept.
+/// A thread sleeps and works in turn while all CPUs are busy: its wall time minus its time on CPUs and its waits for
+/// one is the time that it slept.
 #[test]
 fn wall_time_is_run_time_and_the_wait_for_a_cpu_and_what_was_blocked() {
     let Some(probe) = attach(ours()) else { return };
@@ -212,7 +214,7 @@ fn direct_reads_of_a_disk_are_waits_for_io() {
         let begin = space.as_ptr().align_offset(4096);
         for block in 0..2000 {
             file.read_exact_at(&mut space[begin..begin + 4096], block * 4096).unwrap();
-            // Not for I/O, and not asked for.
+            // A sleep is no wait for I/O, and the probe follows only those.
             if block % 100 == 0 {
                 let start = Instant::now();
                 thread::sleep(Duration::from_millis(1));
@@ -225,22 +227,23 @@ fn direct_reads_of_a_disk_are_waits_for_io() {
     show(&summary, 5);
     let io = with(&summary, &["biopsy-reader;", "io_schedule", "blkdev_"]);
     println!("{io} ns of {wall}, {ran} on CPUs, {waited} waiting for them");
-    // The way out of idle is no part of a wait, although the task has not begun yet: to the kernel it is on its CPU from
-    // when it was woken. In a guest that is an interrupt to another CPU: up to 8 µs seen for each read, and twice that is
-    // allowed here; `a_disk_of_known_latency_blocks_as_long` holds the time itself, in virtual time. A sleep takes 1 ms or
-    // more: the thread's own clock says how long.
+    // The time that a CPU takes to leave idle is no part of a wait, although the task does not run yet: for the kernel
+    // it is on its CPU from when it was woken. In a guest that takes an interrupt to another CPU: up to 8 µs were seen
+    // per read, and twice that is allowed here. `a_disk_of_known_latency_blocks_as_long` checks the exact time, in
+    // virtual time. A sleep takes 1 ms or more: the thread's own clock gives its length.
     let (blocked, slept) = (wall - ran - waited, slept.load(Ordering::Relaxed));
     assert!(io < blocked - 20_000_000 + 2000 * 4_000, "{io} of {blocked}");
     assert!(io + slept + 2000 * 16_000 > blocked, "{io} and {slept} asleep of {blocked}");
     assert_eq!(with(&summary, &["hrtimer_nanosleep"]), 0);
     assert!(raw.totals.io.count > 1000 && raw.totals.io.count <= 2010, "{:?}", raw.totals);
-    // Ends that had no event have no stack.
+    // Waits whose end had no event have no stack.
     let with_stacks =
         raw.samples.iter().filter(|(sample, _)| sample.flags & IO != 0).map(|(_, waits)| waits.ns);
     assert_eq!(with_stacks.sum::<u64>() + summary.no_stack_ns, raw.totals.io.ns);
 }
 
-/// Two pairs that hand a byte to and fro, tens of thousands of times a second, and one thread that sleeps long.
+/// Two pairs of threads that pass a byte back and forth, tens of thousands of times per second, and one thread that
+/// makes long sleeps.
 fn hand_over(length: Duration) -> (u64, u64, u64) {
     let pairs: Vec<_> = (0..2)
         .flat_map(|_| {
@@ -280,13 +283,14 @@ fn within_a_small_budget_sums_are_right_on_average_and_long_waits_exactly() {
     let summary = named(&raw);
     show(&summary, 6);
     assert!(raw.threshold_ns > 0, "every stack was taken");
-    // One whose end has no event has no stack, and no more than that is missing.
+    // A wait whose end has no event has no stack; no more than those may be missing.
     let unseen = raw.lost.unmatched * 100_000_000;
     let long = with(&summary, &["biopsy-long;", "nanosleep"]);
     let due = wall - ran - waited;
     println!("long sleeps: {long} ns, by the kernel {due} ns, {unseen} ns of ends without an event at most");
     assert!(long * 100 <= due * 103 && (long + unseen) * 100 >= due * 97, "{long} ns, and not {due}");
-    // Scaled it is what was counted; by itself what was taken has changed the waits that it is of.
+    // The scaled sum is the counted time. The sampled stacks alone may be farther off, since taking stacks changes the
+    // waits.
     let due = raw.totals.all.ns - raw.totals.brief.ns;
     let folded: u64 = summary.folded.values().sum();
     let alone = (summary.sampled.ns + raw.totals.bare.ns) as f64 / due as f64;
@@ -301,12 +305,12 @@ fn within_a_small_budget_sums_are_right_on_average_and_long_waits_exactly() {
     assert_eq!(raw.lost.uninterrupted, 0);
 }
 
-/// Functions that sleep, each its own time, by turns: what each has of the time is known to itself.
+/// Functions that sleep in turn, each for its own time. Each measures its own time.
 fn sleeps_by_turns(length: Duration) -> [u64; 4] {
     #[inline(never)]
     fn nap(until: Instant, at: usize, slept: &mut [u64; 4]) {
         const US: [u64; 4] = [200, 1_000, 5_000, 40_000];
-        // As often as it takes for shares of about 31, 15, 18 and 36 %.
+        // So many times that the shares are about 31, 15, 18 and 36 %.
         const TIMES: [u64; 4] = [140, 14, 3, 1];
         for _ in 0..TIMES[at] {
             let (begin, (ran, waited)) = (Instant::now(), account());
@@ -318,7 +322,7 @@ fn sleeps_by_turns(length: Duration) -> [u64; 4] {
             }
         }
     }
-    /// A frame of its own for each.
+    /// Each function needs a frame of its own.
     macro_rules! named {
         ($name:ident, $at:literal) => {
             #[inline(never)]
@@ -345,7 +349,7 @@ fn sleeps_by_turns(length: Duration) -> [u64; 4] {
     thread::Builder::new().name("biopsy-turns".into()).spawn(run).unwrap().join().unwrap()
 }
 
-/// One that sleeps long and short by turns has the shares that it has, within what is said of them.
+/// A thread that makes long and short sleeps in turn gets the right shares, within the printed interval.
 #[test]
 fn shares_of_one_thread_are_right_within_a_small_budget() {
     let mut options = ours();
@@ -354,7 +358,7 @@ fn shares_of_one_thread_are_right_within_a_small_budget() {
     let slept = sleeps_by_turns(Duration::from_secs(6));
     let raw = probe.finish().unwrap();
     assert!(raw.threshold_ns > 200_000, "all of them had their stacks: {}", raw.threshold_ns);
-    // Of this thread alone.
+    // Keep the samples of this thread only.
     let mut own = raw;
     own.samples.retain(|sample, _| sample.comm_bytes() == b"biopsy-turns");
     own.bare.retain(|(_, comm), _| comm == b"biopsy-turns");
@@ -384,13 +388,14 @@ fn a_table_that_is_full_is_counted() {
     let summary = named(&raw);
     assert!(raw.lost.full > 0 && raw.totals.bare.count > 0, "{:?}", raw.lost);
     assert!(summary.distinct <= 2, "{}", summary.distinct);
-    // Nothing was left to chance, so that what has no stack is known exactly.
+    // Without sampling, the time that has no stack is known exactly.
     if raw.threshold_ns == 0 {
         assert_eq!(summary.sampled.ns + raw.totals.bare.ns, raw.totals.all.ns);
     }
 }
 
-/// One that slept before the window and sleeps on behind it has slept all of it, and where is read from outside.
+/// A thread that sleeps from before the window until after it is blocked for all of the window, and its stack is read
+/// from outside.
 #[test]
 fn who_sleeps_all_the_time_is_there() {
     #[inline(never)]
@@ -418,7 +423,7 @@ fn who_sleeps_all_the_time_is_there() {
     assert_eq!(with(&summary, &["biopsy-asleep;", "asleep_all_the_time", "do_futex_[k]"]), all.ns);
 }
 
-/// Where no interrupt can be had to take them in, stacks have the kernel's side, and say so.
+/// Without an interrupt that takes them in the thread's context, stacks have only the kernel's side, and say so.
 #[test]
 fn stacks_from_outside_have_no_user_side() {
     let Some(probe) = attach(Options { from_outside: true, ..ours() }) else { return };
@@ -451,7 +456,7 @@ fn waits_that_are_too_short_have_no_stack_and_are_counted() {
     assert_eq!(summary.sampled.ns + raw.totals.brief.ns + raw.totals.bare.ns, raw.totals.all.ns);
 }
 
-/// A disk that takes a known time for each I/O, which the machine has that says so; others have none.
+/// A disk with a known time per I/O, which the environment names; without one the test is skipped.
 #[test]
 fn a_disk_of_known_latency_blocks_as_long() {
     let (Ok(path), Ok(ns)) = (std::env::var("BIOPSY_TEST_DISK"), std::env::var("BIOPSY_TEST_DISK_NS")) else {
@@ -473,13 +478,13 @@ fn a_disk_of_known_latency_blocks_as_long() {
     show(&summary, 3);
     let io = with(&summary, &["biopsy-reader;", "io_schedule", "blkdev_"]);
     println!("blocked {io} ns for 300 reads of {ns} ns; wall {wall} ran {ran} waited {waited}");
-    // The disk never completes early; emulated, up to 6 % late. Its time begins before the thread blocks, which is on its
-    // CPU until then. What the kernel accounts to this thread is the referee.
+    // The disk never completes early; emulated, it is up to 6 % late. Its time begins before the thread blocks, which
+    // is on its CPU until then. The reference is the kernel's accounting of this thread.
     assert!(io + ran + waited >= 300 * ns, "{io} ns, and {ran} on a CPU, are less than 300 reads of {ns} ns");
     close("waiting for the disk", io, wall - ran - waited, 2);
 }
 
-/// Sixteen readers of a disk that is larger than the memory that they may have, whose reclaim two probes follow.
+/// Sixteen readers of a disk that is larger than their memory limit; two probes follow their reclaim.
 #[test]
 fn reclaim_by_stack_is_the_reclaim_that_is_counted_elsewhere() {
     let Some(disk) = Disk::new(512) else { return };
@@ -512,7 +517,7 @@ fn reclaim_by_stack_is_the_reclaim_that_is_counted_elsewhere() {
     let ours = raw.totals.reclaims[&Kind::Memcg];
     println!("{:?} here, {} in {} ns there, {:?}", ours, memcg.time.count(), memcg.time.sum(), raw.lost);
     assert!(ours.count > 100, "nobody reclaimed");
-    // Those of the end may end between the one and the other.
+    // A reclaim that runs at the end may be in one of the two counts only.
     assert!(ours.count.abs_diff(memcg.time.count()) <= 16 + raw.lost.missed, "{} reclaims", ours.count);
     close("in reclaim", ours.ns, memcg.time.sum(), 2);
     let summary = named(&raw);
@@ -522,7 +527,7 @@ fn reclaim_by_stack_is_the_reclaim_that_is_counted_elsewhere() {
     assert!(!summary.folded.keys().any(|stack| stack.contains("bpf_trace_run")));
 }
 
-/// What a run of the program takes, less what the statistics themselves do: without stacks, and with all of them.
+/// The time of a run of the program, without the cost of the run statistics: without stacks, and with all of them.
 #[test]
 fn a_switch_costs_little_without_a_stack() {
     for (what, max_cost) in [("none", 0.0), ("within 1 %", 1.0), ("all", 100.0)] {

@@ -1,4 +1,4 @@
-//! Flame graphs of programs whose shares are known. Root.
+//! Tests flame graphs of programs whose shares are known. Needs root.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,9 +12,9 @@ use crate::support::tool::{object, run};
 
 const FLAME: &str = "biopsy.flame/1";
 
-/// Three functions that spin for six, three and one hundredths of a second in turn. Each stays for many samples: of visits
-/// as short as the time between two samples, some functions would meet the sampler's clock more often than others.
-/// Without optimisation every function has its frame: a leaf that has none hides its caller.
+/// Three functions that use the CPU for six, three and one hundredths of a second in turn. Each visit covers many
+/// samples: with visits as short as the time between two samples, some functions would be sampled more often than
+/// others. Without optimisation every function has its frame: a leaf without one hides its caller.
 const SHARES: &str = r#"
 #include <time.h>
 static volatile unsigned long sink;
@@ -44,7 +44,8 @@ fn functions_have_the_shares_that_they_take() {
     folder.compile("known_shares", SHARES, &["-O0"]);
     let (lines, _) = folded(&["-F", "997", "--comm", "known_shares"], &folder.path(""), "known_shares");
     let within = |stack: &str, name: &str| stack.split(';').any(|frame| frame == name);
-    // Neither exec and the loader, nor interrupts, which stand by themselves: other work decides how long these take.
+    // Without exec, the loader and the interrupts (which have stacks of their own): how long these take depends on
+    // other work.
     let all = sum(&lines, |stack| within(stack, "main"));
     assert!(all > 2_000.0, "{all} samples: {lines:?}");
     for (name, share) in [("sixty", 60.0), ("thirty", 30.0), ("ten", 10.0)] {
@@ -53,7 +54,7 @@ fn functions_have_the_shares_that_they_take() {
     }
 }
 
-/// Who has the program with its symbols can name what had none when it ran: elsewhere, and later.
+/// With the program and its symbols, functions without a name at run time can be named later, on another machine.
 #[test]
 fn what_has_no_name_can_be_named_elsewhere() {
     if !can_see() {
@@ -92,11 +93,11 @@ fn what_has_no_name_can_be_named_elsewhere() {
         all += own;
         sixty += if name == "work" { own } else { 0.0 };
     }
-    // All of it is in the loop.
+    // All samples are in the loop.
     assert!(all > 500.0 && sixty > 0.95 * all, "{sixty} of {all}: {view}");
 }
 
-/// User mode and the kernel by turns, each as long as the thread's own clock says.
+/// A program that runs in user mode and in the kernel in turn, each for a time by the thread's own clock.
 const SIDES: &str = r#"
 #include <fcntl.h>
 #include <stdio.h>
@@ -170,7 +171,7 @@ fn a_deep_stack_is_whole() {
     let depth = |stack: &String| stack.split(';').filter(|frame| *frame == "down").count();
     let deepest = lines.keys().map(depth).max().unwrap_or(0);
     assert_eq!(deepest, 116, "{:?}", lines.keys().next());
-    // Before main are exec and the loader, which take as long as the disk and the rest of the machine let them.
+    // Before main are exec and the loader, whose time depends on the disk and on other load.
     let within = |stack: &str| stack.split(';').any(|frame| frame == "main");
     let (whole, all) = (sum(&lines, |stack| depth(&stack.to_string()) == 116), sum(&lines, within));
     let cut: Vec<_> = lines.iter().filter(|(stack, _)| depth(stack) != 116).collect();
@@ -195,7 +196,7 @@ int main(void)
 }
 "#;
 
-/// The program's own clock holds the time until it ran again; what it waited for a CPU is not blocked time.
+/// The program's own clock includes the time until it ran again; its wait for a CPU is not blocked time.
 #[test]
 fn a_sleeper_is_off_the_cpu_as_long_as_it_sleeps() {
     if !can_see() {
@@ -207,8 +208,8 @@ fn a_sleeper_is_off_the_cpu_as_long_as_it_sleeps() {
         folded(&["--off-cpu", "--all-waits", "--comm", "sleeper"], &folder.path(""), "sleeper");
     let slept: f64 = said.trim().parse().unwrap();
     let seen = sum(&lines, |stack| stack.contains("hrtimer_nanosleep_[k]"));
-    // Where the kernel told of no switch to it, as here of one in some hundred, its account tells how long it slept, and
-    // nobody knows where.
+    // If the kernel delivers no switch event for the thread, as here for one sleep in some hundreds, its accounting
+    // gives the length of the sleep, but the stack is unknown.
     let unseen = sum(&lines, |stack| stack == "sleeper;[stack not taken]");
     let all = seen + unseen;
     assert!(
@@ -264,7 +265,7 @@ int main(void)
     assert!(!none.exists(), "an empty picture");
 }
 
-/// What could not be written does not stand where JSON is promised; what is not drawn is said.
+/// If the graph cannot be written, stdout has the JSON object only; if nothing is drawn, a message says why.
 #[test]
 fn what_is_not_written_or_not_drawn_is_said() {
     if !can_see() {
@@ -288,10 +289,10 @@ fn what_is_not_written_or_not_drawn_is_said() {
     assert!(said.contains("60 waits of "), "{said}");
 }
 
-/// Functions of which it is known how many blocks each reads, one by one.
+/// A program in which the number of blocks that each function reads is known.
 const READERS: &str = include_str!("../../../vmtest/guest/shares.c");
 
-/// What folded stacks hold below each leaf, and below the frames of two functions.
+/// The sums of folded stacks: in total, by leaf, and below the frames of two functions.
 fn sums(path: &std::path::Path) -> (u64, BTreeMap<String, u64>, [f64; 2]) {
     let (mut all, mut leaves, mut functions) = (0, BTreeMap::new(), [0.0; 2]);
     for line in fs::read_to_string(path).unwrap().lines() {
@@ -306,8 +307,8 @@ fn sums(path: &std::path::Path) -> (u64, BTreeMap<String, u64>, [f64; 2]) {
     (all, leaves, functions)
 }
 
-/// All stages of all I/Os stand with who handed them in, and add up to what `latency` measures of the same I/Os: it runs
-/// around the other.
+/// Each stage of each I/O is under the code that submitted it, and the sums are those that `latency` measures of the
+/// same I/Os: it runs around `flame`.
 #[test]
 fn the_time_of_ios_stands_with_who_handed_them_in() {
     let Some(disk) = Disk::new(64) else { return };
@@ -327,7 +328,7 @@ fn the_time_of_ios_stands_with_who_handed_them_in() {
             clock.display(),
             about.display(),
         );
-        // This kernel keeps completions to itself at times: then once more.
+        // The kernel does not deliver every completion event: then the test runs it again.
         for _ in 0..crate::live::ATTEMPTS {
             let outside = during_script(&[&disk], &["--comm", "shares", "--max-loss", "5"], &inner);
             let inside: serde_json::Value =
@@ -336,7 +337,7 @@ fn the_time_of_ios_stands_with_who_handed_them_in() {
             if inside["lost"]["ios"] == 0 && outside.json["lost"]["ios"] == 0 {
                 let device = outside.device(&disk).clone();
                 assert_eq!(inside["measured"], device["ios"]);
-                // What passed in the two functions, by the program's own clock.
+                // The time in the two functions by the program's own clock.
                 let clock = fs::read_to_string(&clock).unwrap();
                 let passed: Vec<f64> = clock.split_whitespace().map(|ns| ns.parse().unwrap()).collect();
                 return (device, inside, sums(&out), passed);
@@ -345,7 +346,7 @@ fn the_time_of_ios_stands_with_who_handed_them_in() {
         panic!("no run without a hidden completion");
     };
 
-    // All of them have their stack.
+    // With a stack for each I/O.
     let (_, inside, (all, _, [thrice, once]), passed) = read("100", "1500");
     assert_eq!((&inside["total"], &inside["measured"]), (&all.into(), &6_000.into()), "{inside}");
     assert_eq!(inside["source"], "6,000 of 6,000 I/Os by their stacks");
@@ -359,7 +360,7 @@ fn the_time_of_ios_stands_with_who_handed_them_in() {
     let whole = all as f64 / (passed[0] + passed[1]);
     assert!((0.6..1.0).contains(&whole), "{whole} of the time that passed");
 
-    // Some of them: the sum is that of all, and the shares are as near as is said.
+    // With stacks for some I/Os: the sum is that of all, and the shares are within the printed interval.
     let (outside, inside, (all, leaves, functions), passed) = read("0.3", "6000");
     let sampled: u64 =
         inside["source"].as_str().unwrap().split(' ').next().unwrap().replace(',', "").parse().unwrap();
@@ -369,7 +370,7 @@ fn the_time_of_ios_stands_with_who_handed_them_in() {
     let half: f64 = half.split(' ').next().unwrap().parse().unwrap();
     let (seen, due) = (share(functions), share([passed[0], passed[1]]));
     println!("thrice() has {seen:.1} ± {half} % by {sampled} stacks, {due:.1} % by its clock");
-    // Twice the half: one run of 20,000 is outside.
+    // Twice the half width: one run of 20,000 is outside.
     assert!((seen - due).abs() < 2.0 * half, "{seen} ± {half} %, {due} %");
 
     let reads = &outside["ops"]["read"];
@@ -379,7 +380,7 @@ fn the_time_of_ios_stands_with_who_handed_them_in() {
         let outer = number(&reads[stages][stage]["sum_ns"]) as f64;
         let inner = leaves[&format!("[{stage}]")] as f64;
         println!("{stage}: {inner} here, {outer} there");
-        // Two programs at each event, one behind the other: what the first takes the second sees.
+        // Two programs run at each event, one after the other: the second one's time includes the first one.
         let between = 24_000.0 * 800.0;
         assert!((inner - outer).abs() < 0.05 * outer + between, "{stage}: {inner} here, {outer} there");
     }
@@ -402,7 +403,8 @@ fn the_time_of_ios_stands_with_who_handed_them_in() {
     assert!(!folder.path("x").exists(), "an empty picture");
 }
 
-/// Of operations of io_uring as well, which end after their I/Os; and what the stacks held up is not in it.
+/// This holds also for operations of io_uring, which end after their I/Os; the time for taking the stacks is not
+/// included.
 #[test]
 fn stages_of_operations_add_up() {
     let Some(disk) = Disk::new(64) else { return };
@@ -421,7 +423,7 @@ fn stages_of_operations_add_up() {
         .find_map(|_| {
             let outside = during_script(&[&disk], &["--max-loss", "5"], &inner);
             let text = fs::read_to_string(&about).unwrap();
-            // The load says something as well.
+            // The load prints JSON as well.
             let line = text.lines().find(|line| line.contains(FLAME)).unwrap_or_else(|| panic!("{text}"));
             let inside: serde_json::Value = serde_json::from_str(line).unwrap();
             let whole = inside["lost"]["ios"] == 0 && outside.json["lost"]["ios"] == 0;
@@ -439,7 +441,7 @@ fn stages_of_operations_add_up() {
     for stage in ["submit", "queue", "device", "complete", "reap"] {
         let (inner, outer) = (of(stage), number(&reads["stages"][stage]["sum_ns"]) as f64);
         println!("{stage}: {inner} here, {outer} there");
-        // Two programs at each event, one behind the other: what the first takes the second sees.
+        // Two programs run at each event, one after the other: the second one's time includes the first one.
         let between = number(&inside["measured"]) as f64 * 1_000.0;
         assert!((inner - outer).abs() < 0.1 * outer + between, "{stage}: {inner} here, {outer} there");
     }
@@ -450,7 +452,7 @@ fn stages_of_operations_add_up() {
     );
 }
 
-/// Of a group and of nobody else, with all of what it did.
+/// The profile of a cgroup has all of its CPU time, and none of other processes.
 #[test]
 fn the_cpu_time_of_a_group_is_drawn_alone() {
     if !can_see() {
@@ -478,7 +480,7 @@ fn the_cpu_time_of_a_group_is_drawn_alone() {
     ]);
     let view = object(&output, FLAME);
     let text = fs::read_to_string(&out).unwrap();
-    // bash goes into the group, and sh began before that.
+    // bash moves into the cgroup; sh began before that.
     assert!(number(&view["total"]) > 30 && text.contains("bash;"), "{view} {text}");
     assert!(!text.lines().any(|line| line.starts_with("sh;")), "{text}");
 }

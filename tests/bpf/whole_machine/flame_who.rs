@@ -1,4 +1,4 @@
-//! Whose time a flame graph shows: who waits for a lock, what kernel workers work on, whose ring is served. Root.
+//! Tests under which name a flame graph shows time: lock waits, kernel workers, and threads of an io_uring. Needs root.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,8 +11,9 @@ use crate::live::folded::{can_see, folded, sum};
 use crate::live::ring::{Flags, Ring};
 use crate::support::programs::Folder;
 
-/// Four threads that fight for their table of descriptors: three of four times by the one function, as each call is of
-/// the same kind. The system call stands in the function itself: libc's have no frame, and hide their callers.
+/// Four threads that contend for their table of descriptors: three of four calls by the same function, as each call is
+/// of the same kind. The functions make the system call themselves: libc's wrappers have no frame and hide their
+/// callers.
 const FIGHT: &str = r#"
 #include <pthread.h>
 #include <sys/syscall.h>
@@ -48,7 +49,7 @@ fn a_wait_for_a_lock_is_that_of_the_function_that_asked() {
     let folder = Folder::new("fight");
     folder.compile("fighter", FIGHT, &["-O0", "-fno-omit-frame-pointer", "-pthread"]);
     let (lines, _) = folded(&["--lock-wait", "--comm", "fighter"], &folder.path(""), "fighter");
-    // Beside other work they wait for other locks, too.
+    // Under other load the threads wait for other locks, too.
     let is_of_table = |stack: &str| stack.contains(";fighter;") && stack.contains("files");
     let all = sum(&lines, is_of_table);
     let of = |function: &str| {
@@ -59,7 +60,7 @@ fn a_wait_for_a_lock_is_that_of_the_function_that_asked() {
     assert!(all > 1e6, "they waited: {lines:?}");
     assert!(often + rarely > 0.9, "the functions are named: {often} and {rarely} of {lines:?}");
     assert!((often - 0.75).abs() < 0.1, "{often} and {rarely}");
-    // The lock is the root, then the thread, then its own code, then the kernel's.
+    // The lock is the root; then come the thread, its own code, and the kernel's code.
     let order = |stack: &str| {
         let at = |part: &str| stack.find(part);
         at(";fighter;") < at(";fight;") && at(";fight;") < at(";often;") && at(";often;") < at("_[k]")
@@ -67,7 +68,7 @@ fn a_wait_for_a_lock_is_that_of_the_function_that_asked() {
     assert!(lines.keys().filter(|stack| stack.contains(";often;")).all(|stack| order(stack)), "{lines:?}");
 }
 
-/// The kernel's worker has no name but its CPU's: the disk that it reads for is what it stands under.
+/// The name of a kernel worker has only its CPU: its time is shown under the disk that it reads for.
 #[test]
 fn a_worker_stands_under_what_it_works_on() {
     let Some(disk) = Disk::new(64) else { return };
@@ -77,25 +78,25 @@ fn a_worker_stands_under_what_it_works_on() {
     fs::set_permissions(folder.path("reads"), fs::Permissions::from_mode(0o755)).unwrap();
     for options in [&["-F", "4999"][..], &["--off-cpu", "--all-waits"]] {
         let (lines, _) = folded(options, &folder.path(""), "reads");
-        // Since 87579e9b7d8d (5.13) loop has workers of a queue that is called as the disk.
+        // Since 87579e9b7d8d (5.13) the workers of loop are from a workqueue with the name of the disk.
         let root = format!("kworkers for {};", disk.name);
         let its = lines.keys().filter(|stack| stack.starts_with(&root)).count();
         let is_worker = |stack: &str| stack.contains(";worker_thread_[k]");
         let stray: Vec<&String> =
             lines.keys().filter(|stack| is_worker(stack) && !stack.starts_with("kworkers ")).collect();
-        // It reads memory, and does not sleep in between.
+        // The worker reads memory, and does not sleep in between.
         let works = its > 0 || options.contains(&"--off-cpu");
         let idle = lines.keys().any(|stack| stack.starts_with("kworkers without work;"));
         assert!(works && (idle || its > 0) && stray.is_empty(), "{options:?}: {its}, {stray:?} of {lines:?}");
     }
 }
 
-/// What io_uring's own threads do and wait for is the process' whose ring they serve.
+/// CPU time and waits of io_uring's own threads belong to the process whose ring they serve.
 #[test]
 fn threads_of_a_ring_stand_with_its_process() {
     let Some(disk) = Disk::new(64) else { return };
     let folder = Folder::new("rings");
-    // A thread of the kernel's submits.
+    // A kernel thread submits the requests.
     let load = format!(
         "#!/bin/sh\nexec {} load {} --runtime 2 --sqthread_poll 1 --json\n",
         env!("CARGO_BIN_EXE_biopsy"),
@@ -107,7 +108,7 @@ fn threads_of_a_ring_stand_with_its_process() {
         let (lines, _) = folded(what, &folder.path(""), "polled");
         is_under(&lines, "biopsy;[io_uring sqpoll];");
     }
-    // Workers do what they are handed: here by this very process.
+    // Workers run requests of a process: here of this one.
     let comm = fs::read_to_string("/proc/self/comm").unwrap();
     let stop = Arc::new(AtomicBool::new(false));
     let worker = {
@@ -141,7 +142,7 @@ fn is_under(lines: &BTreeMap<String, u64>, root: &str) {
     assert!(with > 0 && bare.is_empty(), "{with} under {root}, {bare:?} of {lines:?}");
 }
 
-/// Each reads one block in a function of its own, and ends at once.
+/// Each process reads one block in a function of its own, and exits at once.
 const BRIEF: &str = r#"
 #define _GNU_SOURCE
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-//! Interrupts on the running kernel: counts that are the kernel's own, signals, bad words. Root.
+//! Tests `biopsy interrupts`: counts against the kernel's own, signals, and wrong arguments. Needs root.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -14,7 +14,8 @@ use serde_json::Value;
 
 const INTERRUPTS: &str = "biopsy.interrupts/1";
 
-/// The disk below a folder where its vectors are known by name: that of the machine, which nobody has to be given.
+/// The disk below a folder, if its vectors are known by name: a disk of the machine, so that no test has to be given
+/// one.
 fn disk_below(folder: &Path) -> Option<String> {
     let device = File::open(folder).ok()?.metadata().ok()?.dev();
     let number = format!("{}:{}", libc::major(device), libc::minor(device));
@@ -29,8 +30,8 @@ fn sum(view: &Value, list: &str, key: &str) -> u64 {
     view[list].as_array().unwrap().iter().map(|one| one[key].as_u64().unwrap_or(0)).sum()
 }
 
-/// Keeps all CPUs busy for whoever wants nothing else from them. On some virtual machines no program sees the
-/// interrupts that come into an idle CPU, although the kernel counts them: those are lost, and counted as lost.
+/// Keeps all CPUs busy at the lowest priority. On some virtual machines no program sees the interrupts that arrive at
+/// an idle CPU, although the kernel counts them: those are lost, and counted as lost.
 struct Busy(Vec<Child>);
 
 impl Busy {
@@ -48,15 +49,15 @@ impl Busy {
 impl Drop for Busy {
     fn drop(&mut self) {
         for child in &mut self.0 {
-            // `timeout` hands it on.
+            // `timeout` passes the signal on.
             signal(child, libc::SIGTERM);
             let _ended = child.wait();
         }
     }
 }
 
-/// A window that lies around the load: each vector has as many interrupts as the kernel says, each of them carried
-/// something that is in its histogram, and all I/Os are seen.
+/// The window lies around the load: each vector has as many interrupts as the kernel counted, each interrupt that
+/// carried completions is in its histogram, and all I/Os are seen.
 #[test]
 fn interrupts_are_the_kernels_own_count() {
     let scratch = Scratch::new("interrupts");
@@ -76,7 +77,7 @@ fn interrupts_are_the_kernels_own_count() {
         assert_eq!(device["name"], disk.as_str());
         let (ios, lost) = (number(&device["ios"]), number(&view["lost"]["ios"]));
         assert!(ios > 100, "{view}");
-        // The kernel counts no commands of the driver's own; virtio_blk asks for its serial number by one.
+        // The kernel does not count the driver's own commands; virtio_blk reads the serial number by one.
         let counted = ios - number(&device["passthrough"]);
         let min = number(&device["kernel_ios_min"]);
         assert!(
@@ -99,7 +100,8 @@ fn interrupts_are_the_kernels_own_count() {
         if lost == 0 && view["lost"]["events"] == 0 {
             return;
         }
-        // Where such a machine keeps some to itself each time, the books are what can be held: they were, above.
+        // If such a machine hides some interrupts in every run, only the counts of lost events can be checked, as
+        // above.
         assert!(lost * 20 < ios, "{lost} of {ios} I/Os were not seen");
         if attempt == 8 {
             println!("each of {attempt} runs lost something, and said so: {}", view["lost"]);
@@ -108,7 +110,7 @@ fn interrupts_are_the_kernels_own_count() {
     }
 }
 
-/// A loop device has no vector: that is said, and its I/Os are counted all the same.
+/// A loop device has no vector: the view says so, and still counts its I/Os.
 #[test]
 fn a_device_without_vectors_has_none() {
     let Some(disk) = Disk::new(16) else { return };

@@ -1,4 +1,4 @@
-//! The keys of every view's JSON, held against `tests/golden/VIEW.keys`: what a reader of `--json` relies on stays.
+//! Tests that the keys of every view's JSON are those of `tests/golden/VIEW.keys`: readers of `--json` rely on them.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -9,11 +9,11 @@ use crate::live::disk::Disk;
 use crate::support::tool::{biopsy, finish, quiet, stderr};
 use serde_json::Value;
 
-/// What is below these names a thing of this machine or run: all of them are one.
+/// The keys below these are names of this machine or run; all of them count as one key.
 const NAMED: [&str; 10] =
     ["probes", "sockets", "classes", "numbers", "ops", "parts", "by_total", "buckets", "refused", "limits"];
 
-/// Views that are read back.
+/// Views that can be read back by `-i`.
 const REPLAYED: [&str; 6] = ["latency", "interrupts", "locks", "threads", "errors", "top"];
 
 /// A line for each key with the type of its value: `.devices[].ops.*.ios number`.
@@ -39,7 +39,7 @@ fn keys(value: &Value, path: &str, found: &mut BTreeSet<String>) {
     found.insert(format!("{path} {kind}"));
 }
 
-/// Whether a line of the golden file is not printed any more: the object is there, and the key is not or has another
+/// Whether a line of the golden file is not printed any more: its object is there, but the key is not, or has another
 /// type. An object in an empty list is not there, and a value that was not measured is null.
 fn is_gone(line: &str, found: &BTreeSet<String>) -> bool {
     let (path, _) = line.rsplit_once(' ').expect("a key and its type");
@@ -49,11 +49,11 @@ fn is_gone(line: &str, found: &BTreeSet<String>) -> bool {
         && !path.ends_with('*')
         && !found.contains(line)
         && !found.contains(&format!("{path} null"))
-        // A run of a second may see no lock that is waited for, which then has no cost.
+        // A run of a second may see no contended lock; then there is no cost.
         && !path.ends_with("ns_per_contention")
 }
 
-/// What was printed is printed again by `-i`, byte for byte, and shown as text.
+/// Checks that `-i` prints the same JSON again, byte for byte, and shows it as text.
 fn is_shown_again(view: &str, printed: &[u8]) {
     let again = |words: &[&str]| {
         let mut child = biopsy(words).stdin(Stdio::piped()).spawn().unwrap();
@@ -113,7 +113,7 @@ fn every_view_keeps_its_keys() {
     assert!(gone.is_empty(), "not printed any more:\n{}", gone.join("\n"));
 }
 
-/// So that the test can fail.
+/// Tests that a removed key is found.
 #[test]
 fn a_key_that_is_gone_is_found() {
     let mut found = BTreeSet::new();

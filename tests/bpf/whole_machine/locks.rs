@@ -1,4 +1,5 @@
-//! Waits for locks on the running kernel: as many as its own events, and the place of a known contention. Root.
+//! Tests lock waits on the running kernel: their number against the kernel's own events, and the place of a known
+//! contention. Needs root.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -21,14 +22,14 @@ use serde_json::Value;
 
 const LOCKS: &str = "biopsy.locks/1";
 
-/// Threads that do the same thing over and over until this is dropped.
+/// Threads that repeat the same action until this is dropped.
 struct Fight {
     stop: Arc<AtomicBool>,
     threads: Vec<thread::JoinHandle<()>>,
 }
 
 impl Fight {
-    /// `turn` is told which thread it is, and how often it came.
+    /// `turn` gets the number of the thread, and how often it has run before.
     fn new(threads: usize, turn: impl Fn(usize, u64) + Send + Sync + 'static) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let turn = Arc::new(turn);
@@ -41,11 +42,11 @@ impl Fight {
         Self { threads: (0..threads).map(thread).collect(), stop }
     }
 
-    /// For the mutex of a pipe.
+    /// Threads that contend for the mutex of a pipe.
     fn for_a_pipe() -> Self {
         let (reader, writer) = std::io::pipe().unwrap();
         for end in [reader.as_raw_fd(), writer.as_raw_fd()] {
-            // SAFETY: both descriptors are open; a full or empty pipe must not stop anybody.
+            // SAFETY: both descriptors are open; without O_NONBLOCK a full or empty pipe would block the threads.
             unsafe { libc::fcntl(end, libc::F_SETFL, libc::O_NONBLOCK) };
         }
         Self::new(8, move |at, _| {
@@ -65,7 +66,7 @@ impl Drop for Fight {
     }
 }
 
-/// Whether the views of this machine see waits at all.
+/// Whether lock waits can be seen on this machine; if not, the test is skipped.
 fn can_see() -> bool {
     let why = if crate::support::tool::is_root() { no_tracing() } else { Some("it needs root") };
     if let Some(why) = why {
@@ -74,7 +75,7 @@ fn can_see() -> bool {
     why.is_none()
 }
 
-/// A lock whose name begins so, within a few seconds of a fight for it.
+/// The lock whose name begins with `name`, within a few seconds of contention for it.
 #[track_caller]
 fn fought_for(name: &str, containing: &str) -> Value {
     let mut view = Value::Null;
@@ -102,14 +103,15 @@ fn sum(view: &Value, list: &str, key: &str) -> u64 {
     rows(view, list).iter().map(|one| number(&one[key])).sum()
 }
 
-/// What must be true of every view: all parts are of the same waits.
+/// Checks what must hold for every view: all its parts are of the same waits.
 #[track_caller]
 fn books_are_kept(view: &Value) {
-    // The window is closed between the rows: a wait that ends just then is in one of them.
+    // The window is closed between the rows: a wait that ends just then is in one of them only.
     books_are_kept_but_for(view, 8, 0);
 }
 
-/// The same where waits went on while the rows were read, or so much waiting was left out on request.
+/// Same as [`books_are_kept`], if waits went on while the rows were read, or with so much waiting left out by an
+/// option.
 #[track_caller]
 fn books_are_kept_but_for(view: &Value, off: u64, left_out_ns: u64) {
     let (contentions, wait) = (number(&view["contentions"]), number(&view["wait_ns"]));
@@ -130,7 +132,7 @@ fn books_are_kept_but_for(view: &Value, off: u64, left_out_ns: u64) {
     assert!(number(&begins["repeats"]) + contentions <= by_kind + off, "{begins} {contentions}");
 }
 
-/// A window that lies within one count of the kernel's and around another.
+/// The window lies around one count of the kernel's and within another.
 #[test]
 fn begins_are_the_kernels_own_events() {
     if !can_see() {
@@ -187,7 +189,7 @@ fn a_file_that_is_fought_for_is_named_by_its_path() {
     assert!(name.contains(path.file_name().unwrap().to_str().unwrap()), "{name}");
 }
 
-/// Each has it for as long as 16 MiB take, so that the others sleep at any moment.
+/// Each thread holds the lock while it copies 16 MiB, so that the others wait at any time.
 #[test]
 fn who_still_waits_at_the_end_is_named_with_its_lock() {
     if !can_see() {
@@ -219,10 +221,10 @@ fn an_epoll_set_and_a_ring_are_named() {
     if !can_see() {
         return;
     }
-    // SAFETY: makes descriptors that stay open until this process ends.
+    // SAFETY: the calls make descriptors that stay open until this process ends.
     let (set, event) = unsafe { (libc::epoll_create1(0), libc::eventfd(0, 0)) };
     let mut parameters = [0u64; 15];
-    // SAFETY: the kernel writes the 120 bytes that io_uring_setup says it does.
+    // SAFETY: the kernel writes the 120 bytes that io_uring_setup defines.
     let ring = unsafe { libc::syscall(libc::SYS_io_uring_setup, 8, parameters.as_mut_ptr()) };
     assert!(set >= 0 && event >= 0);
     let mut watch = libc::epoll_event { events: 1, u64: 0 };
@@ -240,7 +242,7 @@ fn an_epoll_set_and_a_ring_are_named() {
         return;
     }
     let _fight = Fight::new(8, move |_, _| {
-        // SAFETY: there is nothing in the ring that could be submitted, and no argument is a pointer.
+        // SAFETY: the ring holds nothing that could be submitted, and no argument is a pointer.
         unsafe { libc::syscall(libc::SYS_io_uring_enter, ring, 1, 0, 0, 0, 0) };
     });
     let lock = fought_for("uring_lock of io_uring fd ", &format!("({})", std::process::id()));
@@ -248,11 +250,11 @@ fn an_epoll_set_and_a_ring_are_named() {
     assert!(lock["name"].as_str().unwrap().contains(&format!("fd {ring} ")), "{lock}");
 }
 
-/// A memory group, removed at the end.
+/// A memory cgroup, which is removed at the end.
 struct MemoryGroup(PathBuf);
 
 impl MemoryGroup {
-    /// None where nobody can make one.
+    /// None: no memory cgroup can be made.
     fn new(bytes: u64) -> Option<Self> {
         let hierarchy = Hierarchy::of_controller(Path::new("/"), "memory")?;
         let group = Self(Path::new(&hierarchy.point).join(format!("biopsy-locks-{}", std::process::id())));
@@ -265,7 +267,7 @@ impl MemoryGroup {
 
 impl Drop for MemoryGroup {
     fn drop(&mut self) {
-        // Its last process is gone a moment later.
+        // The last process leaves the cgroup a little later.
         for _ in 0..50 {
             if fs::remove_dir(&self.0).is_ok() {
                 return;
@@ -275,7 +277,7 @@ impl Drop for MemoryGroup {
     }
 }
 
-/// The storm of buffered reads, in a small group: 16 threads, each through a part of the device.
+/// A storm of buffered reads in a small memory cgroup: 16 threads, each through a part of the device.
 #[test]
 fn the_lru_lock_of_a_memory_group_is_named() {
     let Some(disk) = Disk::new(1024) else { return };
@@ -308,7 +310,7 @@ fn the_lru_lock_of_a_memory_group_is_named() {
     panic!("in four storms nobody waited for the lru_lock of {path}");
 }
 
-/// No room for rows: what is not apart is together, and nothing is missing.
+/// Without room for more rows, the remaining waits are counted together, and none is missing.
 #[test]
 fn a_full_table_loses_no_wait() {
     if !can_see() {
@@ -323,7 +325,7 @@ fn a_full_table_loses_no_wait() {
     assert!(all > 0 && rows(&view, "locks").len() <= 8, "{view}");
 }
 
-/// Stacks cost what they may cost, on each CPU, whatever happens.
+/// Stacks stay within their budget on each CPU.
 #[test]
 fn stacks_keep_to_their_budget() {
     if !can_see() {
@@ -334,7 +336,7 @@ fn stacks_keep_to_their_budget() {
     let view = object(&run(&words), LOCKS);
     books_are_kept(&view);
     let (stacks, cpus) = (&view["stacks"], thread::available_parallelism().unwrap().get() as u64);
-    // The first periods may take four times their budget, the others one and a stack.
+    // The first periods may use four times their budget, each later one its budget and one stack.
     let allowed = number(&view["duration_ns"]) * cpus / 1000 * 4;
     assert!(number(&stacks["taken"]) > 0 && number(&stacks["ns"]) <= allowed, "{stacks} of {allowed}");
     assert_eq!(stacks["of"], view["contentions"]);
@@ -343,7 +345,7 @@ fn stacks_keep_to_their_budget() {
     assert_eq!(none["stacks"]["taken"], 0);
 }
 
-/// A fight that lies within the window: the kernel's count of it, and that around the whole run, are near each other.
+/// All contention lies in the window: the kernel's counts inside it and around the whole run are close to each other.
 #[test]
 fn a_fight_inside_the_window_is_counted() {
     if !can_see() {
@@ -355,7 +357,7 @@ fn a_fight_inside_the_window_is_counted() {
     let (from, to, file) = (place("from"), place("to"), place("file"));
     let files = kernel.files();
     let writers = format!("dd if=/dev/zero of={file} bs=512 count=200000 conv=notrunc status=none &");
-    // On a busy machine fewer of them meet.
+    // Repeat until there were 1,000: on a busy machine fewer writers contend.
     let hits = format!("$(cat {files} | awk '/^(entries|overrun):/ {{ n += $2 }} END {{ print n + 0 }}')");
     let script = format!(
         "cat {files} >{from}; enough=$(({hits} + 1000)); until [ {hits} -gt $enough ]; do {} wait; done; \
@@ -372,7 +374,7 @@ fn a_fight_inside_the_window_is_counted() {
     assert!(inside > 1000 && inside <= seen + lost && seen <= around, "{}", view["begins"]);
 }
 
-/// Only who was asked for is counted, in intervals as in the whole.
+/// With a filter by pid only that process is counted, in each interval as in the whole.
 #[test]
 fn a_process_is_counted_alone() {
     if !can_see() {
@@ -384,7 +386,7 @@ fn a_process_is_counted_alone() {
     let pieces = objects(&output, LOCKS);
     assert_eq!(pieces.len(), 2);
     for view in &pieces {
-        // Each begins or ends between two pieces, where nothing stands still: 20 ms of a second.
+        // Waits go on at the edges between the intervals: 20 ms of a second.
         books_are_kept_but_for(view, number(&view["contentions"]) / 50, 0);
         let others = rows(view, "by_process").iter().find(|row| row["pid"] != std::process::id());
         assert_eq!(others, None);
@@ -392,7 +394,7 @@ fn a_process_is_counted_alone() {
     }
 }
 
-/// Without events and kprobes no wait can be seen. That is said, and the page cache is there all the same.
+/// Without events and kprobes no wait can be seen. The view says so, and still has the page cache.
 #[test]
 fn a_kernel_that_shows_no_wait_says_so() {
     if !can_see() {
@@ -410,7 +412,7 @@ fn a_kernel_that_shows_no_wait_says_so() {
         why.contains("neither the events of lock contention") && why.contains("use a newer kernel"),
         "{why}"
     );
-    // Not waits of zero.
+    // The key is absent, and not zero.
     assert_eq!(view.get("contentions"), None, "{view}");
     assert!(!view["pagecache"]["series"].as_array().unwrap().is_empty());
     let text = run(&["locks", "--for", "200ms", "--fault-no-events"]);

@@ -1,4 +1,5 @@
-//! Reclaim on the running kernel: counts that are the kernel's own. Root, loop devices, a group of the memory controller.
+//! Tests reclaim on the running kernel against the kernel's own counts. Needs root, loop devices, and a cgroup of the
+//! memory controller.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -22,7 +23,7 @@ use biopsy::wire::pagecache::Kind;
 
 const THREADS: u64 = 16;
 
-/// Reads the whole disk from sixteen places at once through the page cache, in pieces of 128 KiB.
+/// Reads the whole disk in sixteen threads through the page cache, in pieces of 128 KiB.
 fn read_all(disk: &Disk, length: Duration) {
     let until = Instant::now() + length;
     std::thread::scope(|scope| {
@@ -39,7 +40,7 @@ fn read_all(disk: &Disk, length: Duration) {
     });
 }
 
-/// Sixteen readers of a disk that is larger than the memory that they may have.
+/// Sixteen readers of a disk that is larger than their memory limit.
 #[test]
 fn reclaim_within_a_groups_limit_is_the_kernels_own_count() {
     let Some(disk) = Disk::new(1024) else { return };
@@ -48,7 +49,7 @@ fn reclaim_within_a_groups_limit_is_the_kernels_own_count() {
     let Some(counted) = Counted::new(begins) else { return };
     let host = Host::read(Path::new("/")).unwrap();
     let options = Options { devices: vec![disk.name.clone()], functions: true, cost: true };
-    // The event's own count, from a to d: before and after attaching, before and after detaching.
+    // The counts of the event itself, a to d: before and after attaching, before and after detaching.
     let a = counted.hits();
     let mut probe = PagecacheProbe::attach(&host, Path::new("/"), &options, None).unwrap();
     let samples = StacksProbe::attach(499).unwrap();
@@ -69,7 +70,7 @@ fn reclaim_within_a_groups_limit_is_the_kernels_own_count() {
     println!("memcg reclaims {} of {} to {}, lost {:?}", memcg.count, c - b, d - a, summary.lost);
     assert!(c > b, "nobody reclaimed");
     assert!(c - b <= memcg.count + lost && memcg.count <= d - a, "{} of {} to {}", memcg.count, c - b, d - a);
-    // All of them have ended, and their times are known.
+    // All reclaims have ended, so that their times are known.
     assert!(memcg.time.count() <= memcg.count && memcg.time.count() + lost >= memcg.count, "{memcg:?}");
     assert!(memcg.time.sum() > 0 && memcg.time.min() > Some(0));
 
@@ -91,7 +92,7 @@ fn reclaim_within_a_groups_limit_is_the_kernels_own_count() {
         println!("{}: {} runs, {} ns each", program.name, program.runs, program.ns / program.runs.max(1));
     }
 
-    // This kernel lets nobody attach to its functions, and samples say where the time went.
+    // If no probe can be attached to functions of this kernel, the samples say where the time went.
     let sampled = paths::sampled(&raw, &symbolizer().names(&addresses(&raw)));
     for path in &sampled {
         println!("{} {} ns, spinning {:?} ns, {:?}", path.function, path.ns, path.spin_ns, path.spin_ratio);
@@ -108,7 +109,8 @@ fn reclaim_within_a_groups_limit_is_the_kernels_own_count() {
     assert!(sampled.iter().all(|path| path.spin_ns.0 <= path.spin_ns.1 && path.spin_ns.1 <= path.ns));
 }
 
-/// By the kernel's counter, by the batches' events, and by those of taking pages from the lists.
+/// Compares the pages by the kernel's counter, by the events of the batches, and by the events of taking pages from the
+/// lists.
 fn pages(summary: &PagecacheSummary, lost: u64) {
     let kernel = summary.counters["scanned_file"].unwrap();
     let seen = summary.scanned;
@@ -117,7 +119,7 @@ fn pages(summary: &PagecacheSummary, lost: u64) {
     assert_eq!(summary.scanned_pages, Some(kernel.min));
     if lost == 0 {
         assert!(summary.checks.iter().all(|check| check.holds), "{:?}", summary.checks);
-        // Where nothing could be taken there is no batch, and the kernel counts what it looked at all the same.
+        // If no page could be taken there is no batch event, but the kernel still counts the pages that it scanned.
         assert!(
             seen.in_batches <= seen.looked_at && seen.in_batches * 100 >= seen.looked_at * 99,
             "{seen:?}"
@@ -131,12 +133,12 @@ fn pages(summary: &PagecacheSummary, lost: u64) {
     assert!(memcg.stolen_file_pages > 0 && memcg.stolen_file_pages <= memcg.scanned_file_pages);
     let ahead = summary.readahead.unwrap();
     println!("read-ahead {ahead:?}");
-    // Nothing else brings pages into the cache here; what was asked for may be there already.
+    // Nothing else reads into the cache here; some of the pages that read-ahead asked for may already be there.
     let read: u64 = summary.series.iter().filter_map(|moment| moment.read_bytes).sum();
     assert!(ahead.asked_pages * 4096 * 10 >= read * 9, "{ahead:?}, {read} bytes read");
 }
 
-/// This process, in its group.
+/// Checks that this process is the owner, in its cgroup.
 fn owners(summary: &PagecacheSummary, group: &Group) {
     let name = format!("/{}", group.path().file_name().unwrap().to_str().unwrap());
     let ours = summary.reclaimers.iter().filter(|one| one.pid == std::process::id());
@@ -148,7 +150,7 @@ fn owners(summary: &PagecacheSummary, group: &Group) {
     assert_eq!(all, ended, "{:?}", summary.reclaimers);
 }
 
-/// Ten times a second, and together what the whole is.
+/// Checks that there are ten steps per second, which sum up to the whole.
 fn series(summary: &PagecacheSummary) {
     let steps = &summary.series;
     assert!(steps.len() >= 20, "{} steps in {} ns", steps.len(), summary.duration_ns);
@@ -158,7 +160,7 @@ fn series(summary: &PagecacheSummary) {
     let max = summary.counters["scanned_file"].unwrap().max + summary.counters["scanned_anon"].unwrap().max;
     let scanned = sum(|step| step.scanned_pages);
     assert!(scanned > 0 && scanned <= max, "{scanned} of {max}");
-    // All of it is the tasks' own.
+    // All scanned pages are from direct reclaim by tasks.
     assert_eq!(sum(|step| step.direct_scanned_pages), scanned);
     let memcg = summary.reclaim(Kind::Memcg).count;
     let reclaims = sum(|step| step.direct_reclaims);
@@ -171,7 +173,7 @@ fn series(summary: &PagecacheSummary) {
     }
 }
 
-/// Steps go on over the edges of the pieces, and each is in one of them.
+/// The series of steps goes on across intervals, and each step is in one of them.
 #[test]
 fn each_interval_has_its_own_steps() {
     let Some(disk) = Disk::new(64) else { return };
@@ -186,7 +188,7 @@ fn each_interval_has_its_own_steps() {
     }
 }
 
-/// The command says the same, and what it does not see.
+/// The command prints the same values, and what it cannot see.
 #[test]
 fn the_view_has_the_contracts_keys() {
     let Some(disk) = Disk::new(64) else { return };

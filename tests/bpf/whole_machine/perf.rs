@@ -1,4 +1,4 @@
-//! What `perf` says of the same load at the same time. Root, and perf.
+//! Compares the profile of `biopsy flame` with that of `perf` for the same load at the same time. Needs root and perf.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,7 +9,7 @@ use crate::live::disk::Disk;
 use crate::support::skip::skipped;
 use crate::support::tool::{binary, object, run};
 
-/// Removed with the test.
+/// A temporary folder that is removed with the test.
 struct Scratch(PathBuf);
 
 impl Drop for Scratch {
@@ -18,13 +18,13 @@ impl Drop for Scratch {
     }
 }
 
-/// Samples of the load's threads by the function that they fell into; user mode is one, of which the two have different
-/// names where functions are inlined.
+/// Samples of the load's threads by leaf function. User mode counts as one function, since biopsy and perf name inlined
+/// functions differently.
 type Leaves = BTreeMap<String, f64>;
 
 const USER: &str = "(user)";
 
-/// What interrupts do stands by itself here, and with whom they came into there.
+/// biopsy shows interrupts separately; perf shows them in the thread that they interrupted.
 fn is_interrupt(function: &str) -> bool {
     let entry = function.trim_start_matches("asm_").trim_start_matches('_');
     entry.starts_with("common_interrupt")
@@ -33,7 +33,7 @@ fn is_interrupt(function: &str) -> bool {
         || function.contains("do_softirq")
 }
 
-/// Blocks of `perf script`: the thread's name, then a frame a line, leaf first.
+/// Parses `perf script`: in each block the name of the thread, then one frame per line, leaf first.
 fn of_perf(text: &str) -> Leaves {
     let mut leaves = Leaves::new();
     for block in text.split("\n\n") {
@@ -46,7 +46,7 @@ fn of_perf(text: &str) -> Leaves {
         if frames.iter().any(|(_, function)| is_interrupt(function)) {
             continue;
         }
-        // Of 64 bits, the first set: the kernel's half.
+        // Of the 64 bits the first is set: an address of the kernel's half.
         let in_kernel = address.len() == 16 && address.starts_with('f');
         *leaves.entry(if in_kernel { leaf.to_string() } else { USER.to_string() }).or_default() += 1.0;
     }
@@ -64,9 +64,10 @@ fn of_folded(text: &str) -> Leaves {
     leaves
 }
 
-/// Samplers of the same threads, each by a clock of its own. In a few seconds such clocks meet a load in different phases:
-/// two perfs differ from each other by up to 5 points of 40, and more on a busy machine. Two of them run here, and of the
-/// twenty functions in which they have most samples each has the same share here, within what separates the two and chance.
+/// Samplers of the same threads, each with a clock of its own. In a few seconds such clocks meet a load in different
+/// phases: two runs of perf differ by up to 5 points of 40, and more on a busy machine. Two of them run here. Each of
+/// the twenty functions with most samples must have the same share in biopsy, within the difference of the two and the
+/// statistical error.
 #[test]
 fn functions_have_the_shares_that_perf_gives_them() {
     let Some(disk) = Disk::new(64) else { return };
@@ -79,7 +80,7 @@ fn functions_have_the_shares_that_perf_gives_them() {
     fs::create_dir_all(&scratch.0).unwrap();
     let file = |name: &str| scratch.0.join(name).to_str().unwrap().to_string();
     let (first, second, out) = (file("first.data"), file("second.data"), file("out.folded"));
-    // The sampler takes cycles where the processor counts them, and all must see the same.
+    // biopsy samples cycles if the processor counts them; all must use the same event.
     let event = if fs::exists("/sys/bus/event_source/devices/cpu").unwrap() { "cycles" } else { "cpu-clock" };
     let record = |frequency: &'static str, data: &str| -> Vec<String> {
         let words = ["perf", "record", "-q", "-a", "-g", "-e", event, "-F", frequency, "-o", data, "--"];
@@ -87,7 +88,7 @@ fn functions_have_the_shares_that_perf_gives_them() {
     };
     let load =
         ["load", &disk.path, "--ioengine", "psync", "--numjobs", "2", "--runtime", "5s", "--no-drive-check"];
-    // Clocks of one rate would keep their distance for the whole run.
+    // Clocks of the same rate would stay in the same phase for the whole run.
     let flame = ["flame", "--folded", "--json", "-F", "1009", "--max-loss", "5", "-o", &out, "--"];
     let words = [
         flame.map(str::to_string).to_vec(),
@@ -116,7 +117,7 @@ fn functions_have_the_shares_that_perf_gives_them() {
     assert!(most.len() >= 20, "{} functions", most.len());
     most.truncate(20);
     let shares = |name: &str| [0, 1, 2].map(|sampler| samples(sampler, name) / all[sampler]);
-    // What one function has too much another has too little.
+    // What one function has too much, others have too little: so the largest difference is used for all.
     let apart =
         most.iter().map(|name| shares(name)).map(|[one, other, _]| (one - other).abs()).fold(0.0, f64::max);
     for name in most {
@@ -125,7 +126,7 @@ fn functions_have_the_shares_that_perf_gives_them() {
         let pooled = (0..3).map(|sampler| samples(sampler, name)).sum::<f64>() / all.iter().sum::<f64>();
         let error = (pooled * (1.0 - pooled) * (1.0 / (all[0] + all[1]) + 1.0 / all[2])).sqrt();
         println!("{name}: {one:.4} and {other:.4} there, {here:.4} here, error {error:.4}, apart {apart:.4}");
-        // Twenty comparisons, of samples that are not independent; and each sampler sees a little of the others.
+        // Twenty comparisons of samples that are not independent; each sampler also sees a little of the others.
         let most = 5.0 * error + 0.01 + apart;
         assert!((here - between).abs() < most, "{name}: {one} and {other} there, {here} here");
     }

@@ -1,4 +1,5 @@
-//! A diagnosis of what was kept is that of the live machine, and the flight recorder makes one. Root.
+//! Tests that the diagnosis of a recording is that of the live machine, and that the flight recorder writes a
+//! diagnosis. Needs root.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ use crate::support::tool::{biopsy, finish, quiet, run, signal, stderr};
 
 const PATIENCE: Duration = Duration::from_secs(40);
 
-/// Reads one by one from a disk, while something else wants all CPUs: for a minute at most.
+/// Reads a disk block by block while other processes use all CPUs, for a minute at most.
 struct Contention(Vec<Child>);
 
 impl Contention {
@@ -33,7 +34,7 @@ impl Contention {
 impl Drop for Contention {
     fn drop(&mut self) {
         for child in &mut self.0 {
-            // timeout ends its own.
+            // `timeout` ends its child.
             signal(child, libc::SIGTERM);
             let _ended = child.wait();
         }
@@ -63,7 +64,7 @@ fn a_recording_has_the_verdict_of_a_live_diagnosis() {
     let words = ["record", "-d", &disk.name, "-o", text(&folder), "--for", "5s"];
     let recorder = biopsy(&words).spawn().unwrap();
     let live = run(&["diagnose", "-d", &disk.name, "--for", "5s", "--json"]);
-    // Threads that are not found in time, where no CPU is free, are no matter here.
+    // Threads that were not found in time, because no CPU was free, do not matter here.
     assert!(matches!(live.status.code(), Some(0 | 4)), "{}", stderr(&live));
     let recorder = finish(recorder);
     assert!(matches!(recorder.status.code(), Some(0 | 4)), "{}", stderr(&recorder));
@@ -81,7 +82,7 @@ fn a_recording_has_the_verdict_of_a_live_diagnosis() {
         user(&live),
         user(&recorded)
     );
-    // As a live one, it has looked at all that it can see.
+    // The recording examined everything that the live diagnosis examined.
     let parts = |of: &Value| {
         let all = of["not_examined"].as_array().unwrap();
         let mut all: Vec<String> = all.iter().map(|one| one["what"].as_str().unwrap().to_string()).collect();
@@ -116,7 +117,7 @@ fn the_flight_recorder_writes_what_it_holds_on_a_finding() {
         entries.map(|entry| entry.path()).filter(|path| path.join("manifest.json").exists()).collect()
     };
     wait_for("a dump", PATIENCE, || !dumps().is_empty());
-    // What goes on is no news.
+    // A finding that persists is not reported again.
     std::thread::sleep(Duration::from_secs(6));
     signal(&child, libc::SIGTERM);
     let ended = finish(child);

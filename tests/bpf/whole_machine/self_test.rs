@@ -1,4 +1,4 @@
-//! `biopsy check --self-test`: what must hold, on disks of our own. Root, loop devices.
+//! Tests `biopsy check --self-test` and its invariants on test disks. Needs root and loop devices.
 
 use std::collections::BTreeMap;
 use std::process::Output;
@@ -7,7 +7,7 @@ use crate::live::disk::Disk;
 use crate::support::tool::{object, one_error, refused, run, stderr};
 use serde_json::Value;
 
-/// What became of each invariant.
+/// The result of each invariant.
 #[track_caller]
 fn states(output: &Output) -> (BTreeMap<String, String>, Value) {
     let check = object(output, "biopsy.check/1");
@@ -37,10 +37,10 @@ const ALL: [&str; 11] = [
     "stage-sums",
 ];
 
-/// All passes, the load is as large as it says, and nothing is written.
+/// All invariants pass, the load is as large as reported, and nothing is written.
 ///
-/// See `view::during`: a virtual machine may keep completions to itself, on a busy host in each of
-/// nine runs of 900,000 reads. Nothing is measured again for that: the books have to close with them.
+/// See `view::during`: a virtual machine may not deliver every completion event; on a busy host it did not in each of
+/// nine runs of 900,000 reads. The test is not repeated for that: the counts must be consistent even then.
 #[test]
 fn a_sound_machine_passes() {
     let Some(disk) = Disk::new(64) else { return };
@@ -68,11 +68,11 @@ fn a_sound_machine_passes() {
         number(&check, "generator-time", "seen_ns") > number(&check, "generator-time", "generator_ns") / 2
     );
     assert!(number(&check, "detached", "held") > 20, "programs, links and maps");
-    // The generator tries one read before the window.
+    // The generator makes one test read before the window.
     assert_eq!(stat.reads + stat.read_merges, made + 1);
     assert_eq!((stat.writes, stat.discards, stat.flushes), (0, 0, 0));
     assert!((2_900_000_000..6_000_000_000).contains(&check["duration_ns"].as_u64().unwrap()));
-    // What `check` always says is there too.
+    // The output of a plain `check` is there too.
     assert!(check["programs"].is_array() && check["views"].is_array() && check["rights"].is_object());
 }
 
@@ -88,7 +88,7 @@ fn the_text_says_what_was_done() {
     }
 }
 
-/// One sentence, exit code 4, and the figures all the same.
+/// The result is one sentence and exit code 4, and the figures are still printed.
 #[test]
 fn a_machine_that_loses_events_fails() {
     let Some(disk) = Disk::new(16) else { return };
@@ -98,7 +98,7 @@ fn a_machine_that_loses_events_fails() {
         let (states, check) = states(&output);
         (output, states, check)
     };
-    // An I/O whose issue is dropped and whose completion the kernel hides as well is in no book at all.
+    // An I/O whose issue is dropped and whose completion event is not delivered is not counted at all.
     let hides = |check: &Value| check["self_test"].to_string().contains("unseen_completion");
     let mut measured = measure();
     for _ in 1..crate::live::ATTEMPTS {
@@ -108,13 +108,13 @@ fn a_machine_that_loses_events_fails() {
     }
     let (output, states, check) = measured;
     assert_eq!(states["loss"], "fail", "{}", check["self_test"]);
-    // Lost and named: the books still agree with the kernel's.
+    // The lost I/Os are counted: the sums still agree with the kernel's.
     assert_eq!(states["kernel-counters"], "pass", "{}", check["self_test"]);
     assert_eq!(states["generator-count"], "pass", "{}", check["self_test"]);
     one_error(&output, 4, &["the self-test of", &disk.name, "loss", "run it again"]);
 }
 
-/// A disk that is too small for a read cannot be driven: what is there is watched, and that is said.
+/// A disk that is too small for a read cannot be driven: the existing I/O is watched, and the output says so.
 #[test]
 fn a_device_that_cannot_be_read_is_watched() {
     let Some(disk) = Disk::new(0) else { return };

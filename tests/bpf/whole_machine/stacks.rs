@@ -1,4 +1,4 @@
-//! The on-CPU sampler on the real kernel: needs root. Skips, and says why, where it is refused.
+//! Tests the on-CPU sampler on the running kernel. Needs root; skipped, with the reason, if the sampler is refused.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ use biopsy::wire::stacks::{RawProfile, Sample, Sampler};
 
 const FREQUENCY: u64 = 499;
 
-/// The probe, or nothing where this machine cannot have it.
+/// Returns the probe. None: this machine cannot have it, and the test is skipped.
 fn attach() -> Option<StacksProbe> {
     attached(StacksProbe::attach(FREQUENCY))
 }
@@ -27,7 +27,7 @@ fn attach() -> Option<StacksProbe> {
 fn busy_in_test(until: Instant) -> u64 {
     let mut x = 1u64;
     while Instant::now() < until {
-        // No iterator and no call: without optimisation those would be the leaf.
+        // Neither an iterator nor a call: without optimisation those would be the leaf.
         let mut i = 0;
         while i < 1_000_000 {
             x = x.wrapping_mul(6364136223846793005).wrapping_add(i);
@@ -60,9 +60,9 @@ fn describe(raw: &RawProfile, summary: &ProfileSummary) {
     println!("{:?}", &summary.top[..summary.top.len().min(8)]);
 }
 
-/// A busy thread per CPU for a second: the samples must give them the CPU time that the scheduler gave
-/// them (other processes may take a part), by name and function; and a timer must have ticked as often as it was
-/// told to. One per CPU, for a timer may leave out CPUs that are idle.
+/// A busy thread per CPU for a second: the samples must give the threads the CPU time that the scheduler gave them
+/// (other processes may take a part), by name and function, and the timer must have ticked at its rate. One thread per
+/// CPU, since a timer may leave out idle CPUs.
 #[test]
 fn busy_threads_are_found_by_name_and_function() {
     let Some(probe) = attach() else { return };
@@ -99,8 +99,8 @@ fn busy_threads_are_found_by_name_and_function() {
     }
 }
 
-/// Read again and again, at any moment: each run of the program is a sample of one reading and of no other, the readings
-/// cover the whole time, and a thread that computes on one CPU has the CPU time that the scheduler gave it.
+/// Readings at arbitrary times: each run of the program is a sample of exactly one reading, the readings cover the
+/// whole time, and a thread that computes on one CPU has the CPU time that the scheduler gave it.
 #[test]
 fn readings_lose_no_sample_and_count_none_twice() {
     let Some(mut probe) = attached(StacksProbe::prepare(FREQUENCY, &[])) else { return };
@@ -109,7 +109,7 @@ fn readings_lose_no_sample_and_count_none_twice() {
     probe.begin().unwrap();
     let began = Instant::now();
     let spin = thread::Builder::new().name("biopsy-spin-1".into()).spawn(move || {
-        // SAFETY: zeroed is a set without a CPU, and the calls only write to it and read it.
+        // SAFETY: zeroed is an empty set of CPUs, and the calls only write to it and read it.
         let pinned = unsafe {
             let mut cpus: libc::cpu_set_t = std::mem::zeroed();
             libc::CPU_SET(0, &mut cpus);
@@ -119,7 +119,7 @@ fn readings_lose_no_sample_and_count_none_twice() {
         (busy_in_test(began + Duration::from_secs(2)), thread_ns()).1
     });
     let mut all: Vec<RawProfile> = Vec::new();
-    // Not in step with the look at the ring, nor with the samples.
+    // Intervals that are in phase neither with the reading of the ring nor with the samples.
     for wait_ms in [1, 0, 37, 150, 3, 211, 97, 402, 0, 333, 19, 251] {
         thread::sleep(Duration::from_millis(wait_ms));
         all.push(probe.read().unwrap());
@@ -145,13 +145,13 @@ fn readings_lose_no_sample_and_count_none_twice() {
     println!("{ns} ns by samples, {given} ns by the scheduler");
     assert!(ns.abs_diff(given) * 4 < given, "{ns} ns by samples, {given} ns by the scheduler");
     assert!(all.iter().filter(|raw| own(raw) > 0).count() > 5, "in each that is long enough");
-    // The last one names what only an earlier one has seen begin.
+    // The last reading has names for what began in an earlier one.
     let last = all.iter().rfind(|raw| own(raw) > 20).unwrap();
     let summary = summarize(last, &symbolizer().names(&addresses(last)));
     assert!(summary.folded.keys().any(|key| key.contains("busy_in_test")), "{:?}", summary.folded);
 }
 
-/// A process in the kernel is `system`, with kernel frames above the user's.
+/// Time in the kernel is `system`, and its stacks have kernel frames above the user's.
 #[test]
 fn system_time_is_seen_with_both_stacks() {
     let Some(probe) = attach() else { return };
@@ -176,7 +176,7 @@ fn system_time_is_seen_with_both_stacks() {
     assert!(summary.folded.keys().any(|key| deep(&key)), "no user stack below read_zero: {summary:?}");
 }
 
-/// Dropped in the middle, or finished: no program, link or event of ours stays.
+/// After a drop in the middle or a finish, no program, link or event of ours is left.
 #[test]
 fn nothing_stays_attached() {
     let Some(probe) = attach() else { return };
@@ -187,7 +187,7 @@ fn nothing_stays_attached() {
             .filter(|l| l.to_string_lossy().contains(kind))
             .count()
     };
-    // Other tests of this file run in the same process: only the fall is ours to see.
+    // Other tests of this file may run in the same process: only the decrease is due to this test.
     let before = descriptors("perf_event");
     assert!(before > 0);
     let start = Instant::now();
@@ -200,7 +200,7 @@ fn nothing_stays_attached() {
     assert!(descriptors("perf_event") < before);
 }
 
-/// Too many samples per second are refused in one sentence, before anything is measured.
+/// Too many samples per second are refused in one sentence before the measurement.
 #[test]
 fn an_impossible_frequency_is_refused() {
     for frequency in [0, u64::MAX] {
@@ -211,7 +211,7 @@ fn an_impossible_frequency_is_refused() {
     }
 }
 
-/// Idle time is idle: no picture of it, and it is not shared out among those that worked.
+/// Idle time is not drawn, and is not distributed over the threads that ran.
 #[test]
 fn idle_time_is_nobodys() {
     let Some(probe) = attach() else { return };
@@ -221,13 +221,13 @@ fn idle_time_is_nobodys() {
     describe(&raw, &summary);
     assert!(!summary.folded.keys().any(|k| k.starts_with("swapper") && k.ends_with("safe_halt_[k]")));
     let (idle, account) = (summary.class_ns(CpuClass::Idle).unwrap_or(0), raw.idle_ns.unwrap());
-    // The account moves in ticks of 10 ms per CPU, and the samples are few.
+    // The kernel's account advances in ticks of 10 ms per CPU, and there are few samples.
     assert!(idle.abs_diff(account) < 250_000_000, "{idle} ns by samples, {account} by the kernel");
     assert_eq!(raw.sampler == Sampler::CpuClock, summary.sampler_note.is_some());
 }
 
-/// A program that ended before anybody asked for names, and whose file is gone: it was held open while it ran. Its
-/// stacks begin where programs begin, and so do not count as cut.
+/// A program that has exited before its names are looked up, and whose file was deleted, still has names: its file was
+/// held open while it ran. Its stacks begin at the entry point, and so do not count as cut.
 #[test]
 fn a_program_that_is_gone_has_names() {
     const SPIN: &str = "#include <stdio.h>\n\

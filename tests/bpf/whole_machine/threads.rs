@@ -1,4 +1,4 @@
-//! Threads on the running kernel: averages that are known beforehand, and what `/proc` says of the same threads. Root.
+//! Tests the states of threads on the running kernel against known averages and against `/proc`. Needs root.
 
 use std::fs;
 use std::os::fd::AsRawFd;
@@ -16,11 +16,11 @@ use serde_json::Value;
 
 const THREADS: &str = "biopsy.threads/1";
 
-/// Children that are ended when the test is.
+/// Child processes that are ended with the test.
 struct Children(Vec<Child>);
 
 impl Children {
-    /// Each waits for a pipe into which nobody writes.
+    /// Each child waits for a pipe that is never written.
     fn blocked(n: usize) -> Self {
         let cat = || Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         let all = Self((0..n).map(|_| cat()).collect());
@@ -33,7 +33,7 @@ impl Children {
     fn spinning(n: usize) -> Self {
         let spin = ["-n", "19", "timeout", "30", "sh", "-c", "while :; do :; done"];
         let all = Self((0..n).map(|_| Command::new("nice").args(spin).spawn().unwrap()).collect());
-        // `nice` has become `timeout`, which has a child that spins.
+        // `nice` has become `timeout`, whose child spins.
         let spins = |pid: u32| {
             let child = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
             fs::read_to_string(format!("/proc/{}/comm", child.trim())).is_ok_and(|comm| comm.trim() == "sh")
@@ -48,7 +48,7 @@ impl Children {
         }
     }
 
-    /// `-p` for each.
+    /// `-p` for each pid.
     fn chosen(pids: &[u32]) -> Vec<String> {
         pids.iter().flat_map(|pid| ["-p".to_string(), pid.to_string()]).collect()
     }
@@ -61,8 +61,9 @@ impl Children {
 impl Drop for Children {
     fn drop(&mut self) {
         for child in &mut self.0 {
-            // `timeout` hands it on; `cat` ends of it.
-            // SAFETY: the child was started here and not waited for, so that its id is its own.
+            // `timeout` passes the signal on; `cat` ends by it.
+            //
+            // SAFETY: the child was started here and has not been waited for, so that its id is still its own.
             unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGTERM) };
             let _ended = child.wait();
         }
@@ -84,12 +85,12 @@ fn samples(rows: &[&Value]) -> u64 {
     rows.iter().map(|row| number(&row["samples"])).sum()
 }
 
-/// A thread that waits in clone() until its child has ended: no signal but a deadly one ends that, and it is no I/O.
-/// The child lives until the writing end of a pipe is closed, or a minute.
+/// A thread that waits in clone() until its child has exited: only a fatal signal interrupts that wait, and it is no
+/// I/O. The child lives until the writing end of a pipe is closed, or for a minute.
 fn vforked(name: &str, (reader, writer): (i32, i32)) -> JoinHandle<()> {
     let wait = move || {
         let flags = libc::CLONE_VFORK | libc::SIGCHLD;
-        // SAFETY: as fork(): the child has memory of its own, and calls nothing but close, poll and _exit.
+        // SAFETY: as for fork(): the child has memory of its own, and calls nothing but close, poll and _exit.
         let child = unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) };
         if child == 0 {
             // SAFETY: both descriptors are open, and `end` lives across the call.
@@ -101,13 +102,13 @@ fn vforked(name: &str, (reader, writer): (i32, i32)) -> JoinHandle<()> {
             }
         }
         assert!(child > 0, "{}", std::io::Error::last_os_error());
-        // SAFETY: our own child, which has ended; no status is asked for.
+        // SAFETY: this is our own child, which has exited; no status is requested.
         unsafe { libc::waitpid(child as libc::pid_t, std::ptr::null_mut(), 0) };
     };
     std::thread::Builder::new().name(name.to_string()).spawn(wait).unwrap()
 }
 
-/// Each sleeping reader is there in every round, in the place and system call that `/proc` names.
+/// Each sleeping reader is in every round, in the state and system call that `/proc` names.
 #[test]
 fn readers_of_a_pipe_are_where_proc_says() {
     if !is_root() {
@@ -135,7 +136,7 @@ fn readers_of_a_pipe_are_where_proc_says() {
     assert!(number(&view["lost"]["probes"]["threads"]["no_stack"]) == 0, "{view}");
 }
 
-/// Who sleeps is passed over, and who wants a CPU has one or waits for it, always.
+/// A sleeping thread is skipped; a thread that spins is on a CPU or waits for one in every round.
 #[test]
 fn who_spins_is_on_a_cpu_or_waits_for_one() {
     if !is_root() {
@@ -161,7 +162,7 @@ fn who_spins_is_on_a_cpu_or_waits_for_one() {
     assert!(on_cpu <= cpus * rounds, "{view}");
 }
 
-/// Waits that are neither I/O nor interruptible, in threads that call themselves what they like.
+/// Waits that are neither I/O nor interruptible, in threads with hostile names.
 #[test]
 fn uninterruptible_threads_are_counted_under_harmless_names() {
     if !is_root() {
@@ -240,7 +241,7 @@ fn without_rights_the_files_tell_less_and_say_so() {
     assert_eq!(parts, ["kstack", "on_cpu", "in_iowait", "device", "syscall"]);
     assert!(view["states"].get("on_cpu").is_none() && view["states"].get("io_wait").is_none(), "{view}");
     if is_root() {
-        // They are root's, whom nobody may not debug.
+        // The threads are root's, which the user nobody may not debug.
         assert_eq!(row[0]["syscall"], Value::Null);
         assert_eq!(number(&view["lost"]["probes"]["threads"]["unread"]), 2 * rounds);
     }
