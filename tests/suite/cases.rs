@@ -1,10 +1,10 @@
-//! The recorded runs of `tests/cases`: each file is among those that `src/rules/cases.rs` judges.
+//! Tests that each recorded run of `tests/cases` is judged by `src/rules/cases.rs`.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// The rules have no files: they name each case, and this compares the names with the folder.
+/// The rules read no files: they name each case, and this test compares the names with the folder.
 #[test]
 fn every_recorded_case_is_judged() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -1,5 +1,5 @@
-//! What any user meets, with and without rights: the real binary, its words and its exit codes.
-//! What needs the probes is in `bpf_cli.rs`; what only `load` does is in `load.rs`.
+//! Tests the messages and exit codes of the real binary that any user meets, with and without rights. Tests that need
+//! probes are in tests/bpf/own_scope/cli.rs; tests of `load` alone are in load.rs.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -21,7 +21,7 @@ fn a_device_that_is_not_there_is_named() {
             refused(&output, 3, &[&format!("no block device '{name}'"), "biopsy devices"]);
         }
     }
-    // One that is wrong spoils the others: nothing is measured.
+    // A wrong device spoils the others: nothing is measured.
     refused(&run(&["devices", "-d", "nosuch", "-d", "also"]), 3, &["'nosuch'"]);
 }
 
@@ -37,7 +37,7 @@ fn what_is_no_device_is_called_what_it_is() {
     }
 }
 
-/// Names come from users and scripts; none of their bytes reaches the terminal as a command.
+/// Names come from users and scripts; none of their bytes may reach the terminal as a control sequence.
 #[test]
 fn names_are_shown_harmless() {
     let wild = "no\x1b[2J\r\n\u{202e}such";
@@ -45,7 +45,7 @@ fn names_are_shown_harmless() {
     refused(&run(&["explain", wild]), 2, &["no finding"]);
     refused(&run(&["diagnose", wild]), 3, &["does not exist"]);
     refused(&run(&["latency", "--for", wild]), 2, &["--for"]);
-    // A word that is no number is a device, as with iostat.
+    // An argument that is no number is a device, as for iostat.
     for words in [["latency", "nosuch"], ["trace", "/dev/nosuch"], ["devices", "nosuch"]] {
         refused(&run(&words), 3, &["no block device"]);
     }
@@ -64,7 +64,7 @@ fn targets_of_diagnose_that_cannot_be_driven_are_named() {
     assert!(!stderr(&diagnose(&["/nonexistent"])).contains("--scratch"));
     refused(&diagnose(&["/proc/version"]), 3, &["no direct I/O"]);
     if fs::write("/dev/shm/biopsy-test-cli", [0; 8192]).is_ok() {
-        // tmpfs: newer kernels accept the flag and read from memory.
+        // tmpfs: newer kernels accept O_DIRECT and read from memory.
         let (file, directory) =
             (diagnose(&["/dev/shm/biopsy-test-cli"]), diagnose(&["/dev/shm", "--size", "1m"]));
         fs::remove_file("/dev/shm/biopsy-test-cli").unwrap();
@@ -97,7 +97,7 @@ fn a_wrong_command_line_is_one_sentence() {
         (&["diagnose", "--freq", "0"], "--freq"),
         (&["diagnose", "--no-load", "."], "cannot be used with"),
         (&["diagnose", "-d", "loop0", "--bs", "8k"], "name what to drive"),
-        // Its value is the default one.
+        // The value is the default one.
         (&["diagnose", "-d", "loop0", "--bs", "4k"], "name what to drive"),
         (&["diagnose", "--no-load", "--for", "1s", "--runtime", "3s"], "are the same here"),
         (&["diagnose", "--iodepth", "4", "--", "true"], "cannot be used with"),
@@ -130,7 +130,7 @@ fn a_block_that_the_disk_does_not_have_is_a_usage_error() {
     refused(&output, 2, &["1000 is not a multiple of", "choose --bs"]);
 }
 
-/// Help and version are no errors.
+/// Help and version are not errors.
 #[test]
 fn help_goes_to_stdout() {
     for words in [
@@ -148,7 +148,7 @@ fn help_goes_to_stdout() {
     assert_eq!(run(&[]).status.code(), Some(2));
 }
 
-/// What a bug report needs.
+/// The version has what a bug report needs.
 #[test]
 fn version_says_which_biopsy_it_is() {
     let output = run(&["version"]);
@@ -158,14 +158,14 @@ fn version_says_which_biopsy_it_is() {
     assert!(text.contains(env!("CARGO_PKG_VERSION")) && text.contains("BPF objects"), "{text}");
 }
 
-/// Errors are printed all the same.
+/// Errors are printed even with -q.
 #[test]
 fn quiet_is_for_notes_alone() {
     refused(&run(&["-q", "latency", "-d", "nosuch"]), 3, &["no block device"]);
     refused(&run(&["check", "-q", "-v"]), 2, &["cannot be used with"]);
 }
 
-/// `-o` is opened first: nothing is measured, made or removed for a place that cannot be written.
+/// `-o` is opened first: if it cannot be written, nothing is measured, made or removed.
 #[test]
 fn an_output_that_cannot_be_written_is_refused_at_once() {
     let scratch = Scratch::new("output");
@@ -193,7 +193,7 @@ fn an_output_file_gets_what_stdout_would() {
     object(&Output { stdout: first, ..written }, "biopsy.devices/1");
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777 & !0o044, 0o600);
 
-    // What is there is replaced in place: it stays the same file with the same rights.
+    // An existing file is overwritten in place: it stays the same file with the same permissions.
     fs::write(&path, [b'x'; 1 << 20]).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
     let before = fs::metadata(&path).unwrap();
@@ -213,7 +213,7 @@ fn a_full_disk_is_named_in_words() {
         skipped("there is no /dev/full here");
         return;
     }
-    // Nothing is measured twice for want of space.
+    // If the disk is full, the result goes to stdout, so that the user need not measure again.
     let mut output = run(&["devices", "--json", "-o", "/dev/full"]);
     object(&output, "biopsy.devices/1");
     output.stdout.clear();
@@ -224,7 +224,7 @@ fn a_full_disk_is_named_in_words() {
     refused(&output, 1, &["cannot write to stdout", "No space left on device", "-o"]);
 }
 
-/// A run without a result leaves the old one.
+/// A run without a result does not change the old file.
 #[test]
 fn an_old_result_outlives_a_failure() {
     let scratch = Scratch::new("kept");
@@ -275,11 +275,11 @@ fn text_has_no_colour_outside_a_terminal() {
     assert!(run(&["check", "--color", "always"]).stdout.contains(&0x1b));
 }
 
-/// Without any capability: what needs none works, and the rest names what it needs.
+/// Without any capability, commands that need none work, and the others name what they need.
 #[test]
 fn without_rights_the_probes_are_refused_and_the_rest_works() {
     let scratch = Scratch::new("rights");
-    // A place that a user without rights owns.
+    // A folder that a user without rights owns.
     let own = scratch.path().join("own");
     fs::create_dir(&own).unwrap();
     let (file, report) = (own.join("data"), own.join("report.html"));
@@ -329,7 +329,7 @@ fn a_second_signal_ends_at_once() {
     let scratch = Scratch::new("second");
     let words = ["load", scratch.path().to_str().unwrap(), "--scratch", "--size", "64m", "--runtime", "60s"];
     let child = biopsy(&words).spawn().unwrap();
-    // Stopped, so that both signals are there when it goes on.
+    // The process is stopped so that both signals are pending when it continues.
     std::thread::sleep(std::time::Duration::from_millis(300));
     signal(&child, libc::SIGSTOP);
     for number in [libc::SIGINT, libc::SIGTERM, libc::SIGCONT] {

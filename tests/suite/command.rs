@@ -1,4 +1,4 @@
-//! `biopsy load` as a command, and what it said.
+//! Runs `biopsy load` as a command and reads its output.
 
 pub mod child;
 pub mod job;
@@ -17,14 +17,14 @@ pub fn run(arguments: &[&str]) -> Output {
     biopsy(arguments).output().unwrap()
 }
 
-/// The one object on stdout, whatever the exit code is.
+/// The only JSON object on stdout, with any exit code.
 #[track_caller]
 pub fn json(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&output.stderr)))
 }
 
-/// One sentence on stderr that contains `words`, nothing on stdout, this exit code.
+/// Checks that a command was refused: one sentence on stderr that contains `words`, nothing on stdout, this exit code.
 #[track_caller]
 pub fn refused(output: Output, code: i32, words: &[&str]) {
     let error = String::from_utf8(output.stderr).unwrap();

@@ -1,4 +1,5 @@
-//! `biopsy compare`: what it refuses, what it says of kept results, and that settings come back after every end.
+//! Tests `biopsy compare`: what it refuses, how it compares kept results, and that settings are restored after every
+//! way to end.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
@@ -13,7 +14,8 @@ use crate::guard::machine::Disk;
 use crate::support::patience::Patience;
 use crate::support::tool::{biopsy, finish, object, one_error, quiet, refused, run, signal, stderr};
 
-/// One test at a time, of all processes: each start restores what killed comparisons left, on any disk.
+/// Lets only one test run at a time, across all processes: each start restores what killed comparisons left on any
+/// disk.
 fn alone() -> File {
     let lock = File::create(Path::new(env!("CARGO_TARGET_TMPDIR")).join("compare.lock")).unwrap();
     // SAFETY: the descriptor is open.
@@ -21,7 +23,7 @@ fn alone() -> File {
     lock
 }
 
-/// The queue of a disk of our own, set to what no default is.
+/// The queue of a test disk, with settings that differ from all defaults.
 struct Queue(PathBuf);
 
 const FILES: [&str; 3] = ["read_ahead_kb", "nomerges", "rq_affinity"];
@@ -48,7 +50,7 @@ impl Queue {
     }
 }
 
-/// A comparison that has changed settings, and goes on.
+/// A running comparison that has changed settings.
 fn started(disk: &Disk, queue: &Queue) -> Child {
     let vary = ["--vary", "read_ahead=0,256", "--vary", "nomerges=0,2", "--rounds", "200"];
     let load = ["--", "load", disk.path.to_str().unwrap(), "--runtime", "50ms", "--iodepth", "1"];
@@ -80,7 +82,7 @@ fn watcher(tool: &Child) -> i32 {
 }
 
 fn kill(process: i32) {
-    // SAFETY: it is the child of a child of ours that still runs, so that its id is its own.
+    // SAFETY: this is the child of a child of ours that still runs, so that its id is its own.
     assert_eq!(unsafe { libc::kill(process, libc::SIGKILL) }, 0);
 }
 
@@ -88,7 +90,7 @@ fn left(disk: &Disk) -> PathBuf {
     PathBuf::from(format!("/run/biopsy/compare-{}.json", disk.name))
 }
 
-/// Neither old values nor a lock.
+/// Whether neither old values nor a lock file is left.
 fn nothing_is_left(disk: &Disk) -> bool {
     !left(disk).exists() && !left(disk).with_extension("lock").exists()
 }
@@ -106,7 +108,7 @@ fn settings_come_back_after_a_signal() {
         quiet(&output);
         assert!(nothing_is_left(&disk));
     }
-    // The second one ends it at once, and the watcher restores.
+    // The second signal ends it at once, and the watcher restores the settings.
     let tool = started(&disk, &queue);
     signal(&tool, libc::SIGSTOP);
     signal(&tool, libc::SIGINT);
@@ -121,7 +123,7 @@ fn settings_come_back_when_the_tool_or_its_watcher_is_killed() {
     let _alone = alone();
     let Some(disk) = Disk::new() else { return };
     let queue = Queue::of(&disk);
-    // SIGABRT is the end that a panic has which cannot unwind.
+    // SIGABRT is the end of a panic that cannot unwind.
     for end in [libc::SIGKILL, libc::SIGABRT] {
         let tool = started(&disk, &queue);
         signal(&tool, end);
@@ -149,7 +151,7 @@ fn settings_come_back_by_the_next_comparison_when_both_were_killed() {
     let queue = Queue::of(&disk);
     for by_restore in [true, false] {
         let tool = started(&disk, &queue);
-        // So that it starts no other.
+        // Stopped, so that it does not start another watcher.
         signal(&tool, libc::SIGSTOP);
         kill(watcher(&tool));
         signal(&tool, libc::SIGKILL);
@@ -181,7 +183,7 @@ fn a_value_that_another_process_sets_meanwhile_is_left() {
     let Some(disk) = Disk::new() else { return };
     let queue = Queue::of(&disk);
     let tool = started(&disk, &queue);
-    // The tool itself would set its own value again.
+    // Otherwise the tool would set its own value again.
     signal(&tool, libc::SIGSTOP);
     queue.set("read_ahead_kb", "512");
     signal(&tool, libc::SIGKILL);
@@ -195,7 +197,7 @@ fn a_value_that_another_process_sets_meanwhile_is_left() {
     );
 }
 
-/// Its queue stays in sysfs, and takes settings that serve no disk.
+/// The queue of a detached device stays in sysfs, and accepts settings that no disk uses.
 #[test]
 fn a_loop_device_that_is_detached_ends_the_comparison() {
     let _alone = alone();
@@ -227,7 +229,7 @@ fn a_second_comparison_on_a_disk_is_refused() {
     signal(&tool, libc::SIGTERM);
     finish(tool);
     assert!(queue.is_as_it_was());
-    // Also where the first one sets nothing.
+    // Even if the first comparison changes no setting.
     let words =
         ["compare", "--vary", "iodepth=1,2", "--rounds", "200", "--", "load", disk.path.to_str().unwrap()];
     let tool = biopsy(&words).spawn().unwrap();
@@ -238,7 +240,7 @@ fn a_second_comparison_on_a_disk_is_refused() {
     assert!(queue.is_as_it_was() && nothing_is_left(&disk));
 }
 
-/// A change of a queue's limits may raise the read-ahead, which is not to be seen in the other arm, nor afterwards.
+/// A change of a queue's limits may raise the read-ahead; the other arm must not see that, and it must be restored.
 #[test]
 fn a_read_ahead_that_another_setting_changes_comes_back() {
     let _alone = alone();
@@ -252,7 +254,7 @@ fn a_read_ahead_that_another_setting_changes_comes_back() {
     }
 }
 
-/// 0 cannot be set, and to set one form clears the other for good.
+/// 0 cannot be set, and setting one form clears the other one for good.
 #[test]
 fn the_unused_form_of_a_limit_is_refused() {
     let _alone = alone();
@@ -300,7 +302,7 @@ fn what_the_kernel_refuses_is_said_before_the_first_round() {
     let text = String::from_utf8(dry.stdout).unwrap();
     assert!(text.contains(&format!("echo '7' >/sys/block/{}/queue/nomerges\n", disk.name)), "{text}");
     assert!(queue.is_as_it_was());
-    // A disk that is written to is the load's to refuse, before anything is set.
+    // The load refuses a disk that is written to, before any setting is changed.
     let writes = ["compare", "--vary", "nomerges=0,2", "--", "load", path, "--rw", "randwrite"];
     refused(&run(&writes), 2, &["--write"]);
     assert!(queue.is_as_it_was());
@@ -334,7 +336,7 @@ fn words_that_do_not_go_together_are_refused() {
     }
 }
 
-/// A read of 1 MiB of the page cache takes longer than one of 4 KiB: nothing is set, no rights are needed.
+/// A read of 1 MiB from the page cache takes longer than one of 4 KiB. No setting is changed, and no rights are needed.
 #[test]
 fn words_of_the_load_are_compared_without_any_right() {
     let _alone = alone();
@@ -398,13 +400,13 @@ fn a_command_is_compared_by_its_time() {
     refused(&run(&["compare", "--vary", "sysctl:vm.nosuch=1,2", "--", "true"]), 3, &["sysctl:vm.nosuch"]);
 }
 
-/// Twice the number for twice as long: the number decides, and the time is shown.
+/// The second command prints twice the number after twice the time: the number decides, and the time is shown.
 #[test]
 fn a_command_is_compared_by_what_it_prints() {
     let _alone = alone();
     let dir = Dir::new("printed");
     let kept = dir.join("kept.json");
-    // The first command prints 100, the other one 200 at the same place.
+    // The first command prints 100, the other one 200 under the same key.
     let command = |number: u32| format!("echo note; echo '{{\"jobs\": [{{\"rate\": {number}.5}}]}}'");
     let before = |number: u32, more: &[&str]| {
         let (value, shell) = (["--value", "jobs.0.rate"], ["--", "sh", "-c"]);
@@ -430,7 +432,7 @@ fn a_command_is_compared_by_what_it_prints() {
     refused(&run(&wrong), 3, &["'sh' has no value: its JSON has no x in jobs.x, where there is 0 to 0"]);
     let silent = ["compare", "--before", &kept, "--across", "--value", "x", "--", "true"];
     refused(&run(&silent), 3, &["'true' has no value: it prints no JSON"]);
-    // What it leaves behind keeps the pipe open: it is not waited for.
+    // A process that the command leaves behind keeps the pipe open: biopsy does not wait for it.
     let begin = Instant::now();
     let left = "echo '{\"x\":1}'; sleep 20 2>/dev/null &";
     let left = ["compare", "--before", &kept, "--across", "--value", "x", "--", "sh", "-c", left];
@@ -460,7 +462,7 @@ fn a_stop_ends_the_command() {
     assert!(text.contains("sleep 3600: 0 rounds in ") && text.contains(", then it was stopped\n"), "{text}");
 }
 
-/// JSON of `biopsy load` and of fio, several runs in one file.
+/// JSON of `biopsy load` and of fio, with several runs in one file.
 #[test]
 fn kept_results_are_compared_where_they_are_alike() {
     let _alone = alone();
@@ -499,7 +501,7 @@ fn kept_results_are_compared_where_they_are_alike() {
     refused(&run(&["compare", &a]), 2, &["2 values required"]);
 }
 
-/// What `load` and `compare` kept, against the same load now; another load is refused before its second round.
+/// Results that `load` and `compare` wrote, against the same load now; another load is refused before its second round.
 #[test]
 fn rounds_of_now_are_compared_with_a_kept_result() {
     let _alone = alone();
@@ -549,7 +551,7 @@ fn rounds_of_now_are_compared_with_a_kept_result() {
     refused(&run(&["compare", "--before", &kept]), 2, &["nothing to compare"]);
 }
 
-/// Of the page and of the JSON, without a line that a diagnosis does not write.
+/// From the page or the JSON of a report; a line that `diagnose` does not write is refused.
 #[test]
 fn the_comparison_of_a_report_is_run() {
     let _alone = alone();
@@ -580,7 +582,7 @@ fn the_comparison_of_a_report_is_run() {
             "{text}"
         );
     }
-    // The verdict has none, and something else that was found has one.
+    // The verdict has no comparison, but another finding has one.
     let second =
         report("x").replace("\"x\"", "null").replace("biopsy latency -d vda 1", &line.replace('\\', r"\\"));
     let output = run(&["compare", "--from-report", &write(&second), "--dry-run"]);
@@ -601,7 +603,7 @@ fn the_comparison_of_a_report_is_run() {
     refused(&run(&["compare", "--from-report", "x", "--vary", "a=1,2"]), 2, &["cannot be used with"]);
 }
 
-/// Nobody starts it by hand.
+/// Without a tool on the other end of its stdin, the watcher ends at once.
 #[test]
 fn the_watcher_ends_without_a_tool() {
     let _alone = alone();

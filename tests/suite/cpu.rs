@@ -1,4 +1,4 @@
-//! CPU time and counters of this machine. It needs no rights: where counters are refused, the reason must be there.
+//! Tests CPU time and counters of this machine. Needs no rights: if counters are refused, the reason must be there.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use biopsy::analyze::cpu::{CpuRow, CpuSummary, summarize};
 use biopsy::probe::cpu::CpuProbe;
 
-/// A second in which this thread is busy. It is the probe's own window that everything is held to.
+/// Measures a second in which this thread is busy. All values are compared with the probe's own window.
 fn busy_second() -> CpuSummary {
     let probe = CpuProbe::attach(Path::new("/"));
     let start = Instant::now();
@@ -32,14 +32,14 @@ fn the_table_of_this_machine_sums_to_the_time_that_passed() {
             );
             let percent: f64 = row.shares().iter().map(|(_, share)| share * 100.0).sum();
             assert!((percent - 100.0).abs() < 1e-6, "{percent} %");
-            // Twice what whole ticks explain: a host that takes CPUs away makes ticks late. A column too many or too
-            // few is more.
+            // Twice what whole ticks explain: on a virtual machine whose host takes CPUs away, ticks are late. A
+            // missing or additional column would be more.
             assert!(row.unaccounted_ns.unsigned_abs() <= 2 * row.error_ns, "{row:?}");
         }
     }
     let wall = |rows: &[CpuRow]| rows.iter().map(|row| row.wall_ns).sum::<u64>();
     assert_eq!((wall(&summary.cpus), wall(&summary.cores)), (all.wall_ns, all.wall_ns));
-    // This thread alone used a CPU that others wanted as well, and less than all of it was idle.
+    // This thread used a CPU all the time, so that less than the whole time was idle.
     assert!(all.times[6] < all.wall_ns, "{all:?}");
     assert!(summary.context_switches.is_some_and(|switches| switches > 0));
 }
@@ -48,7 +48,7 @@ fn sum(row: &CpuRow) -> i128 {
     row.times.iter().map(|ns| i128::from(*ns)).sum::<i128>() + i128::from(row.unaccounted_ns)
 }
 
-/// Cycles, or the kernel's clock with the time that passed, or a reason.
+/// Cycles are counted, or the kernel's clock for the time that passed, or there is a reason.
 #[test]
 fn something_counts_or_says_why_not() {
     let summary = busy_second();
@@ -60,7 +60,8 @@ fn something_counts_or_says_why_not() {
         }
         Some("cpu-clock") => {
             let ns = counted.clock_ns.unwrap() as f64 / summary.cpus.len() as f64;
-            // Begun before the window and read after its end, a little: it is no shorter, but for the two clocks.
+            // The counter starts a little before the window and is read a little after it: it is not shorter, except
+            // for the difference of the two clocks.
             assert!(ns >= wall * 0.99, "{ns} ns of {wall}");
             assert_eq!(counted.cycles(), None);
         }

@@ -1,4 +1,4 @@
-//! `biopsy devices` as a program, on the machine that runs the tests.
+//! Tests `biopsy devices` as a program, on the machine that runs the tests.
 
 use std::collections::BTreeSet;
 use std::fs::{self, Permissions};
@@ -29,7 +29,7 @@ fn disks() -> BTreeSet<String> {
     entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect()
 }
 
-/// A disk that is certainly shown, if this machine has one.
+/// A disk that is always shown, if this machine has one.
 fn some_disk() -> Option<String> {
     let object = object(&biopsy(&["devices", "--json"]));
     Some(object["devices"].as_array().unwrap().first()?["name"].as_str().unwrap().to_string())
@@ -48,7 +48,7 @@ fn json_has_the_envelope_and_the_kernels_own_numbers() {
     }
     let start = object["start"].as_str().unwrap();
     assert!(start.len() == "2026-11-20T18:00:00.000Z".len() && start.ends_with('Z'), "{start}");
-    // Loop devices come and go beside the test.
+    // Other tests make and remove loop devices.
     let devices = object["devices"].as_array().unwrap();
     for device in devices.iter().filter(|device| device["driver"] != "loop") {
         let name = device["name"].as_str().unwrap();
@@ -113,7 +113,7 @@ fn text_names_every_device_that_is_not_empty() {
 
 #[test]
 fn nobody_needs_rights_to_look() {
-    // The build directory may be closed to others: the program is copied to where it is not.
+    // The build directory may be closed to other users: the program is copied to an open one.
     let scratch = Scratch::new("nobody");
     let copy = scratch.path().join("biopsy");
     fs::copy(env!("CARGO_BIN_EXE_biopsy"), &copy).unwrap();
@@ -170,7 +170,7 @@ fn a_file_gets_what_stdout_would() {
 fn a_closed_pipe_ends_quietly() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_biopsy"));
     command.args(["devices", "--all", "--json"]).stdout(Stdio::piped()).stderr(Stdio::piped());
-    // The reader is gone before the program starts to write.
+    // The reader has exited before the program starts to write.
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let mut child = command.stdout(writer).spawn().unwrap();

@@ -1,4 +1,4 @@
-//! A directory on the disk of the build, where files can be read past the page cache; removed with the test.
+//! Makes a directory on the disk of the build, where direct I/O works. It is removed with the test.
 
 pub mod small;
 
@@ -27,7 +27,7 @@ impl Dir {
         format!("{}/{name}", self.path())
     }
 
-    /// A file of which every byte is written, and none is 0.
+    /// Makes a file whose bytes are all written, and none of them 0.
     pub fn file(&self, name: &str, bytes: u64) -> String {
         let path = self.join(name);
         let mut file = File::create(&path).unwrap();
@@ -40,7 +40,7 @@ impl Dir {
 
 impl Drop for Dir {
     fn drop(&mut self) {
-        // A second panic while a test fails would hide the first.
+        // A second panic while a test fails would hide the first one.
         let _kept = fs::remove_dir_all(&self.0);
     }
 }

@@ -27,7 +27,7 @@ fn file(name: &str) -> String {
     fs::read_to_string(tree().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// What the executable prints; it must succeed.
+/// The output of the executable, which must succeed.
 fn biopsy(arguments: &[&str]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_biopsy")).args(arguments).output().unwrap();
     assert!(output.status.success(), "biopsy {}: {output:?}", arguments.join(" "));
@@ -42,7 +42,7 @@ fn verbs() -> BTreeSet<String> {
         .skip_while(|line| *line != "Commands:")
         .skip(1)
         .take_while(|line| !line.is_empty())
-        // A description that is wrapped stands further to the right.
+        // The continuation of a description is indented further.
         .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
         .filter_map(|line| line.split_whitespace().next().map(str::to_string))
         .collect();
@@ -50,18 +50,18 @@ fn verbs() -> BTreeSet<String> {
     verbs
 }
 
-/// `-d`, `--device` and so on, as a verb's help lists them.
+/// The options (`-d`, `--device` and so on) that the help of a verb lists.
 fn options(verb: &str) -> BTreeSet<String> {
-    // It has none of its own.
+    // `help` has no options of its own.
     let help = if verb == "help" { String::new() } else { biopsy(&[verb, "--help"]) };
     help.split(|c: char| c.is_whitespace() || c == ',')
         .filter(|word| word.starts_with('-'))
-        // A value that can be left out stands in brackets: `--hipri[=<0|1>]`.
+        // An optional value is in brackets: `--hipri[=<0|1>]`.
         .filter_map(|word| word.split('[').next().map(str::to_string))
         .collect()
 }
 
-/// Every page that a reader may come to, by its path in the tree.
+/// The path in the tree of every page for readers.
 fn pages() -> Vec<String> {
     let mut pages = vec!["README.md".to_string(), "CONTRIBUTING.md".to_string()];
     for entry in fs::read_dir(tree().join("docs")).unwrap() {
@@ -74,7 +74,7 @@ fn pages() -> Vec<String> {
     pages
 }
 
-/// The code of a page: the lines of fenced blocks, and the spans between backticks in all other lines.
+/// The code of a page: the lines of fenced blocks, and the text between backticks in all other lines.
 #[derive(Default)]
 struct Code {
     lines: Vec<String>,
@@ -109,12 +109,12 @@ fn all_code() -> Code {
     all
 }
 
-/// The words behind each `biopsy `, without the command behind `--` and without a shell's comment.
+/// The words after each `biopsy `, without the command after `--` and without a shell comment.
 fn command_lines(code: &Code) -> Vec<Vec<String>> {
     let mut found = Vec::new();
     for text in code.lines.iter().chain(&code.spans) {
         for (at, _) in text.match_indices("biopsy ") {
-            // A longer path is a file that is copied.
+            // A longer path is a file to copy, and no command.
             let before = &text[..at];
             if !(before.is_empty() || before.ends_with(' ') || before.ends_with("./")) {
                 continue;
@@ -126,7 +126,7 @@ fn command_lines(code: &Code) -> Vec<Vec<String>> {
     found
 }
 
-/// The part of a page below a heading, up to the next heading.
+/// The part of a page from a heading to the next one.
 fn section(page: &str, heading: &str) -> String {
     let text = file(page);
     let start =
@@ -135,7 +135,7 @@ fn section(page: &str, heading: &str) -> String {
     body[..body.find("\n#").unwrap_or(body.len())].to_string()
 }
 
-/// The anchors of a page's headings, as a browser shows them: `## A sample` is `a-sample`.
+/// The anchors of a page's headings, as a browser makes them: `## A sample` is `a-sample`.
 fn anchors(page: &str) -> BTreeSet<String> {
     let mut fenced = false;
     let mut anchors = BTreeSet::new();
@@ -163,7 +163,7 @@ fn links(page: &str) -> Vec<String> {
     found
 }
 
-/// The path that a link of a page leads to, from the root of the tree on; None: it leads out of the tree.
+/// The path, from the root of the tree, that a link of a page leads to. None: it leads out of the tree.
 fn target(page: &str, link: &str) -> Option<(PathBuf, Option<String>)> {
     if link.contains("://") {
         return None;
@@ -187,14 +187,14 @@ fn target(page: &str, link: &str) -> Option<(PathBuf, Option<String>)> {
     Some((place, anchor))
 }
 
-/// The first cells of the tables of a text, without their heads.
+/// The first cells of the tables of a text, without the headings.
 fn first_cells(text: &str) -> Vec<String> {
     let rows: Vec<&str> = text.lines().filter(|line| line.starts_with('|')).collect();
     let head = rows.iter().position(|row| row.starts_with("|---")).expect("a table");
     rows[head + 1..].iter().map(|row| row.split('|').nth(1).unwrap().trim().to_string()).collect()
 }
 
-/// A command line that a reader copies out of a page has a verb and options that exist.
+/// Each command line on a page has a verb and options that exist.
 #[test]
 fn command_lines_parse() {
     let options: BTreeMap<String, BTreeSet<String>> =
@@ -223,7 +223,7 @@ fn command_lines_parse() {
     assert!(checked > 40, "only {checked} command lines were found");
 }
 
-/// An option that the prose names alone belongs to some verb, or to a script of the tree that stands beside it.
+/// An option in the prose belongs to a verb, or to a script of the tree that is named next to it.
 #[test]
 fn options_in_the_prose_exist() {
     let known: BTreeSet<String> = verbs().iter().flat_map(|verb| options(verb)).collect();
@@ -244,7 +244,7 @@ fn the_table_of_commands_has_every_verb() {
     }
 }
 
-/// README can be read in one sitting.
+/// README is short.
 #[test]
 fn readme_is_short() {
     let readme = file("README.md");
@@ -252,9 +252,9 @@ fn readme_is_short() {
     assert!(readme.len() <= 15 << 10, "{} bytes, 15 KiB are allowed", readme.len());
 }
 
-/// The sample of `check` is what the executable prints: the same lines in the same order, none left out except at a
-/// line `...`. A line that says `ok` in both is the same to the last letter; why something is missing depends on
-/// the machine.
+/// The sample of `check` is the output of the executable: the same lines in the same order, none left out except at a
+/// line `...`. A line that says `ok` in both must be equal to the last letter; why something is missing depends on the
+/// machine.
 #[test]
 fn the_sample_of_check_is_what_it_prints() {
     let page = file("docs/kernels-and-rights.md");
@@ -281,7 +281,7 @@ fn the_sample_of_check_is_what_it_prints() {
     }
 }
 
-/// What docs/generate writes of the executable, and what is there.
+/// What docs/generate writes for the executable, and the page in the tree.
 fn generated(page: &str) -> String {
     let generate = [page, env!("CARGO_BIN_EXE_biopsy")];
     let output = Command::new(tree().join("docs/generate")).args(generate).output().unwrap();
@@ -302,14 +302,14 @@ fn keys_are_those_of_the_schemas() {
     assert!(generated("json-keys").contains("| `p99_ns`"));
 }
 
-/// With every id of `explain` in its order.
+/// With every id of `explain`, in its order.
 #[test]
 fn findings_are_those_of_explain() {
     let written = generated("findings");
     let list = biopsy(&["explain"]);
     let ids: Vec<String> = list
         .lines()
-        // The others are headings of groups.
+        // The other lines are headings of groups.
         .filter(|line| line.starts_with(' '))
         .map(|line| line.split_whitespace().next().unwrap())
         .map(|id| format!("[`{id}`](#{id})"))
@@ -317,7 +317,7 @@ fn findings_are_those_of_explain() {
     assert_eq!(first_cells(&written), ids);
 }
 
-/// The table of schemas names what the executable prints. The views that need no rights are run.
+/// The table of schemas names what the executable prints. The test runs the views that need no rights.
 #[test]
 fn schemas_are_those_of_the_executable() {
     let table = section("docs/json.md", "## JSON");
@@ -334,7 +334,7 @@ fn schemas_are_those_of_the_executable() {
     }
 }
 
-/// Every key of the timeline has a line in the table, and no other has.
+/// The table has exactly the keys of the timeline.
 #[test]
 fn the_keys_of_the_timeline_are_those_of_the_table() {
     let hist = Histogram::from_iter([400_000; 10]);
@@ -372,7 +372,7 @@ fn the_keys_of_the_timeline_are_those_of_the_table() {
     assert_eq!(printed, documented);
 }
 
-/// The table of kernels has those that the tests boot.
+/// The table has the kernels that the tests boot.
 #[test]
 fn kernels_are_those_that_the_tests_boot() {
     let kernels: Vec<String> = file("vmtest/kernels.txt")
@@ -426,7 +426,7 @@ fn the_rooms_are_those_of_the_library() {
     assert_eq!(shown, rooms);
 }
 
-/// Paths that the prose names exist, but for the example `your_finding` of CONTRIBUTING.md.
+/// The paths in the prose exist, except the example `your_finding` of CONTRIBUTING.md.
 #[test]
 fn paths_lead_somewhere() {
     let rooms = ["bpf/", "src/", "tools/", "tests/", "vmtest/", "setup/", "benches/", "docs/"];
@@ -439,7 +439,7 @@ fn paths_lead_somewhere() {
     }
 }
 
-/// A link leads to a file, and where it names a heading, to one that the file has.
+/// Each link leads to a file, and to a heading that the file has, if it names one.
 #[test]
 fn links_lead_somewhere() {
     for page in pages() {
@@ -454,7 +454,7 @@ fn links_lead_somewhere() {
     }
 }
 
-/// A reader finds every page from README, over links.
+/// Every page can be reached from README by links.
 #[test]
 fn every_page_can_be_reached_from_readme() {
     let mut reached = BTreeSet::from(["README.md".to_string()]);
@@ -473,7 +473,7 @@ fn every_page_can_be_reached_from_readme() {
     }
 }
 
-/// README names the packages and the Rust version that a build needs; `make` has the targets that the pages name.
+/// README names the packages and the Rust version that a build needs, and `make` has the targets that the pages name.
 #[test]
 fn the_set_up_is_the_one_described() {
     let start = section("README.md", "## Quick start");
@@ -499,7 +499,7 @@ fn the_review_is_short() {
     assert!(section("CONTRIBUTING.md", "## Review").trim().lines().count() < 30);
 }
 
-/// Each version in the changelog has Added, Changed and Fixed in this order, and entries of one line.
+/// Each version in the changelog has Added, Changed and Fixed in this order, with entries of one line.
 #[test]
 fn the_changelog_has_one_line_an_entry() {
     let text = file("CHANGELOG.md");
@@ -520,7 +520,7 @@ fn the_changelog_has_one_line_an_entry() {
             ["Added", "Changed", "Fixed"].into_iter().filter(|kind| kinds.contains(kind)).collect();
         assert_eq!(kinds, expected, "{name}");
     }
-    // The executable's version is the newest one or the one before it, while the newest is in the making.
+    // The executable's version is the newest one, or the one before it while the newest is being prepared.
     let manifest = file("Cargo.toml");
     let version = manifest.lines().find_map(|line| line.strip_prefix("version = ")).unwrap();
     assert!(
@@ -529,7 +529,7 @@ fn the_changelog_has_one_line_an_entry() {
     );
 }
 
-/// What a PNG holds: width, height, and the bytes of its lines, each behind its filter's number.
+/// The content of a PNG: width, height, and the bytes of its lines, each after the number of its filter.
 fn png(path: &Path) -> (u32, u32, Vec<u8>) {
     let bytes = fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     assert!(bytes.starts_with(b"\x89PNG\r\n\x1a\n"), "{} is no PNG", path.display());
@@ -547,12 +547,12 @@ fn png(path: &Path) -> (u32, u32, Vec<u8>) {
     (number(16), number(20), lines)
 }
 
-/// A line of a blank page differs from its neighbour in nothing: its filter leaves zeros.
+/// Each line of a blank page equals the line above it, so that its filter leaves zeros.
 fn is_blank(lines: &[u8]) -> bool {
     lines.iter().filter(|byte| **byte != 0).count() < lines.len() / 100
 }
 
-/// A small report, from a literal: one disk, 1,000 reads.
+/// A small report with fixed values: one disk, 1,000 reads.
 fn report() -> String {
     let hist = |ns: u64| Histogram::from_iter(std::iter::repeat_n(ns, 1000));
     let stages = BTreeMap::from([(Stage::Queue, hist(20_000)), (Stage::Device, hist(400_000))]);
@@ -628,7 +628,7 @@ fn the_picture_can_be_made_anew() {
     assert!(!is_blank(&made.2), "the new picture is blank");
 }
 
-/// The crates of NOTICE are those of Cargo.lock, and those that Cargo.toml asks for are in NOTICE.
+/// NOTICE lists crates of Cargo.lock, and all those that Cargo.toml asks for.
 #[test]
 fn notice_lists_the_crates_that_are_linked() {
     let locked: BTreeSet<(String, String)> = file("Cargo.lock")

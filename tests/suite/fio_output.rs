@@ -1,4 +1,5 @@
-//! fio's formats, read by those who read fio's: its own script, Python, and a comparison of every key.
+//! Tests the output in fio's formats with programs that read fio's output: fio's own script, Python, and a comparison
+//! of every key.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -21,11 +22,11 @@ use serde_json::Value;
 use crate::support::scratch::Scratch;
 use crate::support::skip::skipped;
 
-/// Every key of fio's json+, in fio's order: of `--ioengine=psync --rw=randrw --fsync=8` by fio 3.33.
+/// Every key of fio's json+, in fio's order, as fio 3.33 prints them with `--ioengine=psync --rw=randrw --fsync=8`.
 const KEYS: &str = include_str!("fio_output/keys-3.33");
 const VERSION: &str = "fio-3.33";
 
-/// Random reads and writes by so many threads, 1000 of each per thread, with an fsync here and there.
+/// Random reads and writes by so many threads, 1000 of each per thread, with some fsyncs.
 fn mixed(threads: u32, group_reporting: bool) -> LoadSummary {
     let thread = |number: u32| {
         let mut job = JobResult {
@@ -105,8 +106,7 @@ fn parsed(bytes: &[u8]) -> Value {
         .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(bytes)))
 }
 
-/// The keys of an object and all that are in it, in their order: `jobs[].read.iops`. Those whose names are
-/// data are left out.
+/// The keys of an object and of all objects in it, in their order: `jobs[].read.iops`. Keys that are data are left out.
 struct Keys(Vec<String>);
 
 impl<'de> Deserialize<'de> for Keys {
@@ -164,13 +164,13 @@ impl<'de> Visitor<'de> for Walk {
     }
 }
 
-/// Without those of disks: they are there where fio finds the disk, and never in ours.
+/// Without the keys of disks: fio has them if it finds the disk, and biopsy never has them.
 fn keys(json: &[u8]) -> Vec<String> {
     let keys: Keys = serde_json::from_slice(json).unwrap();
     keys.0.into_iter().filter(|key| !key.starts_with("disk_util")).collect()
 }
 
-/// fio's output for these arguments, on a file of its own; None, with a word on stderr, where there is no fio.
+/// fio's output for these arguments on a file of its own. None: fio is not installed, and the test is skipped.
 fn run_fio(scratch: &Scratch, arguments: &[&str]) -> Option<Vec<u8>> {
     if Command::new("fio").arg("--version").output().is_err() {
         skipped("fio is not installed");
@@ -183,7 +183,7 @@ fn run_fio(scratch: &Scratch, arguments: &[&str]) -> Option<Vec<u8>> {
     Some(output.stdout)
 }
 
-/// That of this very version, of which the keys are known.
+/// Whether the output is of the fio version whose keys are known.
 fn is_known(json: &[u8]) -> bool {
     let version = parsed(json)["fio version"].as_str().unwrap().to_string();
     if version != VERSION {
@@ -220,7 +220,7 @@ fn plain_json_has_no_bins() {
     }
 }
 
-/// fio keeps all keys where nothing moved, with zeros, and without percentiles.
+/// If nothing was transferred, fio keeps all keys, with zeros and without percentiles.
 #[test]
 fn what_did_not_happen_is_as_in_fio() {
     let mut idle = mixed(1, true);
@@ -256,7 +256,7 @@ fn figures_have_fio_s_units() {
     assert_eq!(read["io_kbytes"], 2 * 4000);
     assert_eq!((&read["bw"], &read["bw_bytes"]), (&4000.into(), &4_096_000.into()));
     assert_eq!((&read["iops"], &read["runtime"]), (&1000.0.into(), &2000.into()));
-    // Half a second of 250 reads in each of two threads.
+    // Half a second with 250 reads in each of two threads.
     assert_eq!((&read["iops_min"], &read["iops_mean"]), (&1000.into(), &1000.0.into()));
     assert_eq!((&read["bw_mean"], &read["bw_samples"]), (&4000.0.into(), &6.into()));
     assert_eq!(read["bw_agg"], 100.0);
@@ -277,7 +277,7 @@ fn figures_have_fio_s_units() {
     assert!((all - 100.0).abs() < 0.1, "{all}");
 }
 
-/// Latencies that are only known as a whole, as with a time stamp at each end: fio's `lat_percentiles`.
+/// Latencies that are known only as a whole, as with a time stamp at each end: fio's `lat_percentiles`.
 #[test]
 fn percentiles_move_to_lat_where_clat_is_unknown() {
     let mut load = mixed(1, true);
@@ -305,7 +305,7 @@ fn errors_are_told_as_with_continue_on_error() {
     assert!(terse::render(&[load]).trim_end().ends_with(";3;5"));
 }
 
-/// The script of the fio package on a file with json+; gives its files. None where it cannot run.
+/// Runs the script of the fio package on a file with json+, and returns its files. None: it cannot run.
 fn csv(scratch: &Scratch, name: &str, json: &[u8], jobs: usize) -> Option<Vec<String>> {
     let script = "/usr/bin/fio_jsonplus_clat2csv";
     let runs = Command::new("/usr/bin/python3").args(["-c", "import six"]).output();
@@ -329,7 +329,7 @@ fn csv(scratch: &Scratch, name: &str, json: &[u8], jobs: usize) -> Option<Vec<St
     Some((0..jobs).map(|i| fs::read_to_string(path(format!("{name}_job{i}.csv"))).unwrap()).collect())
 }
 
-/// Sum of the counts below a heading.
+/// The sum of the counts in a column.
 fn column(csv: &str, name: &str) -> u64 {
     let mut lines = csv.lines().map(|line| line.split(',').map(str::trim).collect::<Vec<_>>());
     let at = lines.next().unwrap().iter().position(|heading| *heading == name).unwrap();
@@ -349,7 +349,7 @@ fn fio_s_own_script_reads_the_bins() {
         assert!(times.is_sorted_by(|a, b| a < b));
         assert!((900..2_100).contains(&times[0]) && *times.last().unwrap() < 4_000_000, "{times:?}");
     }
-    // Times that fio's scheme has no bucket for, which the script would never come to the end of.
+    // Times that fio's scheme has no bucket for, for which the script would never end.
     let mut slow = mixed(1, true);
     slow.jobs[0].transfers[0].clat = Histogram::from_iter([0, 1, 17_000_000_000, 1 << 40, 1 << 50]);
     assert_eq!(column(&csv(&scratch, "slow", &plus(&slow), 1).unwrap()[0], "read_clat_ns_count"), 5);
@@ -363,7 +363,7 @@ fn fio_s_own_script_reads_the_bins() {
     }
 }
 
-/// What scripts around fio read, as they read it.
+/// Reads the keys that scripts for fio use, in their way.
 const READER: &str = r#"
 import json, sys
 
@@ -415,7 +415,7 @@ fn a_reader_of_the_usual_keys_is_content() {
     }
 }
 
-/// What we call a job's options, fio takes for a job.
+/// fio accepts the printed options of a job as a job.
 #[test]
 fn fio_understands_the_options_that_are_told() {
     let plain = Job::new(Target::Existing("/dev/shm/a:b".into()));
@@ -496,7 +496,7 @@ fn fio_understands_the_options_that_are_told() {
     }
 }
 
-/// A field with every number as a 9: `9.9%=9`.
+/// A field with each number as a 9: `9.9%=9`.
 fn shape(field: &str) -> String {
     let mut shape = String::new();
     for c in field.chars().map(|c| if c.is_ascii_digit() { '9' } else { c }) {
@@ -520,7 +520,7 @@ fn terse_lines_have_fio_s_fields() {
     assert_eq!(fields[29].split('=').next(), Some("99.000000%"));
     assert_eq!(fields[87..92], ["5.000000%", "25.000000%", "77", "0", "30"]);
     assert_eq!(fields[92..99], ["0.0%", "0.0%", "100.0%", "0.0%", "0.0%", "0.0%", "0.0%"]);
-    // Without a disk below it, fio has no fields for disks.
+    // Without a disk below it, fio prints no fields for disks.
     let fio = ["--name=n", "--ioengine=null", "--size=4m", "--rw=randrw", "--minimal"];
     let Ok(theirs) = Command::new("fio").args(fio).output() else {
         skipped("fio is not installed");

@@ -1,4 +1,4 @@
-//! `biopsy flame` without probes: files in place of them, two side by side, and words that do not go together.
+//! Tests `biopsy flame` without probes: files as input, comparisons of two, and options that exclude each other.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,7 +16,7 @@ fn biopsy(words: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_biopsy")).arg("flame").args(words).output().unwrap()
 }
 
-/// Removed with the test.
+/// A temporary folder that is removed with the test.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -60,7 +60,7 @@ fn a_difference_names_what_appeared() {
     assert!(text.contains(&format!("picture: {picture}")), "{text}");
     let drawn = fs::read_to_string(&picture).unwrap();
     assert!(drawn.contains("blk_mq_do_dispatch_sched"));
-    // Each side says where it comes from, as far as it does.
+    // Each side names its source, as far as it is known.
     for side in ["folded text · 10,000 samples", "folded text · 13,000 samples"] {
         assert!(drawn.contains(side), "{side}");
     }
@@ -106,7 +106,7 @@ fn what_cannot_be_compared_is_refused() {
         vec!["-i", "/dev/zero", "-o", &picture],
         vec!["-i", "/nowhere/at/all", "-o", &picture],
         vec!["-i", "/", "-o", &picture],
-        // A file is neither measured nor chosen from.
+        // A file as input excludes options for a measurement or a selection.
         vec!["-i", &good, "--on-cpu", "-o", &picture],
         vec!["-i", &good, "--diff", &good, &good, "-o", &picture],
         vec!["-i", &good, "--for", "1s", "-o", &picture],
@@ -124,11 +124,11 @@ fn what_cannot_be_compared_is_refused() {
         vec!["--on-cpu", "--off-cpu"],
         vec!["--folded", "--pprof"],
         vec!["--json", "-o", "-"],
-        // Two files are neither measured nor chosen from.
+        // Two files as input exclude options for a measurement or a selection.
         vec!["--diff", &good, &good, "-o", &picture, "--cgroup", "/"],
         vec!["--diff", &good, &good, "-o", &picture, "--for", "1s"],
         vec!["--min-width", "60%", "--on-cpu", "-o", &picture],
-        // What the kind or the form has no use for is not passed over.
+        // An option that has no effect for this kind or format is refused.
         vec!["--off-cpu", "-F", "99", "-o", &picture],
         vec!["--max-cost", "5%", "-o", &picture],
         vec!["--on-cpu", "--max-cost", "5%", "-o", &picture],
@@ -143,7 +143,7 @@ fn what_cannot_be_compared_is_refused() {
     assert!(!fs::exists(&picture).unwrap(), "a picture of nothing");
 }
 
-/// Each with what it goes with, in one sentence, whatever rights there are.
+/// Each such option is named in one sentence with what it needs, with any rights.
 #[test]
 fn an_option_without_use_is_named() {
     let folder = Folder::new("unfit");
@@ -176,7 +176,7 @@ fn an_option_without_use_is_named() {
     }
 }
 
-/// Two functions, one of them inlined into the other; the address of the inner one is printed.
+/// Two functions, one of them inlined into the other; the program prints the address of the inner one.
 const PROGRAM: &str = r#"
 #include <stdio.h>
 #include <unistd.h>
@@ -190,7 +190,7 @@ __attribute__((noinline)) static void *outer(void) { void *at = swallowed(); __a
 int main(void) { char c; printf("%p\n", outer()); fflush(stdout); return read(0, &c, 1) < 0; }
 "#;
 
-/// A profile of ours as it is written where the program has no symbols.
+/// A profile as biopsy writes it if the program has no symbols.
 fn unnamed(place: &Place, what: What, notes: &[&str]) -> Vec<u8> {
     let label = place.label();
     let mut profile = Profile::new(Unit::Samples);
@@ -232,7 +232,7 @@ fn a_recording_is_named_where_the_symbols_are() {
         build_id: BuildId::parse(&folder.build_id("program").unwrap()),
         file: program.to_str().unwrap().into(),
         offset: run.offset(run.addresses[0]),
-        // Only the file's offset is known of it.
+        // Only the offset in the file is known.
         address: None,
     };
     drop(run);
@@ -246,7 +246,7 @@ fn a_recording_is_named_where_the_symbols_are() {
         (fs::read_to_string(&out).unwrap(), text)
     };
 
-    // Where the program is not, all is as it was written; the last line of the names says so.
+    // Without the program nothing is named; the last line about the names says so.
     fs::rename(&program, file("elsewhere")).unwrap();
     let (lines, text) = folded();
     assert_eq!(lines, format!("fio\\x3b7;main 2\nfio\\x3b7;main;{};nvme_irq_[k] 7\n", place.label()));
@@ -261,7 +261,7 @@ fn a_recording_is_named_where_the_symbols_are() {
     );
     assert!(text.contains("recorded at 2023-11-14T22:13:20.123Z, Linux 6.1.2-db\n"), "{text}");
     assert!(text.contains("note") && !text.contains('\u{1b}'), "{text}");
-    // What is written again can be named later still.
+    // A profile that is written again can still be named later.
     let again = file("again.pb.gz");
     assert!(biopsy(&["-i", &recording, "--pprof", "-o", &again]).status.success());
 
@@ -297,7 +297,7 @@ fn a_recording_is_named_where_the_symbols_are() {
     assert!(biopsy(&["-i", &recording, "--speedscope", "-o", &scope]).status.success());
     assert!(fs::read_to_string(&scope).unwrap().contains("swallowed"));
 
-    // Side by side with folded text, which takes its unit from it; and with another kind, which is said.
+    // A comparison with folded text, which takes its unit from the recording; and with another kind, which is reported.
     let text = folder.path("text");
     fs::write(&text, "fio\\x3b7;main 1\n").unwrap();
     let words = ["--diff", text.to_str().unwrap(), &recording, "-o", &out, "--json"];
@@ -316,7 +316,7 @@ fn a_recording_is_named_where_the_symbols_are() {
     assert!(output.status.success() && said.contains("is off-CPU time and"), "{said}");
 }
 
-/// What was not to be trusted when it was taken is not later.
+/// A loss that made the measurement doubtful makes its recording doubtful, too.
 #[test]
 fn a_recording_that_lost_too_much_is_no_better_for_being_read() {
     let folder = Folder::new("lost");
@@ -342,7 +342,7 @@ fn a_recording_that_lost_too_much_is_no_better_for_being_read() {
     assert!(String::from_utf8(output.stderr).unwrap().contains("sda vanished"));
 }
 
-/// A profile for pprof has bytes of zero, and so may a name.
+/// A profile for pprof contains bytes of zero, and so may a name.
 #[test]
 fn folded_text_with_a_byte_of_zero_is_folded_text() {
     let folder = Folder::new("zero");
@@ -374,7 +374,7 @@ fn folded_text_becomes_any_product() {
         text.contains("\nfolded text does not say what it counts: taken for samples; say --unit ns if"),
         "{text}"
     );
-    // What nobody knows is not said.
+    // Unknown facts are not printed.
     assert!(!text.contains("lost") && !text.contains("recorded"), "{text}");
     for form in ["--pprof", "--folded"] {
         assert!(biopsy(&["-i", &file, form, "-o", &out]).status.success());
@@ -396,7 +396,7 @@ fn folded_text_becomes_any_product() {
         let output = biopsy(&[&["-i", &file, "--json", "-o", &out], words].concat());
         let view: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(view["unit"], unit, "{value} {words:?}");
-        // What was taken for granted is said, in the object as below the picture.
+        // An assumption is reported in the JSON and below the graph.
         let noted = view["notes"].to_string().contains("taken for samples; say --unit ns");
         assert_eq!(noted, value == 3 && words.is_empty(), "{view}");
         let drawn = fs::read_to_string(&out).unwrap();
@@ -422,7 +422,7 @@ fn folded_text_becomes_any_product() {
     assert!(!fs::exists(folder.path("none")).unwrap());
 }
 
-/// Go writes profiles of its own; where there is no Go, nothing is to be compared.
+/// Compares with profiles that Go writes; skipped without Go.
 #[test]
 fn go_reads_ours_and_its_own_is_read() {
     let go = |words: &[&str]| Command::new("go").args(words).output();
@@ -440,7 +440,7 @@ fn go_reads_ours_and_its_own_is_read() {
     let view: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&view["unit"], &view["recording"]["values"]), (&"nanoseconds".into(), &"cpu".into()));
     assert!(view["start"].as_str().unwrap().starts_with("20"), "{view}");
-    // As Go itself adds it up, of its own file and of ours.
+    // Go's own sum, of its own file and of biopsy's.
     let sum = |file: &str| {
         let output = go(&["tool", "pprof", "-symbolize=none", "-raw", file]).unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
@@ -490,11 +490,11 @@ func main() {
 }
 "#;
 
-/// Times that are taken for samples would make each difference certain.
+/// Times that are mistaken for samples would make each difference significant.
 #[test]
 fn a_difference_of_times_is_never_certain() {
     let folder = Folder::new("unit");
-    // 11 ms and 7 ms, which would be a difference between samples.
+    // 11 ms and 7 ms, which would be a significant difference of samples.
     let (before, after) = (
         folder.file("a", "fio;read 11000000\nfio;write 1\n"),
         folder.file("b", "fio;read 7000000\nfio;write 9\n"),
@@ -502,7 +502,7 @@ fn a_difference_of_times_is_never_certain() {
     let picture = folder.path("diff.svg");
     for (files, words, warns, is_time) in [
         ([&before, &after], &[][..], true, true),
-        // One of the two is enough.
+        // One such file is enough.
         ([&after, &before], &[], true, true),
         ([&before, &after], &["--unit", "ns"], false, true),
         ([&before, &after], &["--unit", "samples"], false, false),

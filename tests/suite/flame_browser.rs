@@ -1,6 +1,6 @@
-//! Flame graphs in a browser, from `file://`: hover, click to zoom, search, reset, tabs, and names that want to be
-//! more than text. A script at the end of the page does what a reader would, with the element that is really under
-//! the pointer, and writes down what it saw; Chromium prints the page with that.
+//! Tests flame graphs in a browser from `file://`: hover, click to zoom, search, reset, tabs, and hostile names. A
+//! script at the end of the page acts as a reader, with the element that is really under the pointer, and writes its
+//! results into the page, which Chromium prints.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -14,7 +14,7 @@ use serde_json::Value;
 
 const HOSTILE: &str = "</text><script>window.pwned=1</script><img src=x onerror=\"window.pwned=1\">";
 
-/// What a reader does. `pointed` is the frame under the pointer where a frame is drawn.
+/// The script of the reader. `pointed` is the frame under the pointer at the place where a frame is drawn.
 const READER: &str = r#"
 const seen = {};
 try {
@@ -106,7 +106,7 @@ fn caption() -> Caption {
     Caption { place: HOSTILE.into(), ..Caption::new("on-CPU time", "45 samples") }
 }
 
-/// What the reader saw in a file; None: there is no browser.
+/// The script's results for a page. None: there is no browser.
 fn read(test: &str, name: &str, page: &str) -> Option<Value> {
     let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
     let file = directory.join(name);
@@ -114,7 +114,7 @@ fn read(test: &str, name: &str, page: &str) -> Option<Value> {
     let profile = directory.join(format!("chromium-{test}"));
     let run = Command::new("chromium")
         .args(["--headless", "--disable-gpu", "--no-first-run", "--window-size=1300,900"])
-        // Its sandbox refuses root; what it opens is ours.
+        // Chromium's sandbox refuses root; the page is our own.
         .arg("--no-sandbox")
         .arg(format!("--user-data-dir={}", profile.display()))
         .args(["--virtual-time-budget=2000", "--dump-dom"])
@@ -137,7 +137,7 @@ fn read(test: &str, name: &str, page: &str) -> Option<Value> {
     Some(serde_json::from_str(&json).unwrap())
 }
 
-/// What holds for the first picture, wherever it stands.
+/// Checks what must hold for the first graph of every page.
 fn check(seen: &Value) {
     assert_eq!(seen["error"], Value::Null, "{seen:#}");
     assert_eq!(seen["pwned"], "undefined", "{seen:#}");
@@ -154,7 +154,7 @@ fn check(seen: &Value) {
     assert_eq!((&zoomed["hidden"], &zoomed["parent"]), (&6.into(), &true.into()), "{seen:#}");
     assert_eq!(zoomed["text"], "a_long_name_o..", "{seen:#}");
     assert!(zoomed["on_screen"].as_f64().unwrap() > 1_000.0, "{seen:#}");
-    // 40 + 5 + 5 of the 50 that are shown; then, with 10 more where one of the two carries the other, 60 of 200.
+    // 40 + 5 + 5 of the 50 that are shown; then 60 of 200, with 10 more where one of two matches contains the other.
     assert_eq!(seen["searched_zoomed"], "matched 100.00 %", "{seen:#}");
     assert_eq!(seen["unzoomed"]["hidden"], 0, "{seen:#}");
     assert_eq!((&seen["unzoomed"]["width"], &seen["unzoomed"]["reset"]), (&"25%".into(), &false.into()));
@@ -215,7 +215,7 @@ fn pictures_on_one_page_have_tabs_and_do_not_disturb_each_other() {
     );
     assert_eq!(seen["zoomed_second"], serde_json::json!([0, true]));
 
-    // Without our script all of them are there, and no control that would do nothing.
+    // Without biopsy's script all panes are shown, and no control that would have no effect.
     let look = "const panes = Array.from(document.querySelectorAll(\".pane\"));
         const seen = { shown: panes.map((pane) => getComputedStyle(pane).display !== \"none\" && pane.clientHeight > 90),
           controls: getComputedStyle(document.querySelector(\".controls\")).visibility, pwned: typeof window.pwned };

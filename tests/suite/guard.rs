@@ -1,6 +1,6 @@
-//! What may be written, and everybody who tries to be written all the same: real devices over files of our
-//! own, real mounts, processes and links. As root; `vmtest/cases/guard` runs the same in a machine of its own,
-//! where also the layers are that this one may not have.
+//! Tests what may be written, with attempts to write everything else: real devices over files of the tests, real
+//! mounts, processes and links. Needs root. `vmtest/cases/guard` runs the same tests in a virtual machine, which also
+//! has the layers that this machine may not have.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::fd::AsRawFd;
@@ -23,7 +23,7 @@ use crate::support::skip::skipped;
 use holder::{Holder, said};
 use machine::{Disk, Folder, MIB, View, alone, is_root};
 
-/// Not a test: the other process of the tests below.
+/// Not a test: the helper process of the tests below.
 #[test]
 fn holder() {
     holder::hold();
@@ -46,7 +46,7 @@ fn write(path: &Path, permission: &Permission) -> Result<Opened, Refusal> {
     Machine { root: &view.root, meanwhile: &|| {} }.writable(path, permission, false)
 }
 
-/// The refusal has exit code 3, is one line, and says all of `parts`.
+/// Checks that the refusal has exit code 3, is one line, and contains all of `parts`.
 #[track_caller]
 fn refused(outcome: Result<Opened, Refusal>, parts: &[&str]) -> String {
     let refusal = outcome.expect_err("it was opened");
@@ -60,7 +60,7 @@ fn refused(outcome: Result<Opened, Refusal>, parts: &[&str]) -> String {
     why
 }
 
-/// Usage: something is to be said on the command line.
+/// Checks a usage error, which names the missing word of the command line.
 #[track_caller]
 fn unsaid(outcome: Result<Opened, Refusal>, word: &str) {
     let refusal = outcome.expect_err("it was opened");
@@ -76,7 +76,7 @@ fn an_unused_device_is_opened_once_it_is_named_and_claimed_while_it_is_open() {
     assert!(opened.is_device);
     assert_eq!((opened.bytes, opened.device.as_deref()), (32 * MIB, Some(disk.name.as_str())));
     opened.file.write_all_at(&[7; 4096], 4096).unwrap();
-    // Nobody can mount or claim it meanwhile, this run neither.
+    // Meanwhile no other program can mount or claim the disk, and neither can this run.
     let claim = OpenOptions::new().read(true).custom_flags_excl().open(&disk.path);
     assert_eq!(claim.unwrap_err().raw_os_error(), Some(libc::EBUSY));
     refused(write(&disk.path, &allowed(&[&disk.name])), &["this run itself", &disk.name]);
@@ -107,7 +107,7 @@ fn the_words_are_needed_all_of_them_and_exactly() {
         unsaid(write(&disk.path, &allowed(&[other])), &format!("--destroy-data-on {name}"));
     }
     unsaid(write(&disk.path, &overwriting(&disk.path)), "--destroy-data-on");
-    // The disk's name does not do for its partition.
+    // The name of the disk does not allow its partition.
     unsaid(write(&disk.part(1), &allowed(&[name])), &format!("--destroy-data-on {name}p1"));
     let part = write(&disk.part(1), &allowed(&[&format!("{name}p1")])).unwrap();
     assert_eq!((part.bytes, part.device.as_deref()), (8 * MIB, Some(name)));
@@ -118,7 +118,7 @@ fn a_link_or_another_node_stands_for_what_it_leads_to() {
     let _alone = alone();
     let (Some(disk), Some(other)) = (Disk::new(), Disk::new()) else { return };
     let folder = Folder::new();
-    // As /dev/disk/by-id has them, but to the wrong one: the name that counts is the kernel's.
+    // A link as in /dev/disk/by-id, but to the wrong disk: only the kernel's name counts.
     let link = folder.join(&other.name);
     symlink(&disk.path, &link).unwrap();
     unsaid(write(&link, &allowed(&[&other.name])), &format!("--destroy-data-on {}", disk.name));
@@ -155,7 +155,7 @@ fn a_name_that_changes_between_check_and_open_is_not_followed() {
     let both = allowed(&[&disk.name, &other.name]);
     refused(machine.writable(&link, &both, false), &["became something else", "nothing was written"]);
 
-    // A file likewise, by its name and by a link.
+    // The same with a file, by its name and by a link.
     let (one, two) = (folder.file("one", MIB), folder.file("two", MIB));
     let changed = || fs::rename(&two, &one).unwrap();
     let machine = Machine { root: &view.root, meanwhile: &changed };
@@ -167,15 +167,15 @@ fn a_device_that_is_taken_between_check_and_open_is_seen() {
     let _alone = alone();
     let Some(disk) = Disk::new() else { return };
     let view = Mutex::new(Vec::new());
-    // One that only opens it: the claim succeeds, and the second look sees it.
+    // The other process only opens the device: the claim succeeds, and the second check sees the process.
     let taken = || view.lock().unwrap().push(Holder::start("read", &disk.path));
     let root = PathBuf::from("/");
     let machine = Machine { root: &root, meanwhile: &taken };
     let outcome = machine.writable(&disk.path, &allowed(&[&disk.name]), false);
-    // On a machine with a process that cannot be looked at the first look ends it.
+    // If the machine has a process that cannot be inspected, the first check refuses.
     if view.lock().unwrap().is_empty() {
         refused(outcome, &["cannot be looked at"]);
-        // A view that does not know the holder sees a descriptor of this process.
+        // In a view without the holder, a descriptor of this process is seen.
         let held = Mutex::new(None);
         let taken = || *held.lock().unwrap() = Some(File::open(&disk.path).unwrap());
         let view = View::new();
@@ -229,10 +229,10 @@ fn whoever_has_it_open_keeps_it_whole() {
         let holder = Holder::start(how, &disk.path);
         let held = if how == "map" { "mapped" } else { "open" };
         refused(write(&disk.path, &allowed(&[&name])), &[&holder.pid(), &name, held]);
-        // A partition is a part of what is open.
+        // A partition is a part of the device that is open.
         refused(write(&disk.part(1), &allowed(&[&part])), &[&holder.pid(), &name]);
         drop(holder);
-        // And the other way round, and beside it.
+        // The other way round, and for the partition beside it.
         let holder = Holder::start(how, &disk.part(1));
         refused(write(&disk.path, &allowed(&[&name])), &[&holder.pid(), &part]);
         refused(write(&disk.part(2), &allowed(&[&format!("{name}p2")])), &[&holder.pid(), &part]);
@@ -285,7 +285,7 @@ fn a_mounted_file_system_is_seen_in_every_namespace() {
         refused(write(path, &allowed(&[named])), &[&part, "is mounted on", "mount namespace", &holder.pid()]);
     }
     drop(holder);
-    // In no table at all: the kernel's claim tells.
+    // The mount is in no table: the kernel's claim shows it.
     let holder = Holder::start("lazy", &disk.part(1));
     for (path, named) in &everywhere {
         refused(write(path, &allowed(&[named])), &["held by"]);
@@ -294,7 +294,7 @@ fn a_mounted_file_system_is_seen_in_every_namespace() {
     patient(|| write(&disk.path, &allowed(&[&name])).map(drop));
 }
 
-/// What the kernel does a moment later.
+/// Repeats an attempt, since the kernel needs some time.
 #[track_caller]
 fn patient(attempt: impl Fn() -> Result<(), Refusal>) {
     let patience = Patience::new(Duration::from_secs(10));
@@ -342,7 +342,7 @@ fn a_loop_device_above_or_below_or_on_the_same_file_is_seen() {
     let upper = Disk::over(&lower.part(1)).unwrap();
     refused(write(&lower.path, &allowed(&[&lower.name])), &[&upper.name, "lies on", &part, "losetup -d"]);
     refused(write(&lower.part(1), &allowed(&[&part])), &[&upper.name, "lies on"]);
-    // The upper one is free, and holds what is below it.
+    // The upper device is free; opening it also claims what is below it.
     let opened = write(&upper.path, &allowed(&[&upper.name])).unwrap();
     let claim = OpenOptions::new().read(true).custom_flags_excl().open(lower.part(1));
     assert_eq!(claim.unwrap_err().raw_os_error(), Some(libc::EBUSY));
@@ -351,7 +351,7 @@ fn a_loop_device_above_or_below_or_on_the_same_file_is_seen() {
         let holder = Holder::start("read", &held);
         refused(write(&upper.path, &allowed(&[&upper.name])), &[&holder.pid(), "open"]);
     }
-    // Two on one device: each one writes what the other one shows.
+    // Two loop devices on one device: a write to one changes the other.
     let twin = Disk::over(&lower.part(1)).unwrap();
     refused(write(&upper.path, &allowed(&[&upper.name])), &[&twin.name, "lies on"]);
     drop(twin);
@@ -426,7 +426,7 @@ fn an_exclusive_opening_elsewhere_is_a_claim() {
         refused(write(&path, &allowed(&[&name])), &[&format!("{}p1", disk.name)]);
     }
     drop(held);
-    // The claim of a partition keeps those beside it from being mounted, which this disk's load would hit.
+    // The claim of a partition prevents mounts of the partitions beside it, which the load of this disk would affect.
     let opened = write(&disk.part(2), &allowed(&[&format!("{}p2", disk.name)])).unwrap();
     for path in [disk.part(1), disk.part(2), disk.path.clone()] {
         assert!(OpenOptions::new().read(true).custom_flags_excl().open(&path).is_err(), "{path:?}");
@@ -462,7 +462,7 @@ fn the_disk_of_the_root_file_system_is_never_opened_whatever_is_said() {
     });
     let Some(node) = node else { return skipped("the root file system is on no disk") };
     let name = node.file_name().unwrap().to_str().unwrap();
-    // The look at whether it is the root disk comes before anything is opened for writing.
+    // The check for the root disk comes before anything is opened for writing.
     refused(write(&node, &allowed(&[name])), &["the disk of the root file system", name]);
 }
 
@@ -477,7 +477,7 @@ fn what_is_no_namespace_is_no_passthrough() {
     unsaid(guard::writable(Path::new("/dev/null"), &allowed(&["null"]), false), "character device");
 }
 
-/// Only where the drive is the test's: it is opened, and not written.
+/// Only on a drive of the test's own: it is opened, but not written.
 #[test]
 fn a_namespace_and_its_generic_device_are_one() {
     let _alone = alone();
@@ -508,7 +508,7 @@ fn a_namespace_and_its_generic_device_are_one() {
 fn who_cannot_see_everybody_writes_to_no_device() {
     let _alone = alone();
     let Some(disk) = Disk::new() else { return };
-    // A process that cannot be read: in a view where its folder is closed.
+    // A view of this machine in which entries of /proc can be removed.
     let folder = Folder::new();
     let view = View::new();
     let proc = folder.join("proc");
@@ -528,7 +528,7 @@ fn who_cannot_see_everybody_writes_to_no_device() {
     fs::remove_file(proc.join("swaps")).unwrap();
     refused(machine.writable(&disk.path, &allowed(&[&disk.name]), false), &["/proc/swaps cannot be read"]);
     symlink("/proc/swaps", proc.join("swaps")).unwrap();
-    // Without the kernel's threads it is a PID namespace of its own.
+    // Without kernel threads it looks like a separate PID namespace.
     for entry in fs::read_dir(&proc).unwrap().flatten() {
         if fs::read_link(entry.path().join("exe")).is_err() {
             fs::remove_file(entry.path()).ok();
@@ -537,7 +537,7 @@ fn who_cannot_see_everybody_writes_to_no_device() {
     symlink("/proc/swaps", proc.join("swaps")).ok();
     refused(machine.writable(&disk.path, &allowed(&[&disk.name]), false), &["PID namespace"]);
 
-    // The real thing, where this machine has a process that nobody can read.
+    // A real case, if this machine has a process that even root cannot read.
     if view.root != Path::new("/") {
         refused(
             guard::writable(&disk.path, &allowed(&[&disk.name]), false),
@@ -555,7 +555,7 @@ fn a_user_who_may_open_the_node_but_not_look_at_processes_writes_nothing() {
     let said = said(&[], "nobody", &disk.path);
     fs::set_permissions(&disk.path, before).unwrap();
     let said = said.expect("no answer");
-    // Of the loop devices of others it cannot see either what they lie on.
+    // The user cannot see either what the loop devices of others lie on.
     assert!(said.contains("cannot be looked at") || said.contains("cannot see what"), "{said}");
     assert!(said.contains("run as root"), "{said}");
 }

@@ -1,4 +1,4 @@
-//! The parsers of the room `host` on machines that are not this one, and on garbage.
+//! Tests the parsers of the room `host` on recorded machines and on garbage.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -18,7 +18,7 @@ use biopsy::render::{self, text};
 use proptest::prelude::*;
 use serde_json::json;
 
-/// So long it may take to read a large machine, or a damaged one.
+/// The time limit for reading a large or damaged machine.
 const LONGEST: Duration = Duration::from_secs(20);
 
 fn machine(name: &str) -> (Scratch, Host) {
@@ -31,7 +31,7 @@ fn device<'a>(host: &'a Host, name: &str) -> &'a BlockDevice {
     host.device(name).unwrap_or_else(|| panic!("no {name}"))
 }
 
-/// What `biopsy devices --json` prints, from which the same is read back.
+/// The output of `biopsy devices --json`, from which the same facts are read back.
 fn printed(host: &Host, selection: &Selection<'_>, facts: Vec<Warning>) -> serde_json::Value {
     let summary = summarize(host, selection, facts);
     let object = serde_json::Value::Object(render::json::view_object(&Default::default(), &summary, None));
@@ -64,7 +64,7 @@ fn the_captured_disk_reads_as_the_kernel_showed_it() {
     assert_eq!((vda.poll_queues, vda.iostats, vda.rotational), (Some(0), Some(true), Some(true)));
     assert_eq!(vda.vectors.iter().map(|v| v.queue).collect::<Vec<_>>(), [None, Some(0)]);
     assert_eq!(vda.mounted_at, ["/"]);
-    // Bio-based: no hardware contexts, so nothing that belongs to requests.
+    // Bio-based: no hardware contexts, and so nothing that belongs to requests.
     let zram = device(&host, "zram0");
     assert!(!zram.request_based && zram.scheduler.is_none() && zram.requests.is_none());
     assert_eq!(zram.driver.as_deref(), Some("zram"));
@@ -84,7 +84,7 @@ fn multipath_paths_lie_under_their_head_with_number_queues_and_link() {
     let (head, path) = (device(&host, "nvme1n1"), device(&host, "nvme1c2n1"));
     assert_eq!(head.layers, ["nvme1c1n1", "nvme1c2n1"]);
     assert_eq!(path.holders, ["nvme1n1"]);
-    // Hidden paths have no dev attribute; trace events carry this number all the same.
+    // Hidden paths have no dev attribute, but trace events carry this number.
     assert!(path.hidden && !head.hidden);
     assert_eq!((path.major, path.minor), (259, 6));
     assert!(path.request_based && !head.request_based);
@@ -135,7 +135,7 @@ fn layers_go_through_partitions_files_and_volumes() {
         (&volume.layers[..], &volume.slaves[..]),
         (&["nvme0n1".into()][..], &["nvme0n1p2".into()][..])
     );
-    // The loop device's file lies on the volume: its path has an escaped blank on the way.
+    // The loop device's file lies on the volume; its path contains an escaped blank.
     assert_eq!(device(&host, "loop0").layers, ["dm-0"]);
     assert_eq!(device(&host, "loop0").backing_file.as_deref(), Some("/var/lib/images/disk one.img"));
     assert_eq!(volume.holders, ["loop0"]);
@@ -148,7 +148,7 @@ fn layers_go_through_partitions_files_and_volumes() {
         (&disk.mounted_at[..], &disk.swaps[..]),
         (&["/boot/efi".into()][..], &["/dev/nvme0n1p3".into()][..])
     );
-    // btrfs is found by its source; the FUSE mount that names the same source is not.
+    // btrfs is found by its source; the FUSE mount with the same source is not.
     assert_eq!(device(&host, "nvme1n1").mounted_at, ["/srv/my data"]);
 }
 
@@ -165,7 +165,7 @@ fn rights_and_nodes_are_those_of_the_tree() {
     assert_eq!((host.cpus_online, host.cpus_possible, host.numa_nodes), (8, 16, 2));
     assert_eq!(host.nodes[1].cpus, [4, 5, 6, 7]);
     assert_eq!(host.memory_bytes, Some(65_536_000 * 1024));
-    // The maker sells bare metal too, and this CPU has no hypervisor flag.
+    // The vendor sells bare metal too, and this CPU has no hypervisor flag.
     assert_eq!(host.virtualization, None);
 }
 
@@ -206,7 +206,7 @@ fn a_filter_takes_names_numbers_paths_and_partitions() {
     assert_eq!(select::disk_of_number(scratch.path(), 9, 9), None);
 }
 
-/// Requests of a multipath head run on its hidden paths; a volume is not what lies below it.
+/// Requests of a multipath head run on its hidden paths; a volume is not the device below it.
 #[test]
 fn what_is_traced_has_requests() {
     let (scratch, host) = machine("multipath");
@@ -227,11 +227,11 @@ fn what_is_traced_has_requests() {
     assert!(why.ends_with("its I/O runs on nvme0n1: name that with -d"), "{why}");
     assert!(refusal(traced("nosuch")).contains("`biopsy devices` lists them"));
 
-    // Under a load of ours everything below the target is traced as well.
+    // For biopsy's own load everything below the target is traced as well.
     assert_eq!(select::stack(&host, "loop0", false).map(names).unwrap(), ["loop0", "nvme0c0n1"]);
     assert_eq!(select::stack(&host, "nvme1n1", true).map(names).unwrap(), ["nvme1c1n1", "nvme1c2n1"]);
 
-    // A head whose paths are all gone, and memory that plays a disk.
+    // A head without any path left, and a disk in memory.
     let (ground, virtio) = machine("virtio");
     let why = refusal(select::traceable(&virtio, ground.path(), "zram0"));
     assert!(why.contains("no disk below it has: name another device"), "{why}");
@@ -255,7 +255,7 @@ fn a_file_of_this_machine_lies_on_the_disk_of_its_file_system() {
     assert_eq!(select::disk_of_path(Path::new("/no/such/file")), None);
 }
 
-/// What is null has its reason beside it; what nobody told is not zero.
+/// A null has its reason beside it; an unknown value is not zero.
 #[test]
 fn cpus_and_nodes_are_told_with_what_is_absent() {
     let object = |name: &str| {
@@ -283,7 +283,7 @@ fn cpus_and_nodes_are_told_with_what_is_absent() {
     assert_eq!(absent, ["smt", "cores", "idle", "frequency"]);
 }
 
-/// Of each device: what is null has its reason, of its link too.
+/// For each device a null has its reason, also for its link.
 #[test]
 fn what_is_absent_of_a_device_has_a_reason() {
     for name in ["multipath", "virtio"] {
@@ -305,8 +305,8 @@ fn what_is_absent_of_a_device_has_a_reason() {
     }
 }
 
-/// Every attribute of every tree, replaced by each kind of garbage: readers and renderers survive,
-/// and no control character gets through.
+/// Every attribute of every tree is replaced by each kind of garbage: readers and renderers survive, and no control
+/// character is printed.
 #[test]
 fn garbage_in_every_attribute_is_survived() {
     let garbage: [&[u8]; 9] = [
@@ -369,7 +369,7 @@ fn a_scsi_disk_has_maker_model_and_serial_page() {
     assert_eq!(sda.model.as_deref(), Some("MAKER DISK 2000"));
     assert_eq!((sda.serial.as_deref(), sda.firmware.as_deref()), (Some("AB1234"), Some("0A01")));
     assert_eq!(sda.driver.as_deref(), Some("sd"));
-    // libata puts its own name where the maker should stand.
+    // libata puts its own name in place of the vendor.
     write("device/vendor", b"ATA     \n");
     let host = Host::read(scratch.path()).unwrap();
     assert_eq!(device(&host, "sda").model.as_deref(), Some("DISK 2000"));
@@ -405,7 +405,7 @@ fn a_multipath_drive_that_is_named_comes_with_its_paths() {
     assert_eq!(names("nvme1n1"), ["nvme1c1n1", "nvme1c2n1", "nvme1n1"]);
     assert_eq!(names("nvme1c2n1"), ["nvme1c2n1"]);
     assert_eq!(names("dm-0"), ["dm-0"], "other layers stand for themselves");
-    // Its slow link is warned of with it.
+    // The warning about its slow link is included.
     let selection = select::selection(&host, scratch.path(), &["nvme0n1".to_string()], false).unwrap();
     let facts = warnings::warnings(&host, &selection.devices);
     assert!(facts.iter().any(|fact| fact.id == "link-degraded" && fact.device == "nvme0c0n1"), "{facts:?}");
@@ -414,7 +414,7 @@ fn a_multipath_drive_that_is_named_comes_with_its_paths() {
     assert_eq!(why, "it is a multipath drive: its paths (layers) have it");
 }
 
-/// What a drive's own link could carry is of no use where the way on is narrower.
+/// The line of a drive names the narrowest link above it, which limits what its own link could carry.
 #[test]
 fn the_narrowest_link_above_a_drive_stands_in_its_line() {
     let (scratch, mut host) = machine("multipath");
@@ -452,14 +452,14 @@ fn look_at_everything(root: &Path) {
         printed(&host, &selection, facts);
     }
     for device in &host.devices {
-        // An error or counters, as the bytes allow; never a panic.
+        // An error or counters, depending on the bytes, but never a panic.
         let _counters = Counters::read(root, &device.name);
         let _disk = select::disk_of_number(root, device.major, device.minor);
         assert!(select::resolve(&host, root, &device.name).is_ok());
     }
 }
 
-/// Limits of both versions of cgroups, of known disks only; a limit of the root holds for everybody.
+/// Limits of both versions of cgroups, for known disks only; a limit of the root applies to all.
 #[test]
 fn throttles_of_cgroups_are_found_with_who_they_hold() {
     let (scratch, host) = machine("virtio");
@@ -496,12 +496,12 @@ fn throttles_of_cgroups_are_found_with_who_they_hold() {
     assert_eq!(found[0].limits().collect::<Vec<_>>(), [9]);
     assert_eq!((found[1].read_ios_per_second, found[1].write_bytes_per_second), (Some(200), Some(4096)));
 
-    // No cgroups, no limits.
+    // Without cgroups there are no limits.
     scratch.write("proc/self/mountinfo", b"");
     assert!(throttle::throttles(scratch.path(), &host.devices).is_empty());
 }
 
-/// Each device has its limits beside it, and who may not see them does not read that there are none.
+/// Each device shows its limits; without the right to read them, the output does not say that there are none.
 #[test]
 fn limits_stand_beside_the_device_that_they_are_of() {
     let (scratch, mut host) = machine("virtio");
@@ -559,13 +559,13 @@ fn limits_stand_beside_the_device_that_they_are_of() {
     }
 }
 
-/// What may stand in the place of an attribute, or of a whole directory.
+/// What may replace an attribute or a whole directory.
 #[derive(Debug, Clone)]
 enum Damage {
     Bytes(Vec<u8>),
     Missing,
     Directory,
-    /// A link to itself, to the directory that it is in, or to nowhere.
+    /// A link to itself, to its own directory, or to nowhere.
     Link(&'static str),
 }
 
@@ -590,7 +590,7 @@ fn damage() -> impl Strategy<Value = Damage> {
     ]
 }
 
-/// All that a tree has, links and directories too, but not what they lead to.
+/// All entries of a tree, with links and directories, but without the targets of links.
 fn everything(directory: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(directory).unwrap().flatten() {
         if entry.file_type().unwrap().is_dir() {
@@ -601,7 +601,7 @@ fn everything(directory: &Path, found: &mut Vec<PathBuf>) {
 }
 
 fn put(path: &Path, damage: &Damage) {
-    // Its directory may be gone by now.
+    // Its directory may have been removed before.
     let Ok(data) = fs::symlink_metadata(path) else { return };
     if data.is_dir() {
         fs::remove_dir_all(path).unwrap()
@@ -617,7 +617,7 @@ fn put(path: &Path, damage: &Damage) {
     }
 }
 
-/// What the trees do not have: cgroups, a configuration space, and a drive's vectors.
+/// What the trees lack: cgroups, a configuration space, and a drive's vectors.
 fn with_the_rest(scratch: &Scratch) {
     let mounts = "25 20 0:22 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n\
                   38 31 0:35 / /sys/fs/blkio rw - cgroup cgroup rw,blkio\n";
@@ -636,7 +636,7 @@ fn with_the_rest(scratch: &Scratch) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 16, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever stands in a tree, and whatever is gone from it: it is read and shown, or refused in a sentence.
+    /// A tree with any content and any missing part is read and shown, or refused in a sentence.
     #[test]
     fn any_tree_is_survived(
         name in prop::sample::select(vec!["virtio", "multipath"]),
@@ -657,7 +657,7 @@ proptest! {
     }
 }
 
-/// A disk that was taken away between two reads: its name is there, and nothing else. Nothing of it is zero.
+/// A disk that was removed between two reads has its name, but no other value, and no zeros.
 #[test]
 fn a_disk_that_is_gone_has_no_zeros() {
     let scratch = Scratch::new("gone");
@@ -680,7 +680,7 @@ fn a_disk_that_is_gone_has_no_zeros() {
     assert!(!text.contains("read-ahead"), "{text}");
 }
 
-/// The largest machine that is asked for: 256 CPUs with a queue each, and 4,096 vectors behind four namespaces.
+/// The largest supported machine: 256 CPUs with a queue each, and 4,096 vectors of four namespaces.
 #[test]
 fn many_cpus_and_vectors_are_read_in_seconds() {
     let scratch = Scratch::new("vectors");
@@ -699,7 +699,7 @@ fn many_cpus_and_vectors_are_read_in_seconds() {
     for irq in 0..4096 {
         scratch.write(&format!("{function}/msi_irqs/{irq}"), b"msix\n");
     }
-    // The driver asks for one of each queue; the others have no action.
+    // The driver requests one vector per queue; the others have no action.
     for irq in 0..=256 {
         scratch.write(&format!("sys/kernel/irq/{irq}/actions"), format!("nvme0q{irq}\n").as_bytes());
     }
@@ -721,7 +721,7 @@ fn many_cpus_and_vectors_are_read_in_seconds() {
     assert_eq!(host.idle.unwrap().states[2].cpus.len(), 256);
 }
 
-/// A storage server's thousands: volumes on disks, each with a queue, read and searched in seconds.
+/// The thousands of devices of a storage server (volumes on disks, each with a queue) are read and searched in seconds.
 #[test]
 fn thousands_of_devices_are_read_and_found() {
     const DISKS: u32 = 2_500;

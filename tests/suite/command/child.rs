@@ -1,4 +1,4 @@
-//! A command that runs: what it does meanwhile, and signals to it.
+//! Watches a running command and sends signals to it.
 
 use std::fs;
 use std::process::Child;
@@ -7,17 +7,17 @@ use std::time::Duration;
 use crate::support::patience;
 
 pub fn signal(child: &Child, signal: libc::c_int) {
-    // SAFETY: the child was started here and not waited for, so that its id is its own.
+    // SAFETY: the child was started here and has not been waited for, so that its id is its own.
     assert_eq!(unsafe { libc::kill(child.id() as libc::pid_t, signal) }, 0);
 }
 
-/// Waits up to a minute for it.
+/// Waits until `there` is true, for a minute at most.
 #[track_caller]
 pub fn wait_for(what: &str, there: impl FnMut() -> bool) {
     patience::wait_for(what, Duration::from_secs(60), there);
 }
 
-/// Waits until it has handed its first bytes to a disk: a busy machine may take long to start it.
+/// Waits until the child has written its first bytes to a disk: on a busy machine its start may take long.
 #[track_caller]
 pub fn wait_for_writes(child: &Child) {
     wait_for("the first write", || {
@@ -27,7 +27,7 @@ pub fn wait_for_writes(child: &Child) {
     });
 }
 
-/// How many threads it has.
+/// The number of the child's threads.
 pub fn threads(child: &Child) -> usize {
     fs::read_dir(format!("/proc/{}/task", child.id())).map_or(0, Iterator::count)
 }

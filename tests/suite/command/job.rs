@@ -1,4 +1,4 @@
-//! `biopsy load` for its result in JSON: what may write, and what must hold of every result.
+//! Runs `biopsy load` for its JSON result: the words that allow writing, and what must hold for every result.
 
 use std::process::{Child, Command, Stdio};
 
@@ -15,12 +15,12 @@ pub fn biopsy(arguments: &[&str]) -> Command {
     command
 }
 
-/// What may write `path`, and how.
+/// The arguments that allow a load to write `path`, and those of the load.
 pub fn writing<'a>(path: &'a str, arguments: &[&'a str]) -> Vec<&'a str> {
     [&[path, "--write", "--overwrite", path], arguments].concat()
 }
 
-/// The result of a run without an error.
+/// The result of a run without errors.
 #[track_caller]
 pub fn run(arguments: &[&str]) -> Value {
     let output = biopsy(arguments).output().unwrap();
@@ -31,7 +31,7 @@ pub fn run(arguments: &[&str]) -> Value {
     load
 }
 
-/// The result of a run that trims; None where the file system has no holes.
+/// The result of a run that trims. None: the file system has no holes.
 #[track_caller]
 pub fn trimmed(arguments: &[&str]) -> Option<Value> {
     let output = biopsy(arguments).output().unwrap();
@@ -46,7 +46,7 @@ pub fn trimmed(arguments: &[&str]) -> Option<Value> {
     Some(load)
 }
 
-/// The result of a run of which some operations failed, and the sentence that says so.
+/// The result of a run with failed operations, and the sentence that reports them.
 #[track_caller]
 pub fn failed(command: &mut Command) -> (Value, String) {
     let output = command.output().unwrap();
@@ -61,7 +61,7 @@ pub fn number(value: &Value, key: &str) -> u64 {
     value[key].as_u64().unwrap_or_else(|| panic!("{key}: {value}"))
 }
 
-/// Directions and threads are the whole, whoever sums them up.
+/// Checks that directions and threads each sum up to the total.
 #[track_caller]
 pub fn adds_up(load: &Value) {
     let directions = || load["directions"].as_object().unwrap().values();

@@ -1,4 +1,4 @@
-//! A disk that is soon full.
+//! Makes a file system that is soon full.
 
 use std::fs::{self, File};
 use std::process::Command;
@@ -6,11 +6,11 @@ use std::process::Command;
 use super::{Dir, MIB};
 use crate::support::skip::skipped;
 
-/// A small file system in memory, for those who may mount one.
+/// A small file system in memory, for users who may mount one.
 pub struct Small(pub String);
 
 impl Small {
-    /// One for each run: a ring's files, and the room that they take, are given back a moment after its end.
+    /// Makes one for each run: the files of a ring, and their space, are freed only some time after its end.
     pub fn new(dir: &Dir, name: &str) -> Option<Self> {
         let path = dir.join(name);
         fs::create_dir(&path).unwrap();
@@ -22,7 +22,7 @@ impl Small {
         None
     }
 
-    /// A file longer than the file system is large.
+    /// A file that is longer than the file system is large.
     pub fn file(&self) -> String {
         let path = format!("{}/data", self.0);
         File::create(&path).and_then(|file| file.set_len(4 * MIB)).unwrap();
@@ -32,7 +32,7 @@ impl Small {
 
 impl Drop for Small {
     fn drop(&mut self) {
-        // A second panic while a test fails would hide the first.
+        // A second panic while a test fails would hide the first one.
         let _done = Command::new("umount").args(["-l", &self.0]).status();
     }
 }

@@ -1,4 +1,4 @@
-//! Files: what may be overwritten, and what is made.
+//! Tests which files may be overwritten, and which are made.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -71,7 +71,7 @@ fn a_file_is_made_anew_or_by_this_run_and_never_over_another_one() {
     let first = machine.created(&path, MIB, &words, false).unwrap();
     assert_eq!(first.bytes, MIB);
     first.file.write_all_at(b"first", 0).unwrap();
-    // Made in this run: two jobs may have it, and what is in it stays.
+    // A file that was made in this run may be used by two jobs, and keeps its content.
     let second = machine.created(&path, 2 * MIB, &words, false).unwrap();
     assert_eq!(
         (second.bytes, second.file.metadata().unwrap().permissions().mode() & 0o777),
@@ -82,7 +82,7 @@ fn a_file_is_made_anew_or_by_this_run_and_never_over_another_one() {
     assert_eq!(&bytes, b"first");
     write(&path, &words).unwrap();
 
-    // The same name, but somebody else's file.
+    // The same name, but another user's file.
     drop((first, second));
     fs::remove_file(&path).unwrap();
     File::create(&path).unwrap().write_all(b"theirs").unwrap();

@@ -1,4 +1,4 @@
-//! Another process, which holds something or tries to write.
+//! Runs another process, which holds a device or tries to write.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
@@ -12,10 +12,10 @@ use biopsy::load::guard;
 use super::allowed;
 use super::machine::Folder;
 
-/// Where this test binary is its own helper: what it holds, and of what.
+/// The environment variable that makes this test binary the helper: how it holds something, and what.
 const HOLD: &str = "BIOPSY_TEST_HOLD";
 
-/// A process of ours that holds something until the end.
+/// A helper process that holds something until this is dropped.
 pub struct Holder(Child);
 
 impl Holder {
@@ -43,19 +43,19 @@ impl Drop for Holder {
     fn drop(&mut self) {
         let _ended = self.0.kill();
         let _status = self.0.wait();
-        // Its own folder, which it had no time to remove; in this namespace nothing was mounted there.
+        // The helper's own folder, which it could not remove; in this namespace nothing was mounted there.
         let _gone = fs::remove_dir(Folder::first_of(self.0.id()));
     }
 }
 
-/// What that process does; nothing in any other.
+/// What the helper process does; in any other process nothing.
 pub fn hold() {
     let Ok(order) = std::env::var(HOLD) else { return };
     let (how, path) = order.split_once(':').unwrap();
     let c_path = std::ffi::CString::new(path).unwrap();
     let told = || {
         println!("[held]");
-        // Until the test ends, or ends this process.
+        // Until the test ends, or kills this process.
         let _end = std::io::stdin().read(&mut [0]);
     };
     match how {
@@ -72,7 +72,7 @@ pub fn hold() {
         }
         "map" => {
             let file = File::open(path).unwrap();
-            // SAFETY: a mapping of our own that nobody else refers to.
+            // SAFETY: a mapping of our own that nothing else refers to.
             let map = unsafe {
                 libc::mmap(std::ptr::null_mut(), 4096, libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd(), 0)
             };
@@ -83,7 +83,7 @@ pub fn hold() {
         "thread" => {
             let path = path.to_string();
             std::thread::spawn(move || {
-                // SAFETY: this thread gets a copy of its table, and only it changes that.
+                // SAFETY: this thread gets a copy of its descriptor table, which only it changes.
                 assert_eq!(unsafe { libc::unshare(libc::CLONE_FILES) }, 0);
                 let _file = File::open(path).unwrap();
                 told();
@@ -100,7 +100,7 @@ pub fn hold() {
         }
         "try" | "nobody" => {
             if how == "nobody" {
-                // SAFETY: the calls take numbers; with the user the capabilities go.
+                // SAFETY: the calls take numbers; the capabilities are dropped with the user id.
                 assert_eq!(unsafe { (libc::setgid(65534), libc::setuid(65534)) }, (0, 0));
             }
             let name = path.rsplit('/').next().unwrap();
@@ -113,7 +113,7 @@ pub fn hold() {
         "mount" | "lazy" => {
             let point = Folder::new();
             let c_point = std::ffi::CString::new(point.0.as_os_str().as_bytes()).unwrap();
-            // SAFETY: all are C strings or null, and the calls only read them.
+            // SAFETY: all arguments are C strings or null, and the calls only read them.
             unsafe {
                 assert_eq!(libc::unshare(libc::CLONE_NEWNS), 0);
                 let private = libc::MS_REC | libc::MS_PRIVATE;
@@ -125,7 +125,7 @@ pub fn hold() {
                     libc::mount(c_path.as_ptr(), c_point.as_ptr(), c"ext4".as_ptr(), 0, std::ptr::null());
                 assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
                 if how == "lazy" {
-                    // In no mount table any more, and still in use.
+                    // In no mount table any more, but still in use.
                     let _kept = File::open(point.join("lost+found")).unwrap();
                     std::env::set_current_dir(&point.0).unwrap();
                     assert_eq!(libc::umount2(c_point.as_ptr(), libc::MNT_DETACH), 0);
@@ -139,7 +139,8 @@ pub fn hold() {
     }
 }
 
-/// What the guard says to another process that tries: started as `command`, for `how` and the device.
+/// The guard's answer to another process that tries to open the device: started by `command`, with `how` and the
+/// device.
 pub fn said(command: &[&str], how: &str, path: &Path) -> Option<String> {
     let program = std::env::current_exe().unwrap();
     let words: Vec<&str> = command.iter().copied().chain([program.to_str().unwrap()]).collect();

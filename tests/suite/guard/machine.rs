@@ -1,4 +1,4 @@
-//! Devices, folders and processes of the tests' own, and this machine as the guard is to see it.
+//! Makes devices, folders and processes for tests, and a view of this machine for the guard.
 
 use crate::support::skip::skipped;
 use std::fs::{self, File, OpenOptions};
@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub const MIB: u64 = 1 << 20;
 
-/// One test at a time: descriptors of the one would count for the other.
+/// Lets only one test run at a time: the descriptors of one would count in another.
 pub fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -21,7 +21,7 @@ pub fn is_root() -> bool {
     unsafe { libc::geteuid() == 0 }
 }
 
-/// A folder of our own in memory, removed at the end.
+/// A folder of the test in memory, which is removed at the end.
 pub struct Folder(pub PathBuf);
 
 impl Folder {
@@ -38,7 +38,7 @@ impl Folder {
         parent.join(format!("biopsy-guard-{process}-{number}"))
     }
 
-    /// The first one that a process made.
+    /// The first folder that a process made.
     pub fn first_of(process: u32) -> PathBuf {
         Self::path(process, 0)
     }
@@ -60,7 +60,7 @@ impl Drop for Folder {
     }
 }
 
-/// A loop device over a file of our own, or over a device of our own.
+/// A loop device over a file or a device of the test.
 pub struct Disk {
     pub name: String,
     pub path: PathBuf,
@@ -68,12 +68,12 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// None, and the test is skipped, where there can be none.
+    /// None: no loop device can be made here, and the test is skipped.
     pub fn new() -> Option<Self> {
         Self::partitioned(&[])
     }
 
-    /// With partitions of (first MiB, MiB).
+    /// A loop device with partitions of (first MiB, MiB).
     pub fn partitioned(partitions: &[(i64, i64)]) -> Option<Self> {
         if !is_root() {
             skipped("a loop device needs root");
@@ -120,7 +120,7 @@ impl Disk {
                 return Ok(Self { name, path, _folder: None });
             }
             let error = std::io::Error::last_os_error();
-            // Somebody else was faster.
+            // Another process took the device first.
             if error.raw_os_error() != Some(libc::EBUSY) {
                 return Err(error);
             }
@@ -128,7 +128,7 @@ impl Disk {
         Err(std::io::Error::other("all are taken"))
     }
 
-    /// Tells the kernel of a partition; not every kernel can read a table.
+    /// Adds a partition by ioctl, since not every kernel can read a partition table.
     pub fn add(&self, number: i32, first: i64, length: i64) {
         #[repr(C)]
         struct Partition {
@@ -166,7 +166,7 @@ impl Disk {
 }
 
 impl Disk {
-    /// Takes its file away, as `losetup -d` does.
+    /// Detaches the file, as `losetup -d` does.
     pub fn detach(&self) {
         const LOOP_CLR_FD: libc::Ioctl = 0x4C01;
         if let Ok(device) = File::open(&self.path) {
@@ -182,8 +182,9 @@ impl Drop for Disk {
     }
 }
 
-/// This machine as the guard is to see it: as it is, where every process can be looked at. Some machines have
-/// one that even root cannot; there the tests see all others, and one test sees that it is refused.
+/// The view of this machine for the guard: the machine itself, if every process can be inspected. Some machines have a
+/// process that even root cannot inspect: then the view has all others, and one test checks that the real machine is
+/// refused.
 pub struct View {
     pub root: PathBuf,
     _folder: Option<Folder>,
