@@ -1,4 +1,4 @@
-//! Lines of an interval view, from what `--json` printed.
+//! Tests the lines of an interval view, from JSON that `--json` printed.
 
 use biopsy::analyze::interrupts::InterruptSummary;
 use biopsy::analyze::latency::LatencySummary;
@@ -18,7 +18,7 @@ fn lines_of(words: &[&str], bytes: &[u8]) -> Vec<String> {
     text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
 }
 
-/// Seconds with so many reads.
+/// JSON of seconds with so many reads each.
 fn seconds(all: &[u64]) -> Vec<u8> {
     let line = |(at, ios): (usize, &u64)| {
         let (envelope, summary) = second(*ios);
@@ -36,7 +36,7 @@ fn intervals_are_lines() {
     assert_eq!(shown[2], "20:00:01 sda\\u{1b}[31m<b> read 3 0.01 2.00 2.02 - 3.00 - - - - -");
     assert_eq!(shown[3], "20:00:02 no I/O");
     assert!(shown[4].starts_with("20:00:03 sda\\u{1b}[31m<b> read 500 1.95 250 "), "{shown:?}");
-    // What was lost and what it cost is not among them.
+    // The lines have neither the losses nor the cost.
     let output = fed(&["latency", "-i", "-"], &seconds(&[3, 4]));
     assert!(
         stderr(&output).contains("lost 0 I/Os") && stderr(&output).contains("cost "),
@@ -89,7 +89,7 @@ fn rows_are_sorted_by_a_column() {
     };
     let bytes = json::view(&Envelope::default(), &summary, None).repeat(2);
     let first = |sort: &str| lines_of(&["threads", "-i", "-", "--sort", sort], &bytes)[1].clone();
-    // A time that is none is a dash.
+    // A row without times has dashes.
     assert_eq!((first("threads").as_str(), first("samples").as_str()), ("- 2.00 - 1 b", "- 1.00 - 9 a"));
     refused(
         &fed(&["threads", "-i", "-", "--sort", "p99"], &bytes),

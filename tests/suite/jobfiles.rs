@@ -1,5 +1,4 @@
-//! The job files that the users' own measurements were made with, word by word; and fio itself beside ours, where
-//! it is installed.
+//! Tests job files of published measurements word by word, and compares with fio if it is installed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -30,7 +29,7 @@ fn blocks(bytes: u64) -> [BlockSizes; 3] {
     std::array::from_fn(|_| BlockSizes::fixed(bytes))
 }
 
-/// A section with fio's defaults, and what every file of the sources says.
+/// A section with fio's defaults and the words that every published file has.
 fn section(name: &str, path: &str) -> Job {
     Job {
         name: name.to_string(),
@@ -57,7 +56,7 @@ fn four_disks_with_eight_threads_each_on_a_cpu_of_its_own() {
         seed,
         ..section(name, path)
     };
-    // randrepeat=0: another one each time.
+    // randrepeat=0: the seed is different each time.
     let seeds: Vec<u64> = file.jobs.iter().map(|job| job.seed).collect();
     let again: Vec<u64> = parsed("posted_msi.fio").jobs.iter().map(|job| job.seed).collect();
     assert_ne!(seeds, again);
@@ -100,7 +99,7 @@ fn four_threads_read_the_first_100_gib() {
         ..section("read", "/dev/nvme0n1")
     };
     assert_eq!(parsed("read_first.fio").jobs, std::slice::from_ref(&job));
-    // What its author meant with two options on one line.
+    // What the author meant by two options on one line.
     let meant = text("read_second.fio").replace("100g offset", "100g\noffset");
     let read = jobfile::read(&meant, "x").unwrap();
     assert_eq!(read.jobs, [Job { offset: Extent::Bytes(100 * GIB), ..job }]);
@@ -142,7 +141,7 @@ fn a_section_may_have_blanks_and_a_path_as_its_name() {
     assert_eq!(parsed("power8.fio").jobs, [job]);
 }
 
-/// fio; None, with a word on stderr, where it is not installed.
+/// Runs fio. None: it is not installed, and the test is skipped.
 fn fio(words: &[&str]) -> Option<Output> {
     let output = Command::new("fio").args(words).current_dir(env!("CARGO_TARGET_TMPDIR")).output();
     if output.is_err() {
@@ -153,7 +152,7 @@ fn fio(words: &[&str]) -> Option<Output> {
 
 #[test]
 fn fio_takes_every_word_that_a_job_file_takes_here() {
-    // The first two are words of its command line there.
+    // fio takes these two on its command line only.
     let only_here = ["readonly", "minimal"];
     let mut text = String::new();
     for word in words().filter(|word| word.place == Place::Everywhere && !only_here.contains(&word.name)) {
@@ -181,7 +180,7 @@ fn fio_takes_every_word_that_a_job_file_takes_here() {
         for name in [&[word.name], word.aliases].concat() {
             for value in values {
                 assert_eq!(word.check(value), Ok(()), "{name}={value}");
-                // What the others need beside them comes first, so that the word has the last say.
+                // The words that others need come first, so that the tested word has priority.
                 let engine = if *name == *"cmd_type" { "io_uring_cmd" } else { "io_uring" };
                 text += &format!(
                     "[{name} {value}]\nioengine={engine}\nfilename=x\nsize=1m\nruntime=3\n{name}={value}\n"
@@ -243,13 +242,13 @@ fn defaults_of_a_job_file_are_those_that_fio_tells() {
         let Some(output) = fio(&[&format!("--cmdhelp={word}")]) else { return };
         let help = String::from_utf8_lossy(&output.stdout).into_owned();
         let theirs = help.lines().find_map(|line| line.trim().strip_prefix("default:")).map(str::trim);
-        // A flag has none, which is off.
+        // A flag has no default, which means off.
         let theirs = theirs.unwrap_or_else(|| panic!("{word}: {help}")).replace("no default", "0");
         assert_eq!(theirs, ours, "{word}");
     }
 }
 
-/// `biopsy load` in the directory of the test.
+/// Runs `biopsy load` in the directory of the test.
 fn load(directory: &Path, words: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_biopsy"))
         .arg("load")
@@ -259,7 +258,7 @@ fn load(directory: &Path, words: &[&str]) -> Output {
         .unwrap()
 }
 
-/// A directory of its own on the disk of the build, with a file of 1 MiB to read.
+/// Makes a directory for a test on the disk of the build, with a file of 1 MiB to read.
 fn place(test: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("jobfiles-{test}-{}", std::process::id()));
     fs::create_dir_all(&path).unwrap();
@@ -275,7 +274,8 @@ fn a_job_file_that_the_generator_can_do_is_run() {
     fs::write(dir.join("a.fio"), text).unwrap();
     let output = load(&dir, &["a.fio", "--json"]);
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
-    // fio's threads run on any CPU: refused, with nothing else, as long as the generator does not do that.
+    // fio's threads run on any CPU: as long as the generator does not do that, the job file is refused for this reason
+    // only.
     if output.status.code() == Some(2) {
         assert!(error.contains("leave out a placement"), "{error}");
     } else {
@@ -344,7 +344,7 @@ fn the_help_names_every_word() {
     }
 }
 
-/// A job file of fio that spells its defaults out runs as it is.
+/// A job file of fio that writes its defaults explicitly runs unchanged.
 #[test]
 fn words_that_change_nothing_are_taken_at_that_value_alone() {
     for word in words().filter(|word| word.section == Section::Unchanged) {

@@ -1,10 +1,10 @@
-//! The arrows of `src/lib.rs`: which room may use which, and what stays in one room.
+//! Tests the layers of `src/lib.rs`: which room may use which, and what only one room may use.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A room and what it may use beside itself: the picture in `src/lib.rs` as data.
+/// A room and the rooms that it may use: the diagram in `src/lib.rs` as data.
 const ROOMS: &[(&str, &[&str])] = &[
     ("session", &["probe", "analyze", "wire", "host", "load", "symbols", "envelope", "clock", "refusal"]),
     ("probe", &["wire", "host", "envelope", "clock", "refusal"]),
@@ -48,7 +48,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("units", &[]),
 ];
 
-/// A crate, and the only room that knows it.
+/// A crate, and the only room that may use it.
 const CRATES: &[(&str, &str)] = &[
     ("libbpf_rs", "probe"),
     ("io_uring", "load"),
@@ -59,10 +59,10 @@ const CRATES: &[(&str, &str)] = &[
     ("zstd", "recording"),
 ];
 
-/// Rooms in which the same summary gives the same bytes.
+/// Rooms in which the same summary must give the same bytes.
 const PURE: &[&str] = &["analyze", "findings", "rules", "render", "units"];
 
-/// What would make them depend on when and where they run.
+/// Items that would make these rooms depend on the time and place of a run.
 const IMPURE: &[&str] = &[
     "std::time::Instant",
     "std::time::SystemTime",
@@ -74,7 +74,7 @@ const IMPURE: &[&str] = &[
     "jiff",
 ];
 
-/// A source file and every path that it names, from the root of its crate on.
+/// A source file and all paths in it, from the root of its crate.
 struct Source {
     file: PathBuf,
     room: String,
@@ -96,7 +96,7 @@ fn rust_files(directory: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// `src` or `tools`, file by file.
+/// The source files of `src` or `tools`.
 fn sources(directory: &str) -> Vec<Source> {
     let top = root().join(directory);
     let mut files = Vec::new();
@@ -116,7 +116,7 @@ fn sources(directory: &str) -> Vec<Source> {
         .collect()
 }
 
-/// Every path of a text, with the groups of `use a::{b, c::d}` spelled out. Comments do not count.
+/// All paths of a text, with groups such as `use a::{b, c::d}` expanded, without comments.
 fn paths(text: &str) -> BTreeSet<String> {
     let code: String = text
         .lines()
@@ -125,14 +125,14 @@ fn paths(text: &str) -> BTreeSet<String> {
         .collect();
     let mut found = BTreeSet::new();
     for statement in code.split(';') {
-        // What stands before it: the last item's brace, an attribute, `pub`.
+        // Before `use` is the brace of the previous item, an attribute, or `pub`.
         let starts = |at: &usize| statement[..*at].chars().next_back().is_none_or(char::is_whitespace);
         if let Some(at) = statement.rfind("use ").filter(starts) {
             spell_out("", &statement[at + "use ".len()..], &mut found);
         }
     }
     let in_path = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
-    // `a::` alone is the head of a group.
+    // `a::` alone is the start of a group.
     let whole = |word: &&str| word.contains("::") && !word.ends_with("::");
     found.extend(code.split(|c| !in_path(c)).filter(whole).map(str::to_string));
     found
@@ -142,7 +142,7 @@ fn paths(text: &str) -> BTreeSet<String> {
 fn spell_out(prefix: &str, tree: &str, found: &mut BTreeSet<String>) {
     let mut depth = 0;
     let mut start = 0;
-    // The tree's own commas separate; those in braces belong to a smaller tree.
+    // Only the tree's own commas separate; commas in braces belong to an inner tree.
     for (at, c) in tree.char_indices().chain([(tree.len(), ',')]) {
         match c {
             '{' => depth += 1,
@@ -162,7 +162,7 @@ fn spell_out(prefix: &str, tree: &str, found: &mut BTreeSet<String>) {
     }
 }
 
-/// `super::x` and `self::x` of a file as paths from the crate's root on.
+/// A path of a file with `super::` or `self::` as a path from the root of the crate.
 fn from_root(path: &str, module: &[String]) -> String {
     let mut here = module.to_vec();
     let mut rest = path;
@@ -210,7 +210,8 @@ fn dependencies_point_one_way() {
     assert!(wrong.is_empty(), "not among the arrows of src/lib.rs:\n{}", wrong.join("\n"));
 }
 
-/// What is left of a graph when all that point at nothing that is left are taken out: its cycles, and what leads to them.
+/// Removes repeatedly from a graph the nodes that use no remaining node. What is left are its cycles and the nodes that
+/// lead to them.
 fn cycles(mut left: BTreeMap<String, BTreeSet<String>>) -> Vec<String> {
     loop {
         let names: BTreeSet<String> = left.keys().cloned().collect();
@@ -221,7 +222,7 @@ fn cycles(mut left: BTreeMap<String, BTreeSet<String>>) -> Vec<String> {
     }
 }
 
-/// A cycle among the rooms would make the arrows mean nothing.
+/// With a cycle the layers would have no meaning.
 #[test]
 fn the_arrows_have_no_cycle() {
     let uses = |uses: &[&str]| uses.iter().map(|used| used.to_string()).collect();
@@ -229,13 +230,13 @@ fn the_arrows_have_no_cycle() {
     assert_eq!(cycles(rooms.collect()), Vec::<String>::new());
 }
 
-/// The files of the room of the probes, with the folders of the same names.
+/// The files of the room `probe`, together with the folders of the same names.
 #[test]
 fn the_probes_have_no_cycle() {
     let mut graph: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for source in sources("src/probe") {
         let used = source.paths.iter().filter_map(|path| {
-            // `super::` leads to the root of this folder here.
+            // Here `super::` leads to the root of this folder.
             let below = path.strip_prefix("crate::probe::").or(path.strip_prefix("crate::"))?;
             segment(below, 0).map(str::to_string)
         });
@@ -245,7 +246,7 @@ fn the_probes_have_no_cycle() {
     assert_eq!(cycles(graph), Vec::<String>::new());
 }
 
-/// The headers of the kernel side. Their include guards would hide a cycle.
+/// The headers of the kernel side, whose include guards would hide a cycle.
 #[test]
 fn the_kernel_side_has_no_cycle() {
     let mut graph: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
@@ -262,7 +263,7 @@ fn the_kernel_side_has_no_cycle() {
     assert_eq!(cycles(graph), Vec::<String>::new());
 }
 
-/// The picture in `src/lib.rs` shows what is held here.
+/// The diagram in `src/lib.rs` shows the rules of this file.
 #[test]
 fn the_picture_shows_these_arrows() {
     let lib = fs::read_to_string(root().join("src/lib.rs")).unwrap();
@@ -273,7 +274,7 @@ fn the_picture_shows_these_arrows() {
             .find(|(head, _)| head.trim_end_matches('-').trim() == *room)
             .unwrap_or_else(|| panic!("no arrow of {room} in src/lib.rs"))
             .1;
-        // What stands in brackets or behind two blanks is a remark.
+        // Text in brackets or after two blanks is a remark.
         let list = line.trim().split("  ").next().unwrap();
         let shown: BTreeSet<&str> =
             list.split(',').map(|word| word.split('(').next().unwrap().trim()).collect();
@@ -302,7 +303,7 @@ fn what_is_pure_has_no_clock_no_files_and_no_threads() {
     }
 }
 
-/// Stamps of two readers could come to differ, and stages are differences of stamps.
+/// With two readers of the clock, stamps could differ, and stages are differences of stamps.
 #[test]
 fn the_clock_of_all_stamps_has_one_reader() {
     for source in sources("src").iter().chain(&sources("tools")) {
@@ -316,8 +317,8 @@ fn the_clock_of_all_stamps_has_one_reader() {
     }
 }
 
-/// The layout of a command to an NVMe drive and the numbers of the driver's calls are written by hand: in two places
-/// they could come to differ.
+/// The layout of an NVMe command and the numbers of the driver's ioctls are written by hand: in two places they could
+/// differ.
 #[test]
 fn a_command_to_a_drive_is_spelt_out_once() {
     let mut files = Vec::new();
@@ -329,7 +330,7 @@ fn a_command_to_a_drive_is_spelt_out_once() {
     }
 }
 
-/// The command line uses the rooms by their public names, and there are no others.
+/// The command line uses the rooms by their public names only.
 #[test]
 fn tools_know_the_rooms_only() {
     for source in sources("tools") {

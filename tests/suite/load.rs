@@ -1,4 +1,4 @@
-//! `biopsy load` as a user meets it: the real binary, real files on a real disk.
+//! Tests `biopsy load` as a user runs it: the real binary on real files of a real disk.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -21,7 +21,7 @@ fn entries(dir: &Dir) -> usize {
     fs::read_dir(dir.path()).unwrap().count()
 }
 
-/// Starts it and waits until its worker has read for a while.
+/// Starts a load and waits until its worker has read for a while.
 fn started(arguments: &[&str]) -> Child {
     let child = biopsy(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     wait_for("the reader", || threads(&child) > 1);
@@ -29,7 +29,7 @@ fn started(arguments: &[&str]) -> Child {
     child
 }
 
-/// Runs it with `before` between fork and exec.
+/// Runs a load with `before` called between fork and exec.
 fn run_after(arguments: &[&str], before: impl FnMut() -> io::Result<()> + Send + Sync + 'static) -> Output {
     let mut command = biopsy(arguments);
     // SAFETY: the closures of this file make system calls and nothing else.
@@ -37,9 +37,9 @@ fn run_after(arguments: &[&str], before: impl FnMut() -> io::Result<()> + Send +
     command.output().unwrap()
 }
 
-/// Takes a capability from root for good; others do not have it and are refused, which is fine.
+/// Drops a capability of root for good. Other users do not have it, and the call fails for them, which does not matter.
 fn drop_capability(number: libc::c_ulong) {
-    // SAFETY: an operation with plain numbers.
+    // SAFETY: a prctl operation with plain numbers.
     unsafe { libc::prctl(libc::PR_CAPBSET_DROP, number, 0, 0, 0) };
 }
 
@@ -57,7 +57,7 @@ fn a_scratch_run_adds_up_and_leaves_nothing() {
     assert_eq!(load["latency"]["count"], load["ios"]);
     assert_eq!(load["errors"], 0);
     assert_eq!(load["fill"]["bytes"], 64 << 20);
-    // It waits for the last completion, which a busy disk may delay.
+    // The run waits for the last completion, which a busy disk may delay.
     assert!((1_000_000_000..20_000_000_000).contains(&number("duration_ns")), "{}", number("duration_ns"));
     assert!(number("submits") <= number("ios") && number("reaps") <= number("ios"));
     let rate = number("ios") as f64 * 1e9 / number("duration_ns") as f64;
@@ -136,7 +136,7 @@ fn targets_that_cannot_be_read_are_named() {
     refused(run(&[&dir.join("nothing"), "--scratch"]), 3, &["nothing does not exist: name a directory"]);
     refused(run(&[dir.path()]), 2, &["is a directory", "--scratch"]);
     refused(run(&["/dev/null"]), 2, &["/dev/null is a character device"]);
-    // Not in the directory of the build: the path of a socket must be short.
+    // Not in the directory of the build, since the path of a socket must be short.
     let socket = std::env::temp_dir().join(format!("biopsy-load-{}.socket", std::process::id()));
     let _listener = UnixListener::bind(&socket).unwrap();
     refused(run(&[socket.to_str().unwrap()]), 2, &["is a socket"]);
@@ -149,7 +149,7 @@ fn targets_that_cannot_be_read_are_named() {
     refused(run(&[&dir.join("empty")]), 2, &["is empty"]);
     refused(run(&[&dir.file("data", MIB), "--scratch"]), 2, &["is not a directory", "--scratch"]);
     refused(run(&["/proc/version"]), 3, &["no direct I/O"]);
-    // tmpfs: newer kernels accept the flag and read from memory.
+    // tmpfs: newer kernels accept O_DIRECT and read from memory.
     if Path::new("/dev/shm").is_dir() {
         refused(run(&["/dev/shm", "--scratch", "--size", "1m"]), 3, &["/dev/shm", "no direct I/O"]);
     }
@@ -247,23 +247,23 @@ fn a_file_that_shrinks_ends_the_run_with_what_was_measured() {
     assert!(load["duration_ns"].as_u64().unwrap() < 30_000_000_000);
 }
 
-/// Reads of a loop device that take several bios cannot be submitted without blocking: the kernel gives
-/// them to worker threads, whose CPU time is the load's as well.
+/// Reads of a loop device that take several bios cannot be submitted without blocking. The kernel gives them to worker
+/// threads, whose CPU time belongs to the load.
 #[test]
 #[expect(clippy::zombie_processes, reason = "wait4 waits for it, and tells its CPU time")]
 fn the_cpu_time_of_io_uring_s_workers_is_counted() {
     let dir = Dir::new("workers");
     let path = dir.file("disk", 64 * MIB);
     let Some(device) = loop_device(&path) else { return };
-    // What it says, and what the kernel says of all its threads.
+    // The load's result, and the CPU time of all its threads by the kernel.
     let run = |runtime: &str| -> (Value, u64) {
         let words = ["--bs", "4m", "--iodepth", "8", "--runtime", runtime, "--no-drive-check", "--json"];
         let mut command = biopsy(&[&[device.as_str()], &words[..]].concat());
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let (mut stdout, mut status) = (Vec::new(), 0);
         child.stdout.take().unwrap().read_to_end(&mut stdout).unwrap();
-        // SAFETY: zeroed is a valid rusage, both structs live across the call, and the child was started
-        // here and is waited for only here.
+        // SAFETY: zeroed is a valid rusage, both structs live across the call, and the child was started here and is
+        // waited for only here.
         let usage = unsafe {
             let mut usage: libc::rusage = std::mem::zeroed();
             libc::wait4(child.id() as libc::pid_t, &mut status, 0, &mut usage);
@@ -273,7 +273,7 @@ fn the_cpu_time_of_io_uring_s_workers_is_counted() {
         let ns = |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000;
         (serde_json::from_slice(&stdout).unwrap(), ns(usage.ru_utime) + ns(usage.ru_stime))
     };
-    // The set-up is the main thread's: nearly all of a run that hardly loads anything.
+    // The main thread does the set-up, which is nearly all of so short a run.
     let (_, set_up) = run("1ms");
     let (load, kernel) = run("1s");
     Command::new("losetup").args(["-d", &device]).status().unwrap();
@@ -285,11 +285,11 @@ fn the_cpu_time_of_io_uring_s_workers_is_counted() {
     }
     assert!(number(rings, "system_ns") > 0, "{rings}");
     assert_eq!(all, number(&load["jobs"][0], "system_ns") + number(rings, "system_ns"));
-    // The kernel's total for the process has the main thread and the set-up on top.
+    // The kernel's total for the process also includes the main thread and the set-up.
     let told = all + number(&load, "user_ns");
     assert!(told <= kernel + 10_000_000, "{told} of {kernel} ns");
-    // What a thread has run since its last tick (at least 100 a second) is not in its account yet, and on a
-    // busy machine that is much of the little that it gets.
+    // What a thread has run since its last tick (at least 100 per second) is not in its account yet; on a busy machine
+    // that is a large part of the little that it runs.
     let unaccounted = (number(rings, "threads") + 1) * 10_000_000;
     assert!(
         (told + unaccounted) * 10 >= kernel.saturating_sub(set_up) * 7,
@@ -297,7 +297,7 @@ fn the_cpu_time_of_io_uring_s_workers_is_counted() {
     );
 }
 
-/// A loop device over a file; None, with a word on stderr, where none can be made.
+/// Makes a loop device over a file. None: it cannot be made, and the test is skipped.
 fn loop_device(path: &str) -> Option<String> {
     let made = Command::new("losetup").args(["-f", "--show", path]).output();
     let Some(made) = made.ok().filter(|output| output.status.success()) else {
@@ -307,7 +307,7 @@ fn loop_device(path: &str) -> Option<String> {
     Some(String::from_utf8(made.stdout).unwrap().trim().to_string())
 }
 
-/// A trim is a call of its own and waits: its time is in `clat`, and no submission has it.
+/// A trim is a system call of its own that waits: its time is in `clat`, and it has no submission time.
 #[test]
 fn trims_of_a_device_take_their_time_in_clat() {
     let dir = Dir::new("trims");
@@ -337,7 +337,7 @@ fn trims_of_a_device_take_their_time_in_clat() {
     }
 }
 
-/// A loop device whose backing file loses its bytes answers EIO, as a drive that was pulled out does.
+/// A loop device whose backing file is cut returns EIO, as a drive that was removed does.
 #[test]
 fn a_device_that_fails_ends_the_run_with_what_was_measured() {
     let dir = Dir::new("vanishes");
@@ -356,7 +356,7 @@ fn a_device_that_fails_ends_the_run_with_what_was_measured() {
     assert!(load["ios"].as_u64().unwrap() > 0);
 }
 
-/// The 4 KiB blocks of a file that [`Dir::file`] made which are not what they were.
+/// The numbers of the 4 KiB blocks that have changed in a file of [`Dir::file`].
 fn changed(path: &str) -> Vec<u64> {
     let now = fs::read(path).unwrap();
     let as_made = |(at, byte): (usize, &u8)| *byte == (at % 4096 % 255 + 1) as u8;
@@ -372,7 +372,7 @@ fn nothing_is_written_behind_a_filesize() {
         let part = ["--filesize=1m", "--numjobs=2", "--offset_increment=512k", "--runtime=0"];
         let how = ["--rw", rw, "--norandommap=0", "--write", "--overwrite", &path];
         let load = json(&run(&[&[path.as_str(), "--json"], &part[..], &how[..]].concat()));
-        // As fio 3.33 did: the second thread has the half that is left.
+        // As fio 3.33 did: the second thread has the remaining half.
         assert_eq!(load["bytes"], 3 * MIB / 2, "{rw}");
         assert_eq!(changed(&path), (0..256).collect::<Vec<u64>>(), "{rw}");
         assert_eq!(fs::metadata(&path).unwrap().len(), 4 * MIB);
@@ -384,7 +384,7 @@ fn nothing_is_written_behind_a_filesize() {
     }
 }
 
-/// A file that was there and cannot be made longer is as it was, and so are those that were made longer before it.
+/// An existing file that cannot be extended is left unchanged, and so are the files that were extended before it.
 #[test]
 fn a_file_that_cannot_grow_is_as_it_was() {
     let dir = Dir::new("grow");
@@ -421,7 +421,7 @@ fn a_file_that_cannot_grow_is_as_it_was() {
         assert_eq!(as_it_is(), before, "one that is too long");
         refused(run(&[&two[..], &how("600k")].concat()), 3, &words);
         assert_eq!(as_it_is(), before, "two, of which one has room");
-        // What is refused behind that.
+        // A refusal that comes after the files were extended.
         refused(run(&[&one[..], &how("600k"), &["--bs=800k"]].concat()), 2, &["block size 819200"]);
         assert_eq!(as_it_is(), before, "a block that does not fit");
         assert!(files.iter().all(|path| fs::read(path).unwrap() == [7; 10_000]));
@@ -430,7 +430,7 @@ fn a_file_that_cannot_grow_is_as_it_was() {
     done.unwrap();
 }
 
-/// As fio does: a device cannot be made longer.
+/// As in fio: a device cannot be extended.
 #[test]
 fn a_size_beyond_a_device_ends_with_it() {
     let dir = Dir::new("beyond");
@@ -456,7 +456,7 @@ fn a_size_beyond_a_device_ends_with_it() {
 fn percent_of_io_size_are_of_what_is_used() {
     let dir = Dir::new("share");
     let path = dir.file("data", 4 * MIB);
-    // As fio 3.33 counted them.
+    // The numbers that fio 3.33 counted.
     for (words, ios) in [
         (&["--io_size=50%"][..], 512),
         (&["--io_size=50%", "--size=50%"], 256),

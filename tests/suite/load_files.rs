@@ -1,4 +1,4 @@
-//! The files that `biopsy load` makes for its jobs: by the real binary on real files.
+//! Tests the files that `biopsy load` makes for its jobs: the real binary on real files.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use crate::command::job::{adds_up, biopsy, number};
 use crate::command::json;
 use crate::disk::{Dir, MIB};
 
-/// The sections of a job file's run, or the error where there is none.
+/// The sections of the result of a job file, or the error.
 fn sections(dir: &Dir, jobs: &str) -> Result<Vec<Value>, String> {
     let path = dir.join("jobs.fio");
     fs::write(&path, format!("[global]\nbs=4k\ndirectory={}\n{jobs}", dir.path())).unwrap();
@@ -27,7 +27,7 @@ fn length(path: &str) -> u64 {
     fs::metadata(path).unwrap().len()
 }
 
-/// As fio 3.33 made them.
+/// The lengths that fio 3.33 made.
 #[test]
 fn a_file_is_as_long_as_all_jobs_need_it() {
     let dir = Dir::new("length");
@@ -60,7 +60,7 @@ fn a_file_that_any_job_reads_is_filled() {
         assert_eq!(content.len() as u64, MIB);
         assert!(content.chunks(4096).all(|block| block.iter().any(|byte| *byte != 0)), "{name}");
     }
-    // An odd length too is that of the file.
+    // A read-only job makes a file of an odd length too.
     sections(&dir, "[r]\nfilename=odd\nrw=read\nfilesize=10000\n").unwrap();
     assert_eq!(length(&dir.join("odd")), 10_000);
 }
@@ -77,7 +77,7 @@ fn what_was_made_goes_where_the_start_fails() {
     let why = sections(&dir, &jobs(1000)).unwrap_err();
     assert!(why.contains("block size 1000"), "{why}");
     assert!(!Path::new(&made).exists() && !Path::new(&other).exists());
-    // So that the next try finds nothing in its way.
+    // The refused run left nothing that would prevent the next one.
     sections(&dir, &jobs(4096)).unwrap();
     assert_eq!([length(&made), length(&other)], [MIB, MIB]);
 }

@@ -1,4 +1,4 @@
-//! What `biopsy load` does with jobs: every engine and direction, amounts, limits and job files, by the real binary
+//! Tests the jobs of `biopsy load`: every engine and direction, amounts, limits and job files. It runs the real binary
 //! on real files.
 
 use std::fs::{self, File};
@@ -61,14 +61,15 @@ fn what_is_trimmed_reads_as_zeroes() {
     assert!(trimmed.iter().all(|byte| *byte == 0) && kept.iter().all(|byte| *byte != 0));
 }
 
-/// As in fio, a trim by a call of its own is all completion, and alone: so their times are parts of the run's.
+/// As in fio, all of the time of a trim by its own system call is completion time, and trims run one at a time: so the
+/// sum of their times is at most that of the run.
 #[test]
 fn a_trim_that_is_done_while_it_is_queued_counts_its_own_time() {
     let dir = Dir::new("trim-times");
     for engine in ["io_uring", "libaio", "psync"] {
         let path = dir.file("data", 16 * MIB);
         let how = ["--rw=randtrim", "--number_ios=100", "--iodepth=8", "--ioengine", engine];
-        // One size, and several: another loop hands these over.
+        // One size, and several: a different loop submits these.
         for sizes in ["--bs=64k", "--bssplit=64k/50:128k/50"] {
             let Some(load) = trimmed(&writing(&path, &[&how[..], &[sizes]].concat())) else { return };
             let trims = &load["directions"]["trim"];
@@ -139,7 +140,7 @@ fn io_size_and_size_end_a_run() {
     }
 }
 
-/// As fio 3.33 counted them in a file of 1 MiB, with psync.
+/// The numbers that fio 3.33 counted in a file of 1 MiB with psync.
 #[test]
 fn a_size_that_is_no_whole_block_is_fios() {
     let dir = Dir::new("whole");
@@ -243,12 +244,12 @@ fn a_full_file_system_is_counted_by_its_name() {
         let path = small.file();
         let (load, _) = failed(&mut biopsy(&writing(&path, &[&how[..], &["--on-error=stop"]].concat())));
         adds_up(&load);
-        // What was in flight already.
+        // The operations that were already in flight.
         assert!((1..=32).contains(&number(&load, "errors")), "{engine}: {}", load["errors"]);
     }
 }
 
-/// Below a file in memory there is no disk whose queues could be looked at, and no first write is tried.
+/// Below a file in memory there is no disk whose queues could be checked, and no write is made as a test.
 #[test]
 fn writes_that_cannot_be_polled_are_counted_by_their_error() {
     let dir = Dir::new("unpolled");
@@ -262,7 +263,7 @@ fn writes_that_cannot_be_polled_are_counted_by_their_error() {
     assert_eq!(kinds.len(), 1, "{kinds:?}");
     assert_eq!((&kinds[0]["direction"], number(&kinds[0], "count")), (&Value::from("write"), 16));
     assert_eq!(kinds[0]["errno"], libc::EOPNOTSUPP);
-    // A read can be tried.
+    // A read can be made as a test.
     let output = biopsy(&[&[path.as_str()], &how[..]].concat()).output().unwrap();
     let error = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(3), "{error}");
@@ -279,8 +280,8 @@ fn little_locked_memory_is_a_note_and_no_end() {
         let mut command = biopsy(&writing(&path, &how));
         let before = move || -> io::Result<()> {
             let limit = libc::rlimit { rlim_cur: limit, rlim_max: limit };
-            // SAFETY: plain numbers, and a struct that lives until the call returns; who is not root has no
-            // such capability to lose.
+            // SAFETY: plain numbers, and a struct that lives until the call returns; a user who is not root has no such
+            // capability to lose.
             unsafe {
                 libc::prctl(libc::PR_CAPBSET_DROP, CAP_IPC_LOCK, 0, 0, 0);
                 libc::setrlimit(libc::RLIMIT_MEMLOCK, &limit);
@@ -317,7 +318,7 @@ fn sections_of_a_job_file_wait_for_each_other_and_end_each_other() {
     let patience = Patience::new(Duration::from_secs(30));
     let output = biopsy(&[&jobs, "--write", "--overwrite", &first]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    // The other one runs for a minute.
+    // Otherwise the section `beside` would run for a minute.
     patience.holds();
     let all = json(&output);
     let sections = all["sections"].as_array().unwrap();
@@ -328,7 +329,7 @@ fn sections_of_a_job_file_wait_for_each_other_and_end_each_other() {
     assert_eq!(number(&sections[0]["directions"]["write"], "bytes"), MIB);
     let (beside, short) = (&sections[1], &sections[2]);
     assert!((900_000_000..5_000_000_000).contains(&number(short, "duration_ns")), "{short}");
-    // It ran through the ramp of the other one as well.
+    // It also ran during the ramp of the section `short`.
     assert!((1_400_000_000..8_000_000_000).contains(&number(beside, "duration_ns")), "{beside}");
     let started = |section: &Value| number(&section["jobs"][0], "started_ms");
     assert!(started(beside) >= started(&sections[0]) + number(&sections[0], "duration_ns") / 1_000_000);
@@ -379,7 +380,7 @@ fn fio_s_own_converter_takes_the_buckets() {
     }
 }
 
-/// What the load reads or writes, and a disk, are no places of its result.
+/// The result may not be written to a file of the load, or to a disk.
 #[test]
 fn the_result_is_not_written_onto_a_target() {
     let dir = Dir::new("onto");
@@ -391,7 +392,7 @@ fn the_result_is_not_written_onto_a_target() {
     assert!(before == fs::read(&path).unwrap());
 }
 
-/// A job that ends all others ends those that run beside it, and none that comes later.
+/// A job with exitall ends the jobs that run in parallel, but not those that start later.
 #[test]
 fn exitall_spares_what_comes_behind_a_stonewall() {
     let dir = Dir::new("exitall");
@@ -409,7 +410,7 @@ fn exitall_spares_what_comes_behind_a_stonewall() {
     assert!(number(&sections[2], "ios") > 0, "{}", sections[2]);
 }
 
-/// How often each file is written and synced, by its name, as strace saw it; None where there is none.
+/// How often each file is written and synced, as strace shows it. None: strace is not installed.
 fn syncs_of(dir: &Dir, how: &[&str], files: [&str; 2]) -> Option<[(usize, usize); 2]> {
     let trace = dir.join("trace");
     let output = Command::new("strace")
@@ -439,7 +440,7 @@ fn syncs_of(dir: &Dir, how: &[&str], files: [&str; 2]) -> Option<[(usize, usize)
     }))
 }
 
-/// fio, too, counts the writes of all files and syncs the files in turns.
+/// fio, too, counts the writes of all files together and syncs the files in turn.
 #[test]
 fn each_file_that_is_written_is_synced() {
     let dir = Dir::new("sync-files");
@@ -458,7 +459,7 @@ fn each_file_that_is_written_is_synced() {
     }
 }
 
-/// As fio does, before each pass: else all but the first read memory.
+/// As in fio, the cache is dropped before each pass; otherwise all passes except the first would read memory.
 #[test]
 fn each_pass_reads_the_file_and_not_its_copy() {
     let dir = Dir::new("passes");
@@ -496,7 +497,7 @@ fn refused(arguments: &[&str], expected: &str) {
     assert!(output.status.code() == Some(2) && error.contains(expected), "{error}");
 }
 
-/// As fio 3.33 did the same files.
+/// As fio 3.33 ran the same files.
 #[test]
 fn jobs_wait_for_each_other_and_end_their_group() {
     let dir = Dir::new("groups");
@@ -530,7 +531,7 @@ fn jobs_wait_for_each_other_and_end_their_group() {
     refused(&[&jobs], "no other job of this name stands above it");
 }
 
-/// The second writes where the first one reads back, and waits for it.
+/// The second job writes where the first one reads back, and waits for it.
 #[test]
 fn a_job_waits_for_the_read_back_of_another() {
     let dir = Dir::new("waits-back");
@@ -556,7 +557,7 @@ fn the_engine_null_moves_all_of_a_size_that_no_file_has() {
         let words = ["x", "--ioengine=null", "--size=100g", "--bs=1m", "--iodepth", depth, "--runtime=0"];
         let load = run(&[&words[..], &["--norandommap=0", "--rw=randwrite"]].concat());
         assert_eq!((number(&load, "ios"), number(&load, "bytes")), (102_400, 100 << 30), "{load}");
-        // With a depth of 1, as in fio, all of it is completion.
+        // As in fio, with a depth of 1 all of the time is completion time.
         let slat = load["directions"]["write"]["slat"]["count"].as_u64().unwrap_or(0);
         assert_eq!(slat > 0, depth != "1", "{load}");
     }
@@ -567,7 +568,7 @@ fn the_engine_null_moves_all_of_a_size_that_no_file_has() {
     );
 }
 
-/// What is read goes on below the least rate, so that the job ends behind the two seconds that fio waits, and one cycle.
+/// The reads stay below the minimum rate, so that the job ends after the two seconds that fio waits, and one cycle.
 #[test]
 fn a_job_below_its_least_rate_ends() {
     let dir = Dir::new("floor");
@@ -583,7 +584,7 @@ fn a_job_below_its_least_rate_ends() {
     assert!(number(&load, "duration_ns") >= 4_000_000_000, "{load}");
 }
 
-/// Shares of the reads by their sizes, and the times of each priority.
+/// Checks the shares of the reads by size, and the times of each priority.
 #[test]
 fn operations_have_priorities_of_their_own() {
     let dir = Dir::new("priorities");

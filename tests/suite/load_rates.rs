@@ -1,4 +1,4 @@
-//! When the I/Os of `biopsy load` begin: rates, thought and ramps; by the real binary on real files.
+//! Tests when the I/Os of `biopsy load` begin: rates, think times and ramps. It runs the real binary on real files.
 
 use std::process::{Command, Stdio};
 use std::thread::sleep;
@@ -24,7 +24,8 @@ fn the_ramp_is_not_counted() {
     assert!((900_000_000..1_300_000_000).contains(&number(&load, "duration_ns")), "{load}");
 }
 
-/// The bound is so wide that the full depth is found, and so narrow that one at a time is too slow.
+/// With a limit that every I/O meets, the full depth is found; with one that no I/O meets, even one at a time is too
+/// slow.
 #[test]
 fn the_depth_is_found_at_which_latencies_stay_within_a_bound() {
     let dir = Dir::new("latency-target");
@@ -56,7 +57,8 @@ fn the_depth_is_found_at_which_latencies_stay_within_a_bound() {
     refused(&[&target[..], &["--numjobs=2"]].concat(), "latency_target with numjobs");
 }
 
-/// However long no result comes when the ramp is over: the interval begins there, where the deadline counts from.
+/// If no result comes for a long time after the ramp, the interval still begins at the end of the ramp, where the
+/// deadline counts from.
 #[test]
 fn rare_results_make_the_counted_run_no_shorter() {
     let dir = Dir::new("ramp-rare");
@@ -70,7 +72,7 @@ fn rare_results_make_the_counted_run_no_shorter() {
     }
 }
 
-/// As fio 3.33: `number_ios` counts anew behind the ramp, `size` and `io_size` do not.
+/// As in fio 3.33, `number_ios` starts again after the ramp; `size` and `io_size` do not.
 #[test]
 fn a_number_of_operations_counts_behind_the_ramp() {
     let dir = Dir::new("ramp-number");
@@ -88,7 +90,7 @@ fn a_number_of_operations_counts_behind_the_ramp() {
         let most: u64 = how[0].trim_start_matches("--number_ios=").parse().unwrap();
         assert_eq!(number(&load, "ios"), threads * most, "{how:?}");
     }
-    // As fast as they come, with many on their way when the ramp is over.
+    // At full speed, with many I/Os in flight at the end of the ramp.
     let fast = ["--number_ios=100", "--ramp_time=100ms", "--runtime=0", "--io_size=1t"];
     assert_eq!(number(&run(&[&[path.as_str()], &fast[..]].concat()), "ios"), 100);
     for how in ["--io_size=2m", "--size=2m"] {
@@ -97,7 +99,7 @@ fn a_number_of_operations_counts_behind_the_ramp() {
     }
 }
 
-/// As in fio: nothing is counted. Here it is said.
+/// As in fio, nothing is counted; here it is reported.
 #[test]
 fn a_ramp_that_outlasts_the_run_is_said() {
     let dir = Dir::new("ramp-only");
@@ -122,7 +124,7 @@ fn a_ramp_that_outlasts_the_run_is_said() {
         "{text}"
     );
 
-    // Who stops it knows.
+    // A user who stops the run during the ramp knows that, so that it is not reported.
     let child = started(&[&path, "--ramp_time=20s", "--runtime=1s"]);
     sleep(Duration::from_millis(700));
     signal(&child, libc::SIGINT);
@@ -146,9 +148,8 @@ fn a_rate_is_kept() {
     }
 }
 
-/// An I/O that is late counts from when it was due: a process that stood still for 500 ms had 250 I/Os due
-/// meanwhile, and their latencies go evenly from 500 ms down. A generator that only counts from when it sends
-/// them would see nothing.
+/// A late I/O counts from when it was due: if the process is stopped for 500 ms, 250 I/Os are due meanwhile, and their
+/// latencies decrease evenly from 500 ms. A generator that counts only from the submission would not see this.
 #[test]
 fn a_standstill_is_in_the_latencies_of_all_that_was_due() {
     let dir = Dir::new("omission");
@@ -175,13 +176,13 @@ fn a_standstill_is_in_the_latencies_of_all_that_was_due() {
             let late = buckets.iter().filter(|bucket| bucket[0].as_u64().unwrap() >= ns);
             late.map(|bucket| bucket[2].as_u64().unwrap()).sum()
         };
-        // Those due in the first 400 and in the first 250 ms of the standstill.
+        // The I/Os that were due in the first 400 and in the first 250 ms of the stop.
         assert!((150..=350).contains(&beyond(100_000_000)), "{engine}: {}", beyond(100_000_000));
         assert!((90..=260).contains(&beyond(250_000_000)), "{engine}: {}", beyond(250_000_000));
     }
 }
 
-/// Each direction of a mix keeps its own rate, and neither waits for the other.
+/// Each direction of a mix has its own rate, and neither waits for the other.
 #[test]
 fn a_mix_has_a_rate_for_each_direction() {
     let dir = Dir::new("mixed-rates");
@@ -190,7 +191,7 @@ fn a_mix_has_a_rate_for_each_direction() {
     let load = run(&writing(&path, &how));
     let ios = |direction: &str| number(&load["directions"][direction], "ios");
     let (reads, writes, never) = (ios("read"), ios("write"), number(&load, "never_began"));
-    // A busy machine falls behind: what was due is what began and what never did.
+    // A busy machine falls behind: the I/Os that were due are those that began and those that never did.
     assert!((1_490..=1_510).contains(&(reads + writes + never)), "{load}");
     assert!(reads <= 1_010 && writes <= 510 && reads + writes > 150, "{load}");
     if never == 0 {
@@ -198,7 +199,7 @@ fn a_mix_has_a_rate_for_each_direction() {
     }
 }
 
-/// As in fio: after the result of what was issued, and at a depth above 1 after all that is on its way.
+/// As in fio, think time begins after the result of the last I/O; at a depth above 1, after all I/Os in flight.
 #[test]
 fn thought_begins_when_nothing_is_on_its_way() {
     let dir = Dir::new("thought");
@@ -212,7 +213,7 @@ fn thought_begins_when_nothing_is_on_its_way() {
     }
 }
 
-/// A standstill that lasts to the end holds up what never begins: it is in no latency, so it is said.
+/// If the process is stopped until the end, some I/Os never begin: they are in no latency, so they are reported.
 #[test]
 fn what_was_due_and_never_began_is_said() {
     let dir = Dir::new("never");
@@ -225,7 +226,7 @@ fn what_was_due_and_never_began_is_said() {
         wait_for("the reader", || threads(&child) > 1);
         sleep(Duration::from_secs(1));
         signal(&child, libc::SIGSTOP);
-        // However late it began.
+        // The stop lasts until after the end, even if the run began late.
         sleep(Duration::from_millis(2_500));
         signal(&child, libc::SIGCONT);
         child.wait_with_output().unwrap()
@@ -236,7 +237,7 @@ fn what_was_due_and_never_began_is_said() {
     assert!((800..2_000).contains(&never), "{never}");
     let text = String::from_utf8(stopped(false).stdout).unwrap();
     assert!(text.contains("that were due never began: their wait is in no latency"), "{text}");
-    // Nothing is said of a run without a rate.
+    // Nothing is reported for a run without a rate.
     let load = run(&[&path, "--runtime=100ms"]);
     assert_eq!(load["never_began"], Value::Null);
 }

@@ -1,4 +1,5 @@
-//! `biopsy load --verify`: what was written is read back, and what was not is said; by the real binary on real files.
+//! Tests `biopsy load --verify`: what was written is read back, and what was not is reported. It runs the real binary
+//! on real files.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -34,7 +35,7 @@ fn what_every_engine_wrote_is_read_back() {
     }
 }
 
-/// One byte is changed by another process (this one) after it was written and before it is read back.
+/// Another process (this one) changes one byte after it was written and before it is read back.
 #[test]
 fn a_changed_byte_is_found() {
     let dir = Dir::new("changed");
@@ -48,7 +49,7 @@ fn a_changed_byte_is_found() {
         };
         let before = first();
         drop(File::open(&path).unwrap());
-        // Open only while nobody looks at who has it open.
+        // Closed while the load checks which processes have the file open.
         drop(file);
         let rate =
             ["--rw=write", "--rate_iops=200", "--rate_process=linear", "--verify=crc32c", "--runtime=0"];
@@ -76,8 +77,8 @@ fn a_changed_byte_is_found() {
     }
 }
 
-/// By each engine that has several on their way, more than once over a few blocks: a trim that came behind its write
-/// would leave zeros.
+/// With each engine that has several I/Os in flight, and several passes over a few blocks: a trim that came after its
+/// write would leave zeros.
 #[test]
 fn what_is_trimmed_is_written_then_at_any_depth() {
     let dir = Dir::new("trimwrite");
@@ -87,7 +88,7 @@ fn what_is_trimmed_is_written_then_at_any_depth() {
             ["--rw=trimwrite", "--bs=4k", "--size=64k", "--iodepth=8", "--runtime=0", "--io_size=480k"];
         let engine = ["--ioengine", engine, "--verify", "crc32c"];
         let Some(load) = trimmed(&writing(&path, &[&pairs[..], &engine].concat())) else { return };
-        // As fio counts: of 480 KiB four passes are 512 KiB, half of it trims.
+        // As fio counts: four passes of 480 KiB are 512 KiB, half of it trims.
         let of = |direction: &str| number(&load["directions"][direction], "ios");
         assert_eq!((of("trim"), of("write"), number(&load, "verified")), (64, 64, 64), "{load}");
         let content = fs::read(&path).unwrap();
@@ -103,7 +104,7 @@ fn each_block_comes_once_where_it_is_asked_for() {
     let once = ["--rw=randwrite", "--norandommap=0", "--time_based=0", "--runtime=0", "--verify=crc32c"];
     let load = run(&writing(&path, &once));
     assert_eq!(number(&load["directions"]["write"], "ios"), 1024);
-    // Each has the header of a write, which nothing had before.
+    // Each block has the header of a write, which it did not have before.
     let content = fs::read(&path).unwrap();
     let first = &content[..8];
     assert!(content.chunks(4096).all(|block| &block[..8] == first));
@@ -112,7 +113,7 @@ fn each_block_comes_once_where_it_is_asked_for() {
     assert_eq!(offsets.len(), 1024);
 }
 
-/// Threads that share a region and are over at different times: none reads back what another has trimmed meanwhile.
+/// Threads that share a region and end at different times: none may read back what another one has trimmed meanwhile.
 #[test]
 fn threads_read_back_when_none_writes_any_more() {
     let dir = Dir::new("together");
@@ -125,13 +126,13 @@ fn threads_read_back_when_none_writes_any_more() {
     }
 }
 
-/// Sections that write one file, likewise.
+/// The same with sections that write one file.
 #[test]
 fn sections_read_back_when_none_writes_any_more() {
     let dir = Dir::new("sections");
     let path = dir.file("data", MIB);
     let jobs = dir.join("jobs.fio");
-    // The second one trims on while the first one would read.
+    // The second section goes on trimming while the first one would read back.
     let text = format!(
         "[global]\nfilename={path}\nrw=trimwrite\nbs=4k\niodepth=4\ndirect=1\nverify=crc32c\nioengine=io_uring\n\
          [short]\nnumber_ios=64\n[long]\ntime_based\nruntime=1\n"
@@ -142,7 +143,7 @@ fn sections_read_back_when_none_writes_any_more() {
     assert!(sections.iter().all(|section| number(section, "verified") > 0), "{all}");
 }
 
-/// A section at whose end the others end does not wait for them before it reads back.
+/// A section with exitall does not wait for the others, which it ends, before it reads back.
 #[test]
 fn a_section_with_exitall_reads_back_what_it_wrote_and_ends_the_others() {
     let dir = Dir::new("exitall");
@@ -159,7 +160,7 @@ fn a_section_with_exitall_reads_back_what_it_wrote_and_ends_the_others() {
     assert!(number(&sections[1], "duration_ns") < 20_000_000_000, "{all}");
 }
 
-/// What failed to be written is no fault of what is read back.
+/// A block whose write failed is not an error of the read-back.
 #[test]
 fn what_was_never_written_is_not_read_back() {
     let dir = Dir::new("unwritten");

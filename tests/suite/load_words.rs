@@ -1,4 +1,4 @@
-//! Words of fio's that say how much and how fast, and fio's logs: by the real binary on real files.
+//! Tests fio's words for amount and rate, and fio's logs. It runs the real binary on real files.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use crate::command::json;
 use crate::disk::{Dir, MIB};
 use crate::witness::undisturbed;
 
-/// The sections of a job file's run.
+/// The sections of the result of a job file.
 #[track_caller]
 fn sections(dir: &Dir, jobs: &str, words: &[&str]) -> Vec<Value> {
     let path = dir.join("jobs.fio");
@@ -40,7 +40,7 @@ fn a_rate_of_bytes_is_kept_whatever_the_sizes() {
     assert!(output.status.code() == Some(2) && error.contains("--rate and rate_iops"), "{error}");
 }
 
-/// As fio 3.33 counted them.
+/// The numbers that fio 3.33 counted.
 #[test]
 fn loops_do_all_of_it_again() {
     let dir = Dir::new("loops");
@@ -55,7 +55,7 @@ fn loops_do_all_of_it_again() {
         (&["--size=64k", "--time_based", "--runtime=0.05", "--rate_iops=10000", "--number_ios=2"], 0),
     ] {
         let load = run(&[&[path.as_str(), "--loops=3"], how].concat());
-        // What is based on time goes on until it is over.
+        // With time_based the run goes on until its time is over.
         if ios > 0 {
             assert_eq!(number(&load, "ios"), ios, "{how:?}");
         } else {
@@ -64,7 +64,7 @@ fn loops_do_all_of_it_again() {
     }
 }
 
-/// The second loop is cut short: what it did not write again is what the first one wrote.
+/// The second loop is cut short: the blocks that it did not write are from the first one.
 #[test]
 fn all_loops_are_read_back() {
     let dir = Dir::new("loops-back");
@@ -102,7 +102,7 @@ fn a_job_may_begin_later_and_have_several_files() {
     );
     let sections = sections(&dir, &jobs, &["--write"]);
     let begun = |at: usize| number(&sections[at]["jobs"][0], "started_ms");
-    // The first one may begin late on a busy machine.
+    // The first section may begin late on a busy machine.
     assert!((1_000..10_000).contains(&(begun(1) - begun(0))), "{sections:?}");
     assert!(number(&sections[1], "duration_ns") < 1_500_000_000, "the delay is no part of it");
     for file in 0..4 {
@@ -127,7 +127,7 @@ fn random_offsets_keep_to_blockalign() {
     }
 }
 
-/// As in fio: the file's own words go before.
+/// As in fio, the words of the file itself have priority.
 #[test]
 fn a_job_file_includes_others_and_has_words_beside_it() {
     let dir = Dir::new("include");
@@ -184,7 +184,7 @@ fn fio_s_logs_have_a_line_per_interval() {
     let read = &fio["jobs"][0]["read"];
     let percentiles: Vec<_> = read["clat_ns"]["percentile"].as_object().unwrap().keys().collect();
     assert_eq!(percentiles, ["50.000000", "99.000000"]);
-    // Of a disk whose I/Os are counted.
+    // If the kernel counts the I/Os of the disk.
     if let Some(disk) = fio["disk_util"].as_array().and_then(|disks| disks.first()) {
         assert!(number(disk, "read_ios") > 0 && disk["util"].as_f64().unwrap() > 0.0, "{disk}");
     }

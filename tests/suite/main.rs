@@ -1,4 +1,4 @@
-//! The library and the command line, on any machine; root and a kernel that can trace are not needed.
+//! Tests the library and the command line on any machine, without root and without tracing.
 
 #[path = "../support/mod.rs"]
 #[allow(dead_code, reason = "another test program uses the rest")]

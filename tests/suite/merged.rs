@@ -1,4 +1,4 @@
-//! Several intervals, and several recordings, as one result.
+//! Tests that several intervals, and several recordings, are merged into one result.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -15,7 +15,7 @@ use biopsy::recording::manifest::Manifest;
 use biopsy::render::json;
 use serde_json::Value;
 
-/// Seconds from that one on, with so many reads in each.
+/// JSON of consecutive seconds, the first of them `from`, with so many reads in each.
 fn lines(from: u64, all: &[u64]) -> Vec<u8> {
     let line = |(at, ios): (u64, &u64)| {
         let (envelope, summary) = second(*ios);
@@ -25,7 +25,7 @@ fn lines(from: u64, all: &[u64]) -> Vec<u8> {
     (from..).zip(all).flat_map(line).collect()
 }
 
-/// A recording of a machine.
+/// Makes a recording of a machine.
 fn record(scratch: &Scratch, name: &str, host: &str, lines: &[u8]) -> PathBuf {
     let path = scratch.path().join(name);
     let mut folder = Folder::create(&path).unwrap();
@@ -40,7 +40,7 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// Name and I/Os of each device, and the length in seconds.
+/// The name and I/Os of each device, and the length in seconds.
 fn shown(paths: &[&Path]) -> (Vec<(String, u64)>, u64) {
     let inputs = paths.iter().flat_map(|path| ["-i", text(path)]);
     let words: Vec<&str> = ["latency", "--json", "--merge"].into_iter().chain(inputs).collect();
@@ -62,7 +62,7 @@ fn intervals_of_a_machine_are_one_result() {
     assert_eq!(shown(&[&one]), (vec![(DEVICE.to_string(), 503)], 2));
     let two = record(&scratch, "two", "web1", &lines(10, &[7]));
     assert_eq!(shown(&[&two, &one]), (vec![(DEVICE.to_string(), 510)], 3));
-    // Without --merge as well, and packed.
+    // Also without --merge, and with a packed recording.
     quiet(&run(&["pack", text(&two)]));
     let packed = scratch.path().join("two.tar");
     let merged = run(&["latency", "-i", text(&one), "-i", text(&packed)]);
@@ -87,7 +87,7 @@ fn machines_stand_side_by_side() {
     refused(&output, 2, &["one is longer: choose the same length with --from and --to"]);
 }
 
-/// An I/O is counted once.
+/// The same time of a machine is refused, so that each I/O is counted once.
 #[test]
 fn the_same_time_is_refused() {
     let scratch = Scratch::new("merged-twice");
@@ -95,7 +95,7 @@ fn the_same_time_is_refused() {
     let two = record(&scratch, "two", "web1", &lines(1, &[500]));
     let plain = scratch.path().join("plain.ndjson");
     fs::write(&plain, lines(0, &[3])).unwrap();
-    // The lines of a recording, as they are in it or as one of them was printed, do not say whose they are.
+    // The lines of a recording, whether its own or printed ones, do not say which machine they are of.
     let own = one.join(table("latency"));
     for [a, b] in [
         [&one, &two],
@@ -109,7 +109,7 @@ fn the_same_time_is_refused() {
         let output = run(&["latency", "-i", text(a), "-i", text(b)]);
         refused(&output, 2, &["are of the same machine and time, or do not say which machine they are of"]);
     }
-    // Those of another kernel, or of another time, are not.
+    // Lines of another kernel or of another time are accepted.
     let other =
         String::from_utf8(lines(0, &[3, 500])).unwrap().replace(r#""kernel":"""#, r#""kernel":"7.0""#);
     fs::write(&plain, other).unwrap();
@@ -118,7 +118,7 @@ fn the_same_time_is_refused() {
     assert_eq!(shown(&[&plain, &one]).0.len(), 2);
 }
 
-/// Any input takes bounded memory, also where each interval has other things.
+/// Any input takes bounded memory, even if each interval has other rows.
 #[test]
 fn what_grows_with_each_interval_is_bounded() {
     let scratch = Scratch::new("merged-growth");
@@ -128,7 +128,7 @@ fn what_grows_with_each_interval_is_bounded() {
             r#"{{"name":"inode","kind":"mutex","address":"ffff{number:012x}","contentions":1,"wait_ns":9,"wait":{{"count":2,"sum_ns":1099511627777,"min_ns":0,"max_ns":1099511627776,"buckets":[[0,1,1],[1065151889408,1099511627776,1]]}}}}"#
         )
     };
-    // A file of so many intervals; what reads it, and the most memory that it took, in MB.
+    // Merges a file of so many intervals. Returns the peak memory of that, in MB.
     let merged = |intervals: u64| {
         let mut file = fs::File::create(&path).unwrap();
         for at in 0..intervals {
@@ -157,25 +157,25 @@ fn what_grows_with_each_interval_is_bounded() {
     assert!(resident < 256, "{resident} MB");
 }
 
-/// What it did, and the most memory that was resident at once, in KiB.
+/// The output of a run, and its peak resident memory in KiB.
 fn measured(words: &[&str]) -> (Output, i64) {
     let mut child = biopsy(words).stdout(Stdio::piped()).spawn().unwrap();
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
     child.stdout.take().unwrap().read_to_end(&mut stdout).unwrap();
     child.stderr.take().unwrap().read_to_end(&mut stderr).unwrap();
     let mut status = 0;
-    // SAFETY: an rusage is numbers only; both are written by the call, for a child that nothing else waits for.
+    // SAFETY: an rusage consists of numbers; both are written by the call, for a child that nothing else waits for.
     let resident = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         assert_eq!(libc::wait4(child.id() as i32, &raw mut status, 0, &raw mut usage), child.id() as i32);
         usage.ru_maxrss
     };
-    // The standard library has to be told that it is gone, and finds no child any more.
+    // Lets the standard library find out that the child is gone.
     assert!(child.wait().is_err());
     (Output { status: ExitStatus::from_raw(status), stdout, stderr }, resident)
 }
 
-/// A part of a sum is no sum.
+/// If one input is damaged, nothing is shown: a partial sum would be wrong.
 #[test]
 fn nothing_is_shown_of_a_damaged_one() {
     let scratch = Scratch::new("merged-damaged");
@@ -187,7 +187,7 @@ fn nothing_is_shown_of_a_damaged_one() {
     assert!(output.stdout.is_empty());
     fs::write(one.join(MANIFEST), "{").unwrap();
     refused(&run(&["latency", "-i", text(&one), "--merge"]), 1, &["one: manifest.json"]);
-    // Who alone says what the machine is.
+    // Only a recording describes the machine, and these are none.
     let plain = scratch.path().join("plain.ndjson");
     fs::write(&plain, lines(0, &[3])).unwrap();
     refused(&run(&["diagnose", "-i", text(&plain)]), 2, &["plain.ndjson is no recording"]);

@@ -1,4 +1,4 @@
-//! Pairs of the published measurements in `tests/cases`, as kept results that `biopsy compare` compares.
+//! Compares pairs of the published measurements in `tests/cases`, as kept results, by `biopsy compare`.
 
 use std::fs;
 use std::path::Path;
@@ -9,25 +9,25 @@ use serde_json::{Value, json};
 use crate::disk::Dir;
 use crate::support::tool::{biopsy, finish, quiet, refused};
 
-/// Before, after, what differs of their set-ups, and how the answer goes on: `0.457 × IOPS`. Of one run each there is no
-/// interval; of three that are alike the direction is the published one.
+/// Before, after, the differences of their set-ups, and two parts of the answer, such as `0.457 × IOPS`. Single runs
+/// have no interval; with three equal runs each, the direction is the published one.
 const PAIRS: [(&str, &str, &str, &str, &str); 10] = [
     ("t-three-workers", "t-mq-deadline", "", "0.457 × IOPS", "is worse than"),
     ("t-one-worker", "t-three-workers", "load", "2.55 × IOPS", "is better than"),
     ("v-one-job", "v-two-jobs", "load", "1.41 × IOPS", "is better than"),
-    // A drive whose blocks were trimmed answers without its medium.
+    // A drive answers reads of trimmed blocks without its medium.
     ("e-gen2-data", "e-gen2-trimmed", "", "1.50 × IOPS", "is better than"),
     ("e-gen3-data", "e-gen3-trimmed", "", "3.03 × IOPS", "is better than"),
-    // With data on it the drive gains nothing by a faster link.
+    // With data on it, the drive is not faster on a faster link.
     ("e-gen2-data", "e-gen3-data", "", "1.007 × IOPS", "is the same as"),
     ("e-gen2-trimmed", "e-gen3-trimmed", "", "2.04 × IOPS", "is better than"),
     ("t-half-speed-link", "t-one-root-complex", "", "2.00 × IOPS", "is better than"),
     ("t-two-root-complexes", "t-one-root-complex", "", "1.000 × IOPS", "is the same as"),
-    // Half of the operations, of twice the size: bytes decide.
+    // Half as many operations of twice the size: the bandwidth decides.
     ("t-one-root-complex", "t-1m-split", "block size", "1.002 × bandwidth", "is the same as"),
 ];
 
-/// The load of a case as `biopsy load --json` would have kept it.
+/// The load of a case, as `biopsy load --json` would have written it.
 fn kept(case: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases").join(format!("{case}.json"));
     let case: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
@@ -45,7 +45,7 @@ fn kept(case: &str) -> String {
 fn published_pairs_have_the_published_answer() {
     let dir = Dir::new("pairs");
     let run = |words: &[&str]| -> Output {
-        // By the names of the files alone.
+        // The output has the names of the files without a path.
         finish(biopsy(&[&["compare"], words].concat()).current_dir(dir.join("")).spawn().unwrap())
     };
     let first_line = |output: Output| {

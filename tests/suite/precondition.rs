@@ -1,4 +1,5 @@
-//! Preparation of a drive by `biopsy load`, as a user meets it: the real binary, real files on a real disk.
+//! Tests the preconditioning of a drive by `biopsy load`, as a user runs it: the real binary on real files of a real
+//! disk.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -13,7 +14,7 @@ use crate::command::child::signal;
 use crate::command::{biopsy, refused, run};
 use crate::disk::{Dir, MIB};
 
-/// The result of a run that went well.
+/// The result of a successful run.
 #[track_caller]
 fn json(output: &Output) -> Value {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -22,7 +23,7 @@ fn json(output: &Output) -> Value {
 
 const SHORT: [&str; 4] = ["--precondition", "--precondition-round", "300ms", "--runtime=500ms"];
 
-/// What each preconditioning has, whatever became of it.
+/// Checks what must hold for every preconditioning, with any result.
 #[track_caller]
 fn adds_up(done: &Value, area: u64) {
     assert_eq!(done["area_bytes"], area);
@@ -31,7 +32,7 @@ fn adds_up(done: &Value, area: u64) {
     assert!((5..=25).contains(&rounds.len()), "{done}");
     for round in rounds {
         let (ios, bytes) = (round["ios"].as_u64().unwrap(), round["bytes"].as_u64().unwrap());
-        // A busy disk may stand still for a whole round as short as these.
+        // A busy disk may do nothing for a whole round, as the rounds are so short.
         assert!(bytes == ios * 4096 && round["iops"].as_f64().is_some(), "{round}");
         assert!(round["duration_ns"].as_u64().unwrap() >= 300_000_000, "{round}");
     }
@@ -65,7 +66,7 @@ fn a_file_is_written_only_where_it_was_allowed() {
     refused(run(&[&arguments[..], &["--write", "--readonly"]].concat()), 2, &["--readonly forbids it"]);
     assert_eq!(fs::read(&file).unwrap(), before, "not a byte was written");
 
-    // Its second half.
+    // The second half of the file.
     let half =
         [&["--offset", "2m", "--size", "2m", "--write", "--overwrite", &file], &arguments[..]].concat();
     let load = json(&run(&half));
@@ -145,7 +146,7 @@ fn its_words_go_with_it_alone() {
     }
 }
 
-/// What lies on a target is looked at before it is read.
+/// A target's content is checked before it is read.
 #[test]
 fn a_file_without_content_is_called_out() {
     let dir = Dir::new("content");
@@ -171,7 +172,7 @@ fn a_file_without_content_is_called_out() {
     );
     assert!(said.contains("64 of 64 sampled blocks of "), "{said}");
 
-    // Its first half is a hole.
+    // The first half of the file is a hole.
     let half = dir.join("half");
     let file = File::create(&half).unwrap();
     file.set_len(4 << 20).unwrap();
@@ -188,11 +189,11 @@ fn a_file_without_content_is_called_out() {
     file.sync_all().unwrap();
     let (unwritten, _) = content(&unwritten);
     assert_eq!(unwritten["empty"], 64, "{unwritten}");
-    // A file system without a map of extents has holes in their place.
+    // A file system without a map of extents has holes instead.
     let (extents, holes) = (&unwritten["unwritten"], &unwritten["holes"]);
     assert_eq!(extents.as_u64().unwrap() + holes.as_u64().unwrap(), 64, "{unwritten}");
 
-    // Through the page cache only what the file system tells is known.
+    // With buffered reads, only what the file system reports is known.
     let buffered = |name: &str| {
         let file = dir.join(name);
         json(&run(&[&[file.as_str(), "--direct", "0"], &words[..]].concat()))["content"].clone()

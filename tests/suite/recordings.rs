@@ -1,4 +1,4 @@
-//! Recordings: folders of compressed lines, packed ones, and what is left of them when they are damaged.
+//! Tests recordings: folders of compressed lines, packed ones, and what can be read of damaged ones.
 
 use std::fs;
 use std::io::Write;
@@ -25,7 +25,7 @@ use biopsy::render::json;
 use biopsy::render::pprof::{self, About, origin::Origin};
 use proptest::prelude::*;
 
-/// A recording of seconds of latency with so many reads, as it is while it goes on.
+/// Makes a recording of seconds of latency with so many reads, as it is while the recorder runs.
 fn record(at: &Path, all: &[u64]) {
     let mut folder = Folder::create(at).unwrap();
     folder.write(MANIFEST, &json::view(&Envelope::default(), &Manifest::default(), None)).unwrap();
@@ -44,7 +44,7 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// The I/Os of each second that can be read, and why no more can.
+/// The I/Os of each second that can be read, and the reason why no more can.
 fn read(path: &Path) -> (Vec<u64>, Option<String>) {
     let mut all = Vec::new();
     let lines = match source::open(path, "latency") {
@@ -69,7 +69,7 @@ fn a_recording_reads_as_its_lines_in_every_form() {
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(&folder), mode(&folder.join(MANIFEST))), (0o700, 0o600));
     assert_eq!(mode(&folder.join("latency.ndjson.zst")), 0o600);
-    // A stranger's files are not packed.
+    // Files that biopsy did not write are not packed.
     fs::write(folder.join("notes.txt"), "x").unwrap();
     quiet(&run(&["pack", text(&folder)]));
     let packed = scratch.path().join("run.biopsy.tar");
@@ -90,7 +90,7 @@ fn a_recording_reads_as_its_lines_in_every_form() {
     let cut = scratch.path().join("cut.tar");
     fs::write(&cut, &piped.stdout[..700]).unwrap();
     refused(&run(&["latency", "-i", text(&cut)]), 1, &["cut.tar: it is damaged or cut off at byte "]);
-    // What tar itself makes of it is read as well.
+    // An archive that tar itself makes is read as well.
     let by_tar = scratch.path().join("by.tar");
     let mut tar = Command::new("tar");
     let made = tar.arg("-C").arg(scratch.path()).arg("-cf").arg(&by_tar).arg("run.biopsy").status().unwrap();
@@ -129,7 +129,7 @@ fn what_a_recording_does_not_have_is_named() {
     ] {
         refused(&run(&[&["record", "--keep-last", "10s"], words].concat()), 2, &[told, "add it to --with"]);
     }
-    // A link leads out of it, and is not followed.
+    // A link that leads out of the folder is not followed.
     let secret = scratch.path().join("secret");
     fs::write(&secret, "of somebody else").unwrap();
     symlink(&secret, folder.join("locks.ndjson.zst")).unwrap();
@@ -139,7 +139,7 @@ fn what_a_recording_does_not_have_is_named() {
     refused(&run(&["locks", "-i", text(&folder)]), 2, &["cannot read", "run"]);
 }
 
-/// A stranger's name of the machine is no name.
+/// A recording with a damaged manifest is refused in every form.
 #[test]
 fn a_damaged_manifest_is_named_in_every_form() {
     let scratch = Scratch::new("bad-manifest");
@@ -167,11 +167,11 @@ fn a_damaged_manifest_is_named_in_every_form() {
             refused(&fed(&[words, &["-"]].concat(), &packed), 1, &["stdin: manifest.json: ", why]);
         }
     }
-    // Its lines are no part of it.
+    // A file of lines in it can be read without the manifest.
     quiet(&run(&["latency", "-i", text(&folder.join("latency.ndjson.zst"))]));
 }
 
-/// Frames come in any order, and the rest is to be decompressed first.
+/// Frames may come in any order; files in other formats must be decompressed first.
 #[test]
 fn what_is_compressed_is_read_or_named() {
     let scratch = Scratch::new("compressed");
@@ -225,14 +225,14 @@ fn a_recording_cut_at_any_byte_is_read_to_its_last_whole_frame() {
     for end in 0..=whole.len() {
         fs::write(&file, &whole[..end]).unwrap();
         let (all, error) = read(&folder);
-        // The last four bytes are the checksum alone.
+        // The last four bytes are only the checksum.
         let frames = ends.iter().filter(|last| **last <= end + 4).count();
         assert_eq!(all, [3, 4][..frames], "cut at {end}");
         let said = error.unwrap_or_default();
         match (end, ends.contains(&end)) {
             (0, _) => assert!(said.ends_with("it is empty"), "{said}"),
             (_, true) => assert_eq!(said, ""),
-            // Without its magic number it may be anything.
+            // Without its whole magic number it may be in any format.
             (1..4, _) => assert!(said.starts_with("line 1: it cannot be read from byte 1 on"), "{said}"),
             _ => assert!(
                 said.starts_with("line ") && said.contains("damaged or cut off"),
@@ -240,7 +240,7 @@ fn a_recording_cut_at_any_byte_is_read_to_its_last_whole_frame() {
             ),
         }
     }
-    // The verb says the same, with the file's name.
+    // The verb prints the same reason with the name of the file.
     fs::write(&file, &whole[..whole.len() - 9]).unwrap();
     let cut = run(&["latency", "-i", text(&folder), "--json"]);
     one_error(&cut, 1, &["run: line 2: the frame at byte ", "is damaged or cut off"]);
@@ -267,10 +267,10 @@ fn a_packed_recording_cut_at_any_byte_is_read_to_its_last_whole_frame() {
     assert_eq!(most, 2);
 }
 
-/// A header of tar with this name and size, or of it what is told to be changed.
+/// A tar header with this name and size.
 fn header(name: &str, size: u64) -> tar::Header {
     let mut header = tar::Header::new_ustar();
-    // As a hostile archive has it: set_path refuses to climb.
+    // As in a hostile archive: set_path would refuse `..`.
     header.as_mut_bytes()[..name.len()].copy_from_slice(name.as_bytes());
     header.set_size(size);
     header.set_mode(0o600);
@@ -293,7 +293,7 @@ fn hostile_archives_are_an_answer() {
         fs::write(&path, bytes).unwrap();
         read(&path)
     };
-    // Nothing is written anywhere, so that a path is a name alone.
+    // Nothing is written to disk, so that a path is only a name.
     let climbing = of("../../../etc/latency.ndjson.zst", line.len() as u64, &line);
     assert_eq!(said(&climbing), (vec![3], None));
     let long = said(&of("run/latency.ndjson.zst", 1 << 33, &line));
@@ -332,7 +332,7 @@ fn frames_that_unpack_to_very_much_are_an_answer() {
 }
 
 proptest! {
-    /// A checksum is over each frame: what comes out is what went in.
+    /// Each frame has a checksum: a flipped bit never gives another number.
     #[test]
     fn a_flipped_bit_is_no_other_number(at in 0usize..100_000, bit in 0u8..8, is_packed: bool) {
         let scratch = Scratch::new("flipped");
@@ -363,7 +363,7 @@ proptest! {
     }
 }
 
-/// What an earlier version recorded, on whichever kernel, is read by each later one.
+/// Recordings of earlier versions, on any kernel, are readable by each later version.
 #[test]
 fn recordings_of_every_release_stay_readable() {
     let all = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings");
@@ -393,7 +393,7 @@ fn recordings_of_every_release_stay_readable() {
     assert!(read >= 10, "{read}");
 }
 
-/// A second from that one on, by samples of stacks; as `record` writes it.
+/// The profile of a second, made of samples of stacks, as `record` writes it.
 fn profile(second: i64, samples: &[(&[&str], u64)]) -> Vec<u8> {
     let mut profile = Profile::new(Unit::Samples);
     for (names, value) in samples {
@@ -435,7 +435,7 @@ fn record_stacks(at: &Path) {
     assert_eq!(tape.recorded.intervals, 4);
 }
 
-/// What `flame` writes of it.
+/// The output of `flame` for a recording.
 fn drawn(path: &Path, words: &[&str]) -> Vec<u8> {
     let output = run(&[&["flame", "-i", text(path), "-o", "-"], words].concat());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -450,7 +450,7 @@ fn stacks_of_a_recording_are_drawn_together_in_every_form() {
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     let stacks = folder.join("stacks");
     assert_eq!((mode(&stacks), mode(&stacks.join("000003.pb.gz"))), (0o700, 0o600));
-    // A stranger's files are neither packed nor read, and nor is what was not written to its end.
+    // Files that biopsy did not write are neither packed nor read, and neither are incomplete ones.
     for name in ["notes.txt", "000009.pb.gz.new", "0.pb.gz", "+00009.pb.gz"] {
         fs::write(stacks.join(name), "x").unwrap();
     }
@@ -519,7 +519,7 @@ fn stacks_of_a_packed_recording_are_drawn_from_stdin() {
         one_error(&cut, 1, &["stdin: "]);
         assert!(cut.stdout.is_empty(), "cut at {end}");
     }
-    // What was read is gone: an archive in another order can be read from a file alone.
+    // Data of a pipe cannot be read twice: an archive in another order can be read from a file only.
     let of = |number: u64| {
         let one = profile(0, SECONDS[0]);
         let mut bytes =
@@ -589,7 +589,7 @@ fn stacks_that_are_damaged_or_not_there_are_named() {
     assert_eq!(drawn(&folder, &["--folded"]), b"fio;main;read 5\nsh;main 4\n", "without it");
     fs::write(&part, &whole).unwrap();
 
-    // Wherever an archive is cut: what is missing is named, and nothing is drawn as if it were all.
+    // An archive that is cut anywhere: the missing part is named, and nothing is drawn as if it were complete.
     let bytes = pack_again();
     for end in (512..bytes.len() - 1024).step_by(256) {
         fs::write(&packed, &bytes[..end]).unwrap();
@@ -623,7 +623,7 @@ fn hostile_archives_of_stacks_are_an_answer() {
         let output = run(&["flame", "-i", text(&path), "--folded", "-o", "-"]);
         (output.status.code(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
     };
-    // Nothing is written anywhere, so that a path is a name alone.
+    // Nothing is written to disk, so that a path is only a name.
     let climbing = said(&[of("../../../etc/stacks/000000.pb.gz", length, &one)]);
     assert!(climbing.0 == Some(0) && climbing.1.starts_with("fio;main;read 5\nsh;main 1\n"), "{climbing:?}");
     let twice = said(&[of("a/stacks/000007.pb.gz", length, &one), of("b/stacks/000007.pb.gz", length, &one)]);
@@ -634,7 +634,7 @@ fn hostile_archives_of_stacks_are_an_answer() {
     assert!(endless.0 == Some(1) && endless.1.contains("damaged or cut off at byte 0"), "{endless:?}");
     let elsewhere = said(&[of("a/000000.pb.gz", length, &one), of("a/x.ndjson.zst", 0, b"")]);
     assert!(elsewhere.0 == Some(1) && elsewhere.1.contains("it has no stacks"), "{elsewhere:?}");
-    // Of values that are too many together.
+    // Values whose sum overflows.
     let much = profile(0, &[(&["fio"], u64::MAX / 2 + 1)]);
     let more = |second| of(&format!("a/stacks/00000{second}.pb.gz"), much.len() as u64, &much);
     let sum = said(&[more(0), more(1), more(2)]);

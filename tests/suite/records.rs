@@ -1,4 +1,4 @@
-//! Every function that makes a value of bytes from the kernel side, with bytes that it never wrote.
+//! Tests every decoder of bytes from the kernel side with bytes that the kernel side never wrote.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,10 +15,11 @@ use biopsy::wire::{Record as _, blocked, stacks, submits};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// One decoder.
+/// A decoder.
 struct Decoder {
     file: &'static str,
-    /// What the kernel side writes, in bytes; 0: no key, or a value that says its length itself.
+    /// The lengths of the key and value that the kernel side writes, in bytes; 0: no key, or a value that contains its
+    /// own length.
     key: usize,
     value: usize,
     accepts: fn(&[u8], &[u8]) -> bool,
@@ -38,7 +39,7 @@ macro_rules! decoders {
     };
 }
 
-/// All that stand in `src/wire`.
+/// All decoders in `src/wire`.
 fn decoders() -> impl Iterator<Item = Decoder> {
     decoders! {
         "blocked.rs" [WireStackKey] [WireWaitStack] |k, v| blocked::decode_stack(k, v).is_ok();
@@ -64,7 +65,7 @@ fn decoders() -> impl Iterator<Item = Decoder> {
         "rows.rs" [] [WireOperationRow] |_, v| OperationRow::decode(v).is_ok();
         "submits.rs" [WireStackKey] [WireSubmitStack] |k, v| submits::decode_stack(k, v).is_ok();
         "threads.rs" [] [] |_, v| WireThread::decode(v).is_ok();
-        // All others are read as they are, by the trait.
+        // All other types are decoded by the same trait.
         "wire.rs" [] [WireCounters] |_, v| WireCounters::decode(v).is_ok();
     }
     .into_iter()
@@ -95,7 +96,7 @@ fn every_decoder_is_tried_here() {
     assert_eq!(tried, written);
 }
 
-/// A kernel side that is older or newer than the reader writes records of another length.
+/// A kernel side that is older or newer than the reader writes records of another length: those are errors.
 #[test]
 fn a_record_of_another_length_is_an_error() {
     for decoder in decoders().filter(|decoder| decoder.value > 0) {
@@ -113,7 +114,7 @@ fn a_record_of_another_length_is_an_error() {
 }
 
 proptest! {
-    /// Any bytes of the right length are a record, and none make the decoder panic; nor do those of another length.
+    /// Any bytes of the right length are a record; bytes of any length cause no panic.
     #[test]
     fn any_bytes_are_decoded_or_refused(seed in vec(any::<u8>(), 1..400), key in vec(any::<u8>(), 0..100)) {
         for decoder in decoders() {
@@ -126,7 +127,7 @@ proptest! {
         }
     }
 
-    /// A count of frames that the kernel side never writes.
+    /// Also with a number of frames that the kernel side never writes.
     #[test]
     fn any_stack_sample_keeps_within_its_bounds(bytes in vec(any::<u8>(), 0..2200)) {
         if let Ok((sample, _)) = stacks::decode(&bytes) {

@@ -1,4 +1,4 @@
-//! `-i`: what `--json` printed is shown again, without rights, and whatever the file holds.
+//! Tests `-i`: JSON that `--json` printed is shown again, without rights, whatever else the file contains.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -16,7 +16,7 @@ use biopsy::recording::{Piece, Pieces, Span};
 use biopsy::render::{json, text};
 use proptest::prelude::*;
 
-/// A second of so many reads.
+/// A second with so many reads.
 pub fn second(ios: u64) -> (Envelope, LatencySummary) {
     let bio: Histogram = (1..=ios).map(|at| at * 1_000).collect();
     let op = OpLatency { ios, bytes: ios * 4096, bio: Some(bio), ..OpLatency::default() };
@@ -53,7 +53,7 @@ fn file(scratch: &Scratch, bytes: &[u8]) -> String {
 pub fn fed(words: &[&str], bytes: &[u8]) -> Output {
     let mut child = biopsy(words).stdin(Stdio::piped()).spawn().unwrap();
     let (mut stdin, bytes) = (child.stdin.take().unwrap(), bytes.to_vec());
-    // It may end before it has read all.
+    // The tool may exit before it has read everything.
     let feeder = std::thread::spawn(move || drop(stdin.write_all(&bytes)));
     let output = finish(child);
     feeder.join().unwrap();
@@ -156,15 +156,15 @@ fn what_measures_has_no_place_beside_it() {
     ] {
         let output = fed(words, b"");
         refused(&output, 2, &["cannot be used with"]);
-        // The argument alone that is wrong.
+        // Only the wrong argument is named.
         assert!(!stderr(&output).contains("fault"), "{}", stderr(&output));
     }
 }
 
-/// Short lines of what is large in memory.
+/// Short lines that need much memory take bounded memory.
 #[test]
 fn a_bomb_takes_bounded_memory() {
-    // What the executable maps comes on top.
+    // The mappings of the executable come on top.
     const MOST: libc::rlim_t = 384 << 20;
     let of = |view: &str, body: &str| format!(r#"{{"schema":"biopsy.{view}/1",{body}}}"#);
     let many = |one: &str, times: usize| vec![one; times].join(",");
@@ -211,7 +211,7 @@ fn a_bomb_takes_bounded_memory() {
     }
 }
 
-/// Those before the first that cannot be read, and what is wrong with that one.
+/// The pieces before the first unreadable one, and the error of that one.
 fn read(bytes: &[u8]) -> (Vec<Piece<LatencySummary>>, Option<String>) {
     let (mut pieces, mut all) = (Pieces::new(bytes, Span::default()), Vec::new());
     loop {
@@ -247,12 +247,12 @@ fn other_views_are_left_out_and_alone_they_are_named() {
     assert_eq!(read(b"").1.unwrap(), "it has no biopsy.latency/1: it is empty");
 }
 
-/// Large ones are parsed alone, and the faster thread does not keep the other waiting for ever.
+/// Large lines are parsed one at a time, and the faster thread does not block the other one forever.
 #[test]
 fn large_lines_come_in_their_order() {
     let line = |ios: u64| {
         let mut line = lines(&[ios]);
-        // Blanks between the values make it large.
+        // Blanks between the values make the line large.
         let blanks = " ".repeat(if ios.is_multiple_of(3) { 10 } else { (1 << 20) + 1 });
         line.splice(1..1, blanks.into_bytes());
         line
@@ -268,7 +268,7 @@ fn large_lines_come_in_their_order() {
         Pieces::new(&bytes[..], Span::default()).each(add).unwrap();
         assert_eq!(read, all);
     }
-    // Who takes no more lets the others go.
+    // A reader that stops early ends the other threads.
     let mut left = 3;
     let some = |_: Piece<LatencySummary>| {
         left -= 1;
@@ -308,7 +308,7 @@ fn a_cut_at_any_byte_leaves_what_is_before() {
     let first = bytes.iter().position(|byte| *byte == b'\n').unwrap() + 1;
     for end in 0..bytes.len() - 1 {
         let (all, error) = read(&bytes[..end]);
-        // A line without its newline is whole.
+        // A line without its newline is complete.
         assert_eq!(all.len(), usize::from(end >= first - 1), "cut at {end}");
         let whole = [0, first - 1, first].contains(&end);
         let said = error.unwrap_or_default();
@@ -342,7 +342,7 @@ proptest! {
         read(&bytes);
     }
 
-    /// One byte is another: a result, or an error that names its line.
+    /// After a change of one byte there is a result, or an error that names its line.
     #[test]
     fn a_flipped_byte_is_an_answer(at in 0usize..2_000, byte in any::<u8>()) {
         let mut bytes = lines(&[3, 40]);

@@ -1,5 +1,5 @@
-//! The report: self-contained, safe against hostile names, and complete. The examples that these
-//! tests render are left in `CARGO_TARGET_TMPDIR` to be looked at.
+//! Tests that the report is self-contained, safe against hostile names, and complete. The examples that these tests
+//! render are left in `CARGO_TARGET_TMPDIR` for inspection.
 
 use std::collections::BTreeMap;
 
@@ -41,7 +41,7 @@ struct Case {
     command_status: Option<i32>,
 }
 
-/// A deterministic spread around `centre`: a body of lognormal shape and a tail every `tail` values.
+/// A deterministic distribution around `centre`: a lognormal body, and a tail with every `tail`th value.
 fn spread(seed: u64, count: u64, centre: f64, tail: u64) -> Histogram {
     let mut hist = Histogram::default();
     let mut state = seed;
@@ -50,7 +50,7 @@ fn spread(seed: u64, count: u64, centre: f64, tail: u64) -> Histogram {
         (state >> 11) as f64 / (1u64 << 53) as f64
     };
     for i in 0..count {
-        // Three uniform numbers are near enough to a bell.
+        // The sum of three uniform numbers is close enough to a normal distribution.
         let bell = next() + next() + next() - 1.5;
         let mut value = centre * (bell * 0.9).exp2();
         if i % tail == tail - 1 {
@@ -61,7 +61,7 @@ fn spread(seed: u64, count: u64, centre: f64, tail: u64) -> Histogram {
     hist
 }
 
-/// A virtual disk under 32 random reads of 4 KiB: what the demo shows on a rented machine.
+/// A virtual disk with 32 random reads of 4 KiB in flight: what the demo shows on a rented machine.
 fn virtio() -> Case {
     let ios = 153_274;
     let queue = spread(1, ios, 9_000.0, 400);
@@ -218,7 +218,7 @@ fn virtio() -> Case {
     }
 }
 
-/// An NVMe drive behind mq-deadline, two kinds of I/O, with 1 MiB operations cut into eight.
+/// An NVMe drive with mq-deadline, two kinds of I/O, and operations of 1 MiB that are split into eight.
 fn nvme() -> Case {
     let mut case = virtio();
     let ios = 80_000;
@@ -316,7 +316,7 @@ impl Case {
         })
     }
 
-    /// What `-v` prints, which the brief page begins.
+    /// The output of `-v`, which begins with the brief output.
     fn text(&self, color: bool) -> String {
         let s = self.summaries();
         let diagnosis = rules::diagnose(&s);
@@ -338,7 +338,7 @@ fn leave(name: &str, page: &str) {
     std::fs::write(format!("{}/{name}", env!("CARGO_TARGET_TMPDIR")), page).unwrap();
 }
 
-/// The page without the parts that are data: the JSON island.
+/// The page without its data: the JSON island.
 fn markup(page: &str) -> String {
     let start = page.find("<script type=\"application/json\"").unwrap();
     let end = start + page[start..].find("</script>").unwrap();
@@ -367,12 +367,12 @@ fn nothing_is_loaded_from_elsewhere() {
     {
         assert!(!markup(&page).contains(loads), "{loads}");
     }
-    // Outside the flame graph, whose namespaces and comments are addresses, there is none at all.
+    // Outside the flame graph, whose namespaces and comments contain addresses, there is no address.
     let plain = virtio().html().replace("http-equiv", "");
     assert!(!plain.contains("http") && !plain.contains("//"), "an address");
 }
 
-/// Each link of the list leads to one section, and each section has a link.
+/// Each link of the contents leads to one section, and each section has a link.
 #[test]
 fn the_contents_lead_to_the_sections() {
     let page = markup(&nvme().html());
@@ -385,7 +385,7 @@ fn the_contents_lead_to_the_sections() {
     }
 }
 
-/// What a reader seldom needs is one line until it is opened.
+/// Long tables and lists of gaps are one line until they are opened.
 #[test]
 fn long_tables_and_gaps_are_folded() {
     let mut case = virtio();
@@ -456,7 +456,7 @@ fn the_island_is_what_the_json_option_prints() {
     assert!(carried.get("latency").is_none() && object["latency"] == view);
 }
 
-/// Two sockets of one core with two threads each, which had 8,666 cycles for each I/O.
+/// Two sockets of one core with two threads each, with 8,666 cycles per I/O.
 fn with_counters(case: &mut Case) {
     let ios = rules::ios(&case.summaries());
     let row = |cpus: &[u32], socket| CpuRow {
@@ -495,7 +495,7 @@ fn with_counters(case: &mut Case) {
     });
 }
 
-/// An interrupt's name is the driver's, which takes it from a device; what is not known has no figure.
+/// The name of an interrupt is the driver's, who takes it from a device, and is escaped; unknown values have no figure.
 #[test]
 fn interrupts_are_a_section_where_they_were_counted() {
     let mut case = nvme();
@@ -611,7 +611,7 @@ fn cycles_are_in_text_report_and_json() {
     ] {
         assert!(page.contains(part), "{part}");
     }
-    // Not counted, and not said to be nothing.
+    // Stalls were not counted, and are not shown as zero.
     assert!(cpu["stalled_frontend_share"].is_null() && page.contains("stalled, front end</dt><dd>not known"));
 }
 
@@ -627,7 +627,7 @@ fn a_stage_appears_only_where_it_was_seen() {
     assert!(drawn(&nvme().html(), "complete"));
 }
 
-/// What `--detail` measured stands in the page and the text, and is then not called unexamined.
+/// What `--detail` measured is in the page and the text, and is not listed as unexamined.
 #[test]
 fn parts_of_stages_are_shown_where_they_were_measured() {
     let mut case = virtio();
@@ -653,7 +653,7 @@ fn how_a_command_ended_is_said() {
     assert!(case.html().contains("<dt>command</dt><dd>ended with status 3</dd>"));
 }
 
-/// Classes that are not kept by queue are in the device's sum and in no row of its queues.
+/// Classes that are not counted by queue are in the device's sum, but in no row of its queues; the page says so.
 #[test]
 fn queues_say_what_they_leave_out() {
     let mut case = virtio();
@@ -675,7 +675,7 @@ fn kinds_of_loss_that_did_not_occur_are_no_row() {
     assert!(!case.html().contains("lost by kind"));
 }
 
-/// The map stands in the page where there is something on PCI, and leaves no heading where there is not.
+/// The page has a map if there is a device on PCI, and no heading for it otherwise.
 #[test]
 fn the_page_has_a_map_of_the_topology() {
     let mut case = virtio();
@@ -688,7 +688,7 @@ fn the_page_has_a_map_of_the_topology() {
     assert!(!case.html().contains("Topology") && !case.html().contains("chart map"));
 }
 
-/// What the kernel does not tell is no row; a read-ahead of zero is one.
+/// What the kernel does not report has no row, but a read-ahead of zero has one.
 #[test]
 fn what_a_disk_does_not_tell_is_not_printed_as_zero() {
     let mut case = virtio();
@@ -727,7 +727,7 @@ fn a_run_without_anything_still_makes_a_page() {
     assert!(cpu["user"]["ns_per_io"].is_null() && cpu["sampler"].is_null() && cpu["time"].is_null());
 }
 
-/// Where nobody may sample, the kernel still accounts for its CPUs.
+/// Without a profile, the kernel's accounting of its CPUs is still shown.
 #[test]
 fn the_kernels_account_needs_no_profile() {
     let mut case = virtio();
@@ -771,7 +771,7 @@ fn the_text_begins_with_the_verdict_and_ends_with_loss_and_cost() {
     assert!(!text.contains('\x1b') && case.text(true).contains("\x1b[1m"));
 }
 
-/// Numbers below each other are compared: a column has one unit, which its heading names.
+/// The numbers of a column are compared: the column has one unit, which is in its heading.
 #[test]
 fn cells_of_the_percentiles_have_no_units_of_their_own() {
     let page = virtio().html();

@@ -1,4 +1,4 @@
-//! Sweeps of `biopsy load` as a user meets them: the real binary, real files on a real disk.
+//! Tests sweeps of `biopsy load` as a user runs them: the real binary on real files of a real disk.
 
 use std::fs;
 use std::process::Stdio;
@@ -62,13 +62,14 @@ fn a_scratch_file_is_filled_once() {
         points.iter().map(|point| point["fill"]["bytes"] == 8 << 20).collect()
     };
     assert_eq!(filled(&["--iodepth", "1,2,4"]), [true, false, false]);
-    // What was written is not what was filled: who only reads gets another one, who writes the same.
+    // A file that was written does not count as filled: a point that only reads gets a new file, a point that writes
+    // keeps it.
     let turns = ["--rw", "randwrite,randread,randrw,read", "--write"];
     assert_eq!(filled(&turns), [true, true, false, false]);
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
-/// Where there is one node, no device is remote: that point says so, and the others stay.
+/// With one node, no device is remote: that point says so, and the others are measured.
 #[test]
 fn placements_are_values_as_others() {
     let dir = Dir::new("placements");
@@ -88,7 +89,7 @@ fn placements_are_values_as_others() {
     let text = String::from_utf8(run(&words).stdout).unwrap();
     let is_curves = |line: &str| line.starts_with("numa") && line.contains("best IOPS  at iodepth");
     assert!(text.lines().any(is_curves), "each has a curve of its own: {text}");
-    // Without a word that has an order there is a table and no knee.
+    // Without a word whose values have an order, there is a table but no knee.
     let plain = run(&[&file, "--numa", "local,none", "--smt=0,1", "--runtime", "30ms"]);
     let text = String::from_utf8(plain.stdout).unwrap();
     assert_eq!(plain.status.code(), Some(0), "{}", String::from_utf8_lossy(&plain.stderr));
@@ -140,7 +141,7 @@ fn fios_formats_have_no_sweep() {
 #[test]
 fn a_signal_ends_the_sweep_and_keeps_its_points() {
     let dir = Dir::new("signal");
-    // 2.8 s in all, of which the first half is waited for.
+    // 2.8 s in all; the test waits for the first half.
     let mut command =
         biopsy(&[&dir.file("data", 8 * MIB), "--iodepth", "1..64", "--runtime", "400ms", "--json"]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

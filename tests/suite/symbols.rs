@@ -1,4 +1,4 @@
-//! Names of functions in programs that are compiled here: exact names, or none.
+//! Tests the names of functions in programs that the tests compile: exact names, or none.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -18,7 +18,7 @@ use crate::support::tool::{helper, symbolizer};
 use biopsy::envelope::Reason;
 use biopsy::symbols::{Addresses, BuildId, Helper, Mapped, Named, Names, Place, Symbolizer, UNKNOWN};
 
-/// One process' addresses; what was kept of it where it was read while it lived.
+/// The names of a process' addresses, with the mappings that were kept while it ran.
 fn names(pid: u32, addresses: &[u64], kept: Mapped) -> Names {
     let user = BTreeMap::from([(pid, addresses.iter().copied().collect::<BTreeSet<_>>())]);
     symbolizer().names(&Addresses { user, maps: kept, ..Addresses::default() })
@@ -34,14 +34,14 @@ fn kept(pid: u32) -> Mapped {
     mapped
 }
 
-/// What is known of a process by its text only, without a file that is open.
+/// The mappings of a process by text only, without open files.
 fn text(pid: u32) -> Mapped {
     let mut mapped = Mapped::default();
     mapped.insert(pid, &fs::read(format!("/proc/{pid}/maps")).unwrap());
     mapped
 }
 
-/// Two functions, one of them inlined into a third; their addresses are printed by [`MAIN`].
+/// Two functions, one of them inlined into a third; [`MAIN`] prints their addresses.
 const WORK: &str = r#"
 #include <stdio.h>
 #include <unistd.h>
@@ -81,7 +81,7 @@ fn line_tables_tell_what_was_inlined() {
     }
 }
 
-/// As newer distributions pack them; this compiler may not know how to, binutils do.
+/// Compressed as newer distributions do it; this compiler may not be able to, but binutils are.
 #[test]
 fn line_tables_in_zstd_tell_it_too() {
     let folder = Folder::new("zstd");
@@ -94,7 +94,7 @@ fn line_tables_in_zstd_tell_it_too() {
     assert_eq!(names.user(run.pid(), run.addresses[1]), ["second", "swallowed"]);
 }
 
-/// Without line tables nobody can tell what was inlined, but the function is right.
+/// Without line tables inlined functions are unknown, but the function is right.
 #[test]
 fn a_symbol_table_is_enough_for_functions() {
     let folder = Folder::new("symtab");
@@ -105,7 +105,7 @@ fn a_symbol_table_is_enough_for_functions() {
     assert_eq!(names.user(run.pid(), 16), [UNKNOWN], "nothing is mapped there");
 }
 
-/// Not the next function that has a name, far away: the place in the file.
+/// An address has its place in the file, and not the name of a function far before it.
 #[test]
 fn a_stripped_program_is_named_by_its_places() {
     let folder = Folder::new("stripped");
@@ -120,7 +120,7 @@ fn a_stripped_program_is_named_by_its_places() {
     }
 }
 
-/// The names that a library has for others are all that a stripped one has.
+/// A stripped library has only the names that it exports.
 #[test]
 fn a_stripped_library_has_the_names_that_it_exports() {
     let folder = Folder::new("library");
@@ -143,13 +143,13 @@ fn a_stripped_library_has_the_names_that_it_exports() {
     assert_eq!(names.user(run.pid(), run.addresses[1]), [format!("[libtold.so]+{:#x}", place.offset)]);
 }
 
-/// Gives a stripped program this section, as Fedora and its kin do.
+/// Adds this section to a stripped program, as Fedora and related distributions do.
 fn pack(folder: &Folder, whole: &str, contents: &str, into: &str) {
     let section = format!(".gnu_debugdata={}", folder.path(contents).display());
     folder.objcopy(whole, &["--add-section", &section], into);
 }
 
-/// What was stripped is packed into a section of its own; what is told to others stays where it was.
+/// The stripped names are in a compressed section; exported names are still in their table.
 #[test]
 fn names_that_are_packed_into_a_stripped_file_are_found() {
     let folder = Folder::new("packed");
@@ -186,7 +186,7 @@ fn a_section_that_cannot_be_unpacked_hides_no_other() {
 #[test]
 fn names_of_other_languages_are_as_in_the_source() {
     let folder = Folder::new("languages");
-    // What a C++ compiler calls app::Worker<int>::run(char const*), without needing one.
+    // What a C++ compiler calls app::Worker<int>::run(char const*), without the need for one.
     let work = WORK.replace(
         "static void *first(void) {",
         "void *first(void) __asm__(\"_ZN3app6WorkerIiE3runEPKc\");\nvoid *first(void) {",
@@ -221,7 +221,7 @@ fn names_of_other_languages_are_as_in_the_source() {
     assert_eq!(rust.user(run.pid(), run.addresses[0]), ["<rusty::deep::Thing<u64>>::work"]);
 }
 
-/// The file that is held open is the one that ran, whatever became of its name.
+/// The file that was held open is the one that ran, even if its name was deleted or replaced.
 #[test]
 fn a_program_that_was_deleted_or_replaced_keeps_its_own_names() {
     let folder = Folder::new("replaced");
@@ -249,7 +249,7 @@ fn a_program_that_was_deleted_or_replaced_keeps_its_own_names() {
             names(run.pid(), &run.addresses, kept).user(run.pid(), run.addresses[1]),
             ["second", "swallowed"]
         );
-        // Without the file there is nothing that could be right.
+        // Without the file no name could be right.
         let names = names(run.pid(), &run.addresses, text);
         assert_eq!(
             names.user(run.pid(), run.addresses[1]),
@@ -258,7 +258,7 @@ fn a_program_that_was_deleted_or_replaced_keeps_its_own_names() {
     }
 }
 
-/// The same file with other content: what it has now never ran.
+/// The file was overwritten: its present content never ran.
 #[test]
 fn a_program_that_was_written_over_has_no_names() {
     let folder = Folder::new("overwritten");
@@ -276,7 +276,7 @@ fn a_program_that_was_written_over_has_no_names() {
     );
 }
 
-/// A container: its files are at paths that mean nothing here.
+/// A container, whose paths do not exist outside.
 #[test]
 fn a_program_in_another_mount_namespace_is_found() {
     let folder = Folder::new("container");
@@ -306,7 +306,7 @@ fn a_program_in_another_mount_namespace_is_found() {
     assert_eq!(names(run.pid(), &run.addresses, kept).user(run.pid(), run.addresses[0]), ["first"]);
 }
 
-/// Memory that a program makes code in, and says what it is.
+/// A program that makes code in memory, and writes its names to a map.
 const JIT: &str = r#"
 #include <stdio.h>
 #include <string.h>
@@ -344,7 +344,7 @@ fn code_that_a_program_made_has_the_names_that_it_tells() {
     check(&names(run.pid(), &run.addresses, Mapped::default()));
     check(&names(run.pid(), &run.addresses, kept.clone()));
     if is_root() {
-        // A stranger's file must not name what runs as root.
+        // The file of another user must not name code of root.
         std::os::unix::fs::chown(&map, Some(65534), Some(65534)).unwrap();
         let names = names(run.pid(), &run.addresses, Mapped::default());
         assert_eq!(names.user(run.pid(), run.addresses[0]), ["[anon]+0x20"]);
@@ -354,8 +354,8 @@ fn code_that_a_program_made_has_the_names_that_it_tells() {
     check(&names(run.pid(), &run.addresses, kept));
 }
 
-/// Distributions strip their programs, and keep what they took out in a folder, by build-id. It names a program that
-/// has ended and is deleted, too: what is left of that is its build-id.
+/// Distributions strip their programs and keep the debug information in a folder, by build-id. It also names a program
+/// that has exited and was deleted, of which only the build-id is left.
 #[test]
 fn a_debug_file_names_a_stripped_program() {
     let folder = Folder::new("debug");
@@ -383,7 +383,7 @@ fn a_debug_file_names_a_stripped_program() {
     let again = Symbolizer::with_debug_folders(helper(), vec![folder.path("debug")]).name_places(&places);
     assert_eq!(again.0, [named_as(&["second", "swallowed"])]);
     assert_eq!(Symbolizer::with_debug_folders(helper(), vec![]).name_places(&places).0, [Named::Absent]);
-    // A debug file has no offsets: without the address nobody can tell.
+    // A debug file has no offsets: without the address there is no name.
     let [place] = places;
     let places = [Place { address: None, ..place }];
     let again = Symbolizer::with_debug_folders(helper(), vec![folder.path("debug")]).name_places(&places);
@@ -404,7 +404,7 @@ fn places_are_named_again_from_the_file_with_their_build_id() {
     assert_eq!(named[0], Named::Absent, "another build at the same path");
 }
 
-/// Fifty processes of one program: its file is read once.
+/// With fifty processes of one program, its file is read once.
 #[test]
 fn many_processes_of_one_program_share_their_names() {
     let folder = Folder::new("many");
@@ -423,7 +423,7 @@ fn many_processes_of_one_program_share_their_names() {
     assert!(runs.iter().all(|run| Arc::ptr_eq(&list(run), &list(&runs[0]))), "each has a list of its own");
 }
 
-/// Inlined functions inside one another, half a million deep: who recurses runs out of stack, and is killed.
+/// Inlined functions nested half a million deep: a recursive reader would overflow its stack and be killed.
 #[test]
 fn hostile_line_tables_cost_their_own_names_only() {
     let folder = Folder::new("hostile");
@@ -490,7 +490,7 @@ line:
     .section .note.GNU-stack,"",@progbits
 "#;
 
-/// Bytes changed at random in a small program, of its tables most of all: an answer for every address, in time.
+/// Random bytes are changed in a small program, mainly in its tables: each address still gets an answer, in time.
 #[test]
 fn damaged_files_give_an_answer() {
     let folder = Folder::new("damaged");
@@ -553,7 +553,7 @@ fn damaged_files_give_an_answer() {
     assert!(named > 1000, "the damage left nothing to read");
 }
 
-/// The hidden verb works for the process that started it only, and no help lists it.
+/// The hidden verb works only for the process that started it, and no help lists it.
 #[test]
 fn the_helper_serves_its_parent_only() {
     let biopsy = || Command::new(env!("CARGO_BIN_EXE_biopsy"));
@@ -562,7 +562,7 @@ fn the_helper_serves_its_parent_only() {
     let by_hand = biopsy().arg(Helper::VERB).output().unwrap();
     let error = String::from_utf8_lossy(&by_hand.stderr);
     assert_eq!((by_hand.status.code(), error.lines().count()), (Some(1), 1), "{error}");
-    // A request with the parent's pid, and with another pid: that parent has ended.
+    // A request with the parent's pid, and one with another pid, as if the parent had exited.
     for (parent, answer) in [(std::process::id(), &b"biopsy-1\0"[..]), (1, b"")] {
         let (mut ours, theirs) = UnixStream::pair().unwrap();
         let mut helper = biopsy()
@@ -586,12 +586,12 @@ fn findable() -> u64 {
     std::hint::black_box(1)
 }
 
-/// An address in this very program.
+/// An address in this program.
 fn here() -> u64 {
     findable as fn() -> u64 as usize as u64 + u64::from(findable() == 2)
 }
 
-/// A process that cannot live: above the highest pid that Linux gives.
+/// A process that cannot exist: its pid is above the highest one of Linux.
 const ENDED: u32 = 1 << 30;
 
 #[test]
@@ -600,13 +600,13 @@ fn own_functions_have_names_and_nothing_is_dropped() {
     let user = BTreeMap::from([(pid, BTreeSet::from([here, 1])), (ENDED, BTreeSet::from([here]))]);
     let addresses = Addresses { user, ..Addresses::default() };
     let names = symbolizer().names(&addresses);
-    // Line tables, where they know a function, have its name without its modules.
+    // If line tables have the function, its name is without its modules.
     assert_eq!(names.user(pid, here)[0].rsplit("::").next(), Some("findable"), "{:?}", names.user(pid, here));
     assert_eq!(names.user(pid, 1), [UNKNOWN]);
     assert_eq!(names.user(ENDED, here), [UNKNOWN]);
     assert!(names.user(pid, 2).is_empty(), "was not asked for");
     assert!(names.place(pid, here).unwrap().address.is_some() && names.place(pid, 1).is_none());
-    // The one that cannot live; what has no code in ours says nothing of us.
+    // The process that cannot exist. An address outside all code of this process is no gap.
     let [missing] = names.missing.as_slice() else { panic!("{:?}", names.missing) };
     assert_eq!((missing.part.as_deref(), missing.reason), (Some("user-symbols"), Reason::Ended));
     assert!(
@@ -617,7 +617,7 @@ fn own_functions_have_names_and_nothing_is_dropped() {
     assert_eq!(missing.remedy, None);
 }
 
-/// What was kept names the frames of a process that has ended.
+/// The kept mappings name the frames of a process that has exited.
 #[test]
 fn a_process_that_has_ended_is_named_by_its_files() {
     let here = here();
@@ -635,13 +635,13 @@ fn a_process_that_has_ended_is_named_by_its_files() {
         "{missing:?}"
     );
 
-    // Another file under the same path: its symbols would be lies.
+    // Another file under the same path: its symbols would be wrong.
     let line = format!("{here:x}-{:x} r-xp 00002000 fe:01 1  /proc/self/exe\n", here + 16);
     addresses.maps = Mapped::default();
     addresses.maps.insert(ENDED, line.as_bytes());
     assert_eq!(symbolizer().names(&addresses).user(ENDED, here), ["[exe]+0x2000"]);
 
-    // And two programs one after the other, both with code there.
+    // Two programs one after the other, both with code at this address.
     addresses.maps.insert(ENDED, line.replace("exe", "other").as_bytes());
     let names = symbolizer().names(&addresses);
     assert_eq!(names.user(ENDED, here), [UNKNOWN]);
@@ -657,7 +657,7 @@ fn a_place_is_named_again_by_its_build_id() {
     let strange = Place { build_id: BuildId::new(&[7; 20]), ..place.clone() };
     let nameless = Place { build_id: None, ..place.clone() };
     let absent = Place { file: "/nowhere/at/all".into(), ..place.clone() };
-    // Behind all that any file has.
+    // Past the end of any file.
     let empty = Place { offset: 1 << 50, address: Some(1 << 50), ..place.clone() };
     let (again, missing) = symbolizer().name_places(&[strange, place.clone(), nameless, absent, empty]);
     assert_eq!([&again[0], &again[2], &again[3]], [&Named::Absent; 3]);
@@ -671,7 +671,7 @@ fn a_place_is_named_again_by_its_build_id() {
     }
 }
 
-/// The vdso has names, in a process of which only its mappings were kept, too.
+/// The vdso has names, also in a process of which only the mappings were kept.
 #[test]
 fn the_vdso_has_names() {
     let maps = fs::read("/proc/self/maps").unwrap();
@@ -687,8 +687,8 @@ fn the_vdso_has_names() {
     assert!(names.user.values().all(|n| n[0] != UNKNOWN));
 }
 
-/// How long a hundred thousand places take, and what memory: `cargo test --release --test symbols -- --ignored
-/// --nocapture speed`. The files are this test and the largest programs of the machine that has built it.
+/// Prints how long a hundred thousand places take, and how much memory: `cargo test --release --test symbols --
+/// --ignored --nocapture speed`. The files are this test and the largest programs of the machine that built it.
 #[test]
 #[ignore = "a measurement, for an idle machine"]
 fn speed() {
@@ -749,9 +749,9 @@ fn speed() {
     }
 }
 
-/// The most memory that was resident at once, in KiB.
+/// The peak resident memory, in KiB.
 fn resident(who: libc::c_int) -> i64 {
-    // SAFETY: an rusage is numbers only, and it is written by the call.
+    // SAFETY: an rusage consists of numbers, and the call writes it.
     unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         libc::getrusage(who, &raw mut usage);

@@ -1,4 +1,4 @@
-//! The SQL of docs/recordings.md, run by DuckDB on recordings whose answers are known; pyarrow reads the table too.
+//! Runs the SQL of docs/recordings.md by DuckDB on recordings whose answers are known, and reads the table by pyarrow.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,7 +24,7 @@ use biopsy::recording::tape::Tape;
 use biopsy::render::json;
 use serde_json::{Value, json};
 
-/// Prints the rows of each statement of stdin, in whose order they are, and what pyarrow knows of the table.
+/// Prints the rows of each statement of stdin in their order, and what pyarrow reads of the table.
 const SCRIPT: &str = r#"
 import duckdb, json, pathlib, sys
 connection = duckdb.connect()
@@ -39,10 +39,10 @@ if pathlib.Path("run.biopsy/io").exists():
     print(json.dumps([table.num_rows, table.column_names, table.column("queue").null_count, str(table.schema.field("ended").type)]))
 "#;
 
-/// Recordings of a fleet, one of three with the newer firmware.
+/// The number of recordings of a fleet, a third of them with the newer firmware.
 const FLEET: usize = 1_000;
 
-/// Where setup/python puts its packages; None, and the test is skipped, where it could not.
+/// The folder of the packages of setup/python. None: they are not installed, and the test is skipped.
 fn packages() -> Option<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/python");
     if folder.join("wanted").is_file() {
@@ -63,7 +63,7 @@ fn query(folder: &Path, packages: &Path, sql: &str) -> Vec<Value> {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // Where it did not begin, its stderr says why.
+    // If the process did not start, its stderr says why.
     let _unread = child.stdin.take().unwrap().write_all(sql.as_bytes());
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -83,7 +83,7 @@ fn statements() -> String {
     all.concat()
 }
 
-/// A recording of seconds in which `device` has reads of these lengths, in us.
+/// Makes a recording of seconds in which `device` has reads of these lengths, in us.
 fn record(at: &Path, device: &str, firmware: &str, seconds: &[&[u64]]) {
     let mut folder = Folder::create(at).unwrap();
     let envelope = Envelope::default();
@@ -113,7 +113,7 @@ fn the_statements_of_the_page_give_what_was_recorded() {
     let Some(packages) = packages() else { return };
     let scratch = Scratch::new("tables");
     let run = scratch.path().join("run.biopsy");
-    // p99 of 200 I/Os is the 198th: 700 us, of two seconds.
+    // The p99 of the 200 I/Os of two seconds is the 198th: 700 us.
     let second: Vec<u64> = [vec![100; 98], vec![700; 2]].concat();
     record(&run, "sda\"\x1b[31m", "1.0", &[&second, &second]);
     let mut parts = Parts::create(&run, &Arc::default()).unwrap();

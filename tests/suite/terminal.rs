@@ -1,4 +1,4 @@
-//! What a terminal gets: no line that is wider than it, and nothing that it cannot show.
+//! Tests the output on a terminal: no line is wider than it, and nothing that it cannot show is printed.
 
 use std::fs::File;
 use std::io::Read;
@@ -7,10 +7,10 @@ use std::process::{Command, Stdio};
 
 use crate::support::tool::binary;
 
-/// A pseudo terminal: the side of the reader, and the path of the other.
+/// A pseudo terminal: the reader's side, and the path of the other side.
 fn terminal(columns: u16) -> (File, String) {
     let size = libc::winsize { ws_row: 50, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
-    // SAFETY: each call gets a descriptor that is open, and memory of the size that goes with it.
+    // SAFETY: each call gets an open descriptor, and memory of the right size.
     unsafe {
         let master = libc::posix_openpt(libc::O_RDWR | libc::O_NOCTTY);
         assert!(master >= 0 && libc::grantpt(master) == 0 && libc::unlockpt(master) == 0, "no terminal");
@@ -23,7 +23,7 @@ fn terminal(columns: u16) -> (File, String) {
     }
 }
 
-/// What stdout shows on a terminal, and the exit code.
+/// What a command prints on a terminal, and its exit code.
 fn shown(words: &[&str], columns: u16, variables: &[(&str, Option<&str>)]) -> (String, Option<i32>) {
     let (mut master, path) = terminal(columns);
     let slave = File::options().read(true).write(true).open(path).unwrap();
@@ -36,7 +36,7 @@ fn shown(words: &[&str], columns: u16, variables: &[(&str, Option<&str>)]) -> (S
         };
     }
     let mut child = command.spawn().unwrap();
-    // It holds the other side, whose end is an error here.
+    // The command holds the other side; when that is closed, a read ends with an error.
     drop(command);
     let mut bytes = Vec::new();
     let _closed = master.read_to_end(&mut bytes);
@@ -44,7 +44,7 @@ fn shown(words: &[&str], columns: u16, variables: &[(&str, Option<&str>)]) -> (S
     (String::from_utf8_lossy(&bytes).replace("\r\n", "\n"), code)
 }
 
-/// Without colours.
+/// The text without colours.
 fn plain(text: &str) -> String {
     let mut out = String::new();
     let mut characters = text.chars();

@@ -1,4 +1,4 @@
-//! `biopsy top --plain`: its lines against the kernel's own counters, and beside vmstat. It needs no rights.
+//! Compares the lines of `biopsy top --plain` with the kernel's own counters and with vmstat. Needs no rights.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -18,7 +18,7 @@ fn top(words: &[&str]) -> Output {
     run(&[&["top"], words].concat())
 }
 
-/// The kernel's counters: interrupts, context switches and processes of `/proc/stat`, and of each disk reads, read
+/// The kernel's counters: interrupts, context switches and processes of `/proc/stat`, and for each disk reads, read
 /// sectors, writes and written sectors.
 #[derive(Debug)]
 struct Kernel {
@@ -35,7 +35,7 @@ impl Kernel {
         };
         let mut disks = BTreeMap::new();
         for entry in fs::read_dir("/sys/block").unwrap().flatten() {
-            // It may go away meanwhile.
+            // The disk may be removed meanwhile.
             let Ok(line) = fs::read_to_string(entry.path().join("stat")) else { continue };
             let n: Vec<u64> = line.split_whitespace().map(|word| word.parse().unwrap()).collect();
             disks.insert(entry.file_name().into_string().unwrap(), [n[0], n[2], n[4], n[6]]);
@@ -44,7 +44,7 @@ impl Kernel {
     }
 }
 
-/// Lines as they come.
+/// Reads lines as they are printed.
 struct Lines {
     child: Child,
     from: BufReader<std::process::ChildStdout>,
@@ -63,7 +63,7 @@ impl Lines {
     }
 }
 
-/// Writes that reach the disk, reads that come from it where the file system lets them, and processes.
+/// Makes writes that reach the disk, reads from it if the file system permits that, and processes.
 fn work(scratch: &Scratch) {
     let path = scratch.path().join("file");
     let mut file = File::create(&path).unwrap();
@@ -72,7 +72,7 @@ fn work(scratch: &Scratch) {
     assert!(Command::new("true").status().unwrap().success());
 }
 
-/// What the lines sum up to lies between what the kernel counted inside of them and around them.
+/// The sum of the lines lies between what the kernel counted inside them and around them.
 #[test]
 fn the_lines_sum_up_to_the_kernels_own_counters() {
     let scratch = Scratch::new("top");
@@ -120,7 +120,7 @@ fn the_lines_sum_up_to_the_kernels_own_counters() {
     let mut seen = 0;
     for (name, sum) in &sums {
         of_all.iter_mut().zip(sum).for_each(|(all, n)| *all += n);
-        // Another test's disk comes and goes.
+        // The disk of another test may appear and disappear.
         let Some([[a, b], [c, d]]) = (|| {
             let of = |kernel: &Kernel| kernel.disks.get(name).copied();
             Some([[of(&inside)?, of(&inside_end)?], [of(&around)?, of(&around_end)?]])
@@ -152,8 +152,8 @@ fn shares_add_up_and_account_for_the_time() {
         let shares = cpu["share"].as_object().unwrap();
         let sum: f64 = shares.values().map(|share| share.as_f64().unwrap()).sum();
         assert!(shares.len() == 7 && (sum - 1.0).abs() < 1e-9, "{cpu}");
-        // Twice what whole ticks explain: a host that takes CPUs away makes ticks late. A column too many or too few
-        // is more.
+        // Twice what whole ticks explain: on a virtual machine whose host takes CPUs away, ticks are late. A missing or
+        // additional column would be more.
         let (off, error) = (cpu["unaccounted_share"].as_f64().unwrap(), cpu["error_share"].as_f64().unwrap());
         assert!(off.abs() <= 2.0 * error, "{cpu}");
         let memory = &line["memory"];
@@ -184,7 +184,7 @@ fn text_has_one_header_and_columns_that_add_up() {
     }
 }
 
-/// Both watch the same two seconds, but for the time that it takes to start them.
+/// Both watch the same two seconds, except for the time that their start takes.
 #[test]
 fn it_says_what_vmstat_says() {
     if Command::new("vmstat").arg("-V").output().is_err() {
@@ -202,7 +202,7 @@ fn it_says_what_vmstat_says() {
     let theirs = |name: &str| last[names.iter().position(|known| *known == name).unwrap()];
     let share = |name: &str| 100.0 * line["cpu"]["share"][name].as_f64().unwrap();
     println!("{line}\n{text}");
-    // What it adds to `sy`: hard and soft interrupts.
+    // What vmstat includes in `sy`: hard and soft interrupts.
     let system = share("system") + share("irq") + share("softirq");
     for (what, ours, theirs) in [
         ("user", share("user"), theirs("us")),
@@ -234,7 +234,7 @@ fn the_screen_is_not_there_yet_and_bad_words_are_told() {
     }
 }
 
-/// A disk whose I/O the kernel counts; of others a note on stderr says that it does not.
+/// A disk whose I/O the kernel counts. For others a note on stderr says that it does not.
 fn counted_disk() -> Option<String> {
     let output = top(&["--json", "0.1", "1"]);
     let line: Value = serde_json::from_slice(&output.stdout).unwrap();

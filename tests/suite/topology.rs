@@ -1,4 +1,4 @@
-//! The way from drives to memory, on machines rebuilt from what their owners published.
+//! Tests the path from drives to memory, on machines that are rebuilt from what their owners published.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use biopsy::host::warnings::warnings;
 use biopsy::host::{Host, Link};
 use biopsy::render::topology::map;
 
-/// Ports and links of PCI, and drives at them.
+/// PCI ports and links, and the drives below them.
 struct Machine {
     scratch: Scratch,
     drives: u32,
@@ -23,7 +23,7 @@ impl Machine {
         self.scratch.write(&format!("sys/devices/{path}"), format!("{value}\n").as_bytes());
     }
 
-    /// A function with a link of this speed and width to the port above it.
+    /// Adds a function with a link of this speed and width to the port above it.
     fn function(&self, path: &str, class: &str, gts: &str, width: u32) {
         self.file(&format!("{path}/class"), class);
         for of in ["current", "max"] {
@@ -36,7 +36,7 @@ impl Machine {
         self.function(path, "0x060400", gts, width);
     }
 
-    /// The next drive, as the function of this path.
+    /// Adds the next drive, as the function at this path.
     fn drive(&mut self, path: &str, gts: &str) {
         let number = self.drives;
         self.drives += 1;
@@ -54,8 +54,8 @@ impl Machine {
     }
 }
 
-/// The workstation T: four root complexes, and ten drives of PCIe 4.0 at ports of their own; of each, its complex, port
-/// and bus as `lspci -tv` has them.
+/// The workstation T: four root complexes, and ten drives of PCIe 4.0, each at a port of its own. For each drive its
+/// complex, port and bus, as `lspci -tv` prints them.
 fn workstation(name: &str, drives: &[(&str, &[(&str, &str)])]) -> Machine {
     let mut machine = Machine::new(name);
     for complex in ["00", "20", "40", "60"] {
@@ -63,7 +63,7 @@ fn workstation(name: &str, drives: &[(&str, &[(&str, &str)])]) -> Machine {
         // A host bridge is no port.
         machine.file(&format!("pci0000:{complex}/0000:{complex}:00.0/class"), "0x060000");
     }
-    // On other machines there are some with nothing but those.
+    // Some machines have complexes with nothing else.
     machine.file("pci0000:7f/0000:7f:00.0/class", "0x060000");
     for (complex, ports) in drives {
         for (port, bus) in *ports {
@@ -101,7 +101,7 @@ fn megabytes(range: [f64; 2]) -> [f64; 2] {
     range.map(|bytes| (bytes / 1e6).round())
 }
 
-/// What the machine's warnings are about.
+/// The devices and ids of the machine's warnings.
 fn warned(host: &Host) -> Vec<(String, String)> {
     let devices: Vec<_> = host.devices.iter().collect();
     warnings(host, &devices).into_iter().map(|warning| (warning.device, warning.id.into())).collect()
@@ -125,7 +125,8 @@ fn eight_of_ten_drives_at_one_root_complex_are_a_hint_until_they_are_parted() {
     assert_eq!(warned(&host), []);
 }
 
-/// The server V: two switches, each with an uplink of 16 lanes to a CPU of its own, and twelve drives of PCIe 3.0 at each.
+/// The server V: two switches, each with an uplink of 16 lanes to its own CPU, and twelve drives of PCIe 3.0 below
+/// each.
 fn switches(name: &str, drives: u32) -> Machine {
     let mut machine = Machine::new(name);
     for domain in ["0001", "0033"] {
@@ -150,7 +151,7 @@ fn twelve_drives_below_one_uplink_ask_for_three_times_what_it_carries() {
         |link: &SharedLink| (link.function.clone(), link.port.clone(), link.devices.len(), link.link.width);
     let expected = |domain: &str| (format!("{domain}:01:00.0"), Some(format!("{domain}:00:00.0")), 12, 16);
     assert_eq!(links.iter().map(seen).collect::<Vec<_>>(), [expected("0001"), expected("0033")]);
-    // 26.2 GB/s were measured through both: one could not have carried it.
+    // 26.2 GB/s were measured through both: one could not have carried that.
     let raw: f64 = links.iter().map(|link| link.link.raw_bytes_per_second).sum();
     assert_eq!((raw / 1e6).round(), 31_508.0);
     assert!(links.iter().all(|link| link.link.usable_bytes_per_second[1] < 26.2e9));
@@ -158,7 +159,7 @@ fn twelve_drives_below_one_uplink_ask_for_three_times_what_it_carries() {
     assert_eq!(megabytes(links[0].devices_usable_bytes_per_second), [39_799.0, 45_145.0]);
     let shared = |domain: &str| (format!("{domain}:01:00.0"), "link-shared".to_string());
     assert_eq!(warned(&host), [shared("0001"), shared("0033")]);
-    // Own link first, then the uplink; between the ports of a switch there is none.
+    // The drive's own link comes first, then the uplink; between the ports of a switch there is no link.
     let hops = &host.devices[0].hops;
     assert_eq!(hops.iter().map(|hop| hop.link.width).collect::<Vec<_>>(), [4, 16]);
 }
@@ -186,7 +187,7 @@ fn a_link_that_tells_no_speed_is_not_taken_for_another() {
     assert_eq!(widths(&machine), [0; 0], "the uplink is not the drive's own link");
 }
 
-/// As root reads it: with the payload the range is one figure.
+/// As root reads it: with the payload size, the range is one figure.
 #[test]
 fn the_configuration_space_names_payload_vectors_and_power() {
     let mut machine = Machine::new("config");
@@ -209,7 +210,7 @@ fn the_configuration_space_names_payload_vectors_and_power() {
     assert_eq!((link.payload_bytes, link.aspm.map(|aspm| aspm.name())), (Some(256), Some("off")));
     assert_eq!(megabytes(link.usable_bytes_per_second), [7_202.0; 2]);
 
-    // As everybody else does.
+    // As any other user reads it.
     machine.scratch.write(&config, &space[..64]);
     let device = read();
     let link = device.link.unwrap();
@@ -217,7 +218,7 @@ fn the_configuration_space_names_payload_vectors_and_power() {
     assert_eq!(megabytes(link.usable_bytes_per_second), [6_633.0, 7_524.0]);
 }
 
-/// An element of a picture: its name, its attributes, and the text behind it.
+/// An element of an SVG: its name, its attributes, and the text after it.
 struct Element {
     name: String,
     attributes: Vec<(String, String)>,
@@ -234,7 +235,7 @@ impl Element {
     }
 }
 
-/// Reads it as an XML parser would: a tag that is not closed, or an attribute without quotes, fails the test.
+/// Parses an SVG as an XML parser would: an unclosed tag or an attribute without quotes fails the test.
 fn elements(svg: &str) -> Vec<Element> {
     let (mut open, mut found) = (Vec::new(), Vec::new());
     let mut rest = svg;
@@ -268,7 +269,8 @@ fn elements(svg: &str) -> Vec<Element> {
     found
 }
 
-/// The map, after what holds of every one: boxes within the picture and none on another, lines that end, words only.
+/// The map of a machine, after checks that hold for every map: boxes are inside and do not overlap, lines end, and
+/// there are only texts.
 fn picture(host: &Host, traced: &[&str]) -> (String, Vec<Element>) {
     let traced = BTreeSet::from_iter(traced.iter().copied());
     let svg = map(host, &traced);
@@ -301,7 +303,7 @@ fn picture(host: &Host, traced: &[&str]) -> (String, Vec<Element>) {
     (svg, elements)
 }
 
-/// Texts of a class.
+/// The texts of a class.
 fn words<'a>(elements: &'a [Element], class: &str) -> Vec<&'a str> {
     let texts =
         elements.iter().filter(|element| element.name == "text" && element.attribute("class") == class);
@@ -312,7 +314,7 @@ fn of_class<'a>(elements: &'a [Element], class: &'a str) -> impl Iterator<Item =
     elements.iter().filter(move |element| element.attribute("class") == class)
 }
 
-/// Pictures to look at.
+/// Writes a map to a file for inspection.
 fn leave(name: &str, svg: &str) {
     let style = include_str!("../../src/render/html/style.css");
     let page = format!("<!DOCTYPE html><meta charset=utf-8><style>{style}</style><main>{svg}</main>");
@@ -366,10 +368,10 @@ fn the_map_marks_an_uplink_that_carries_less_than_is_asked_of_it() {
     }
     assert_eq!(strong.iter().filter(|text| text.starts_with("nvme")).count(), 24);
     assert_eq!(svg.matches(">13.3 to 15.0 GB/s usable<").count(), 2);
-    // Four of them fit through.
+    // The uplink can carry four drives.
     let (_, elements) = picture(&switches("map-wide", 4).host(), &[]);
     assert_eq!((of_class(&elements, "box narrow").count(), words(&elements, "short").len()), (0, 0));
-    // What a hypervisor shows is nobody's bottleneck.
+    // A link that a hypervisor shows is no bottleneck.
     let virtual_machine = Host { virtualization: Some("kvm".into()), ..host };
     assert_eq!(of_class(&picture(&virtual_machine, &[]).1, "box narrow").count(), 0);
 }
@@ -389,7 +391,7 @@ fn the_map_marks_a_link_that_could_be_faster() {
     assert_eq!(words(&elements, ""), ["16 GT/s x4"]);
 }
 
-/// Namespaces are one box, an array emphasises its disks, and who has no PCI address is not there.
+/// Namespaces are one box, an array emphasises its disks, and a device without a PCI address is not drawn.
 #[test]
 fn the_map_draws_a_controller_once_and_only_what_is_on_pci() {
     let mut host = workstation("map-spaces", BEFORE).host();
@@ -431,7 +433,7 @@ fn the_map_counts_what_it_has_no_room_for_and_keeps_the_drives_of_the_run() {
         host.devices.push(device);
     }
     let (svg, elements) = picture(&host, &["nvme99n1"]);
-    // One complex has two of the ten, and one 108.
+    // One complex has two of the ten drives, and one has 108.
     let drives = words(&elements, "strong").iter().filter(|text| text.starts_with("nvme")).count();
     assert_eq!((drives, words(&elements, "tick").contains(&"and 44 more drives not drawn")), (66, true));
     assert!(svg.contains(">nvme99n1<") && svg.contains(">108 drives, links of<"));
@@ -460,7 +462,7 @@ fn hostile_names_stay_words_of_the_map() {
     );
 }
 
-/// Switches below switches: the picture is wider, and nothing lies on anything. Of two there is room for every word.
+/// With switches below switches the map is wider, and nothing overlaps. With two levels there is room for every word.
 #[test]
 fn the_map_of_a_deep_tree_is_as_orderly() {
     for levels in [2, 5] {

@@ -1,5 +1,5 @@
-//! Whether the machine let a test have its time: what holds counts against a clock holds only where CPUs and the
-//! disk were there when they were wanted.
+//! Repeats a timed test that the machine disturbed: a comparison of counts with a clock is valid only if CPUs and the
+//! disk were available.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::fs::{File, OpenOptions};
@@ -13,15 +13,15 @@ use super::disk::Dir;
 
 const BLOCK: usize = 4096;
 
-/// Between two looks.
+/// The pause between two probes.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// A look that took longer than this found the machine busy: for that long at most, a rate of 1,000 lags by 25.
+/// A probe that took longer than this found the machine busy: in that time, a rate of 1,000 falls behind by 25.
 const LATE: Duration = Duration::from_millis(25);
 
 const ATTEMPTS: u32 = 8;
 
-/// Ends the witness, also where the work panics.
+/// Ends the witness thread, even if the work panics.
 struct End<'a>(&'a AtomicBool);
 
 impl Drop for End<'_> {
@@ -30,10 +30,10 @@ impl Drop for End<'_> {
     }
 }
 
-/// What `work` returns, done again where a thread beside it that reads a block of a file of its own every 2 ms had
-/// to wait for a CPU or for the disk: eight times at most. The last one counts whatever the machine did.
+/// Returns the result of `work`. A thread beside it reads a block of its own file every 2 ms. If that had to wait for a
+/// CPU or for the disk, the work is repeated, up to eight times in all. The last result counts in any case.
 pub fn undisturbed<T>(dir: &Dir, work: impl Fn() -> T) -> T {
-    // Nobody writes into a file that somebody else has open.
+    // The file must be written before the thread opens it: a load refuses files that are open elsewhere.
     let file = dir.file("witness", BLOCK as u64);
     for _ in 1..ATTEMPTS {
         let ended = AtomicBool::new(false);
@@ -52,7 +52,7 @@ pub fn undisturbed<T>(dir: &Dir, work: impl Fn() -> T) -> T {
     work()
 }
 
-/// The longest of its looks.
+/// The longest delay of a probe.
 fn worst(file: &str, ended: &AtomicBool) -> Duration {
     let file = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(file).unwrap();
     let mut worst = Duration::ZERO;
@@ -65,7 +65,7 @@ fn worst(file: &str, ended: &AtomicBool) -> Duration {
     worst
 }
 
-/// Past the page cache.
+/// Reads a block by direct I/O.
 fn read_block(file: &File) {
     let layout = Layout::from_size_align(BLOCK, BLOCK).unwrap();
     // SAFETY: the layout has a size; the kernel writes at most that many bytes into the block, which is freed once.
