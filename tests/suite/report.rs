@@ -495,7 +495,7 @@ fn with_counters(case: &mut Case) {
     });
 }
 
-/// The name of an interrupt is the driver's, who takes it from a device, and is escaped; unknown values have no figure.
+/// The name of an interrupt is the driver's, which takes it from a device, and is escaped; unknown values have no figure.
 #[test]
 fn interrupts_are_a_section_where_they_were_counted() {
     let mut case = nvme();
