@@ -73,6 +73,6 @@ pub fn line(root: &Path) -> Result<Vec<u8>> {
 }
 
 fn line_of(rights: Rights, abilities: Abilities) -> Vec<u8> {
-    let summary = CheckSummary { abilities, rights, self_test: None };
+    let summary = CheckSummary { abilities, rights, self_test: None, overhead: None };
     render::json::view(&wall_clock::envelope(), &summary, None)
 }

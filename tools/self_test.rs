@@ -2,12 +2,15 @@
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use biopsy::analyze::check::CheckSummary;
 use biopsy::analyze::invariants::{self, Invariant, Left, Measured, Outcome};
 use biopsy::analyze::latency::summarize;
+use biopsy::analyze::overhead::OverheadSummary;
 use biopsy::analyze::{loss, missing};
+use biopsy::envelope::Envelope;
 use biopsy::host::rights::Rights;
 use biopsy::host::{BlockDevice, Host, select};
 use biopsy::load::{self, Job, LoadSummary, Permission, Prepared, Target};
@@ -19,7 +22,7 @@ use biopsy::probe::{Probe, permit, preflight};
 use biopsy::refusal::{Refusal, plain, reason};
 use biopsy::render;
 use biopsy::session::window::{Until, Window};
-use biopsy::session::{stop, wall_clock};
+use biopsy::session::{overhead, stop, wall_clock};
 
 use crate::cli::{Check, Color};
 use crate::output::{Sink, warn};
@@ -81,15 +84,20 @@ pub fn run(args: &Check, device: &str, sink: &mut Sink, color: Color) -> Result<
         own_stamps,
         left: left.as_ref().copied().map_err(String::as_str),
     });
+    let overhead = args.measure_cost.then(|| measure_overhead(args, &host, disk, &names)).transpose()?;
     let bytes = if args.output.json {
         let rights = Rights::read(root);
         let abilities = preflight::abilities(&host, &rights);
         let self_test = Some(tested.clone());
-        render::json::view(&envelope, &CheckSummary { abilities, rights, self_test }, None)
+        render::json::view(&envelope, &CheckSummary { abilities, rights, self_test, overhead }, None)
     } else {
         let load = load.as_ref().map_err(String::as_str);
         let color = output::colored(color);
-        let text = render::text::self_test::render(&envelope, &disk.name, load, &tested, color);
+        let mut text = render::text::self_test::render(&envelope, &disk.name, load, &tested, color);
+        if let Some(overhead) = &overhead {
+            text.push('\n');
+            text.push_str(&render::text::overhead::render(&Envelope::default(), overhead));
+        }
         output::fitted(&args.output, &text)
     };
     sink.write(&bytes)?;
@@ -150,6 +158,37 @@ fn drive(
     };
     let load = prepared.run_one(stop::flag(), &report, generators.as_deref().unwrap_or_default())?;
     Ok(Ok(load))
+}
+
+/// What the programs take from the load of the self-test, which runs on a thread of its own.
+fn measure_overhead(
+    args: &Check,
+    host: &Host,
+    disk: &BlockDevice,
+    names: &[String],
+) -> Result<OverheadSummary> {
+    let is_over = AtomicBool::new(false);
+    let length = overhead::length(overhead::LEAST_PAIRS);
+    // To attach and detach takes time beside the phases, and the end of the measurement ends the load.
+    let job = Job { runtime: Some(length * 10), ..job(args, disk) };
+    let mut load = load::prepare(&[job], &Permission::default(), stop::flag(), &|_| ())?;
+    let options = Options { devices: names.to_vec(), cost: false, ..Options::default() };
+    let mut probe = LatencyProbe::attach(host, Path::new("/"), &options)?;
+    if output::progress() {
+        warn(&format!("measuring what the programs take from the load, for {length:?}"));
+    }
+    std::thread::scope(|scope| {
+        let driver = scope.spawn(|| load.run_one(&is_over, &|_| (), &[]));
+        let until =
+            Until { length: None, command: &[], quiet_stdout: true, named: names, followed: None, say: warn };
+        let measured =
+            Window::open(until).and_then(|mut window| overhead::measure(&mut probe, &mut window, names));
+        is_over.store(true, Ordering::Relaxed);
+        let driven = driver.join().map_err(|_| anyhow!("the load's thread has panicked"))?;
+        let summary = measured?;
+        driven?;
+        Ok(summary)
+    })
 }
 
 fn verdict(name: &str, tested: &[Invariant], vanished: bool) -> Result<()> {

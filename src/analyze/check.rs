@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::invariants::Invariant;
+use super::overhead::OverheadSummary;
 use crate::envelope::View;
 use crate::host::abilities::Abilities;
 use crate::host::rights::Rights;
@@ -17,6 +18,9 @@ pub struct CheckSummary {
     /// With `--self-test` only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub self_test: Option<Vec<Invariant>>,
+    /// With `--measure-cost` only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub overhead: Option<OverheadSummary>,
 }
 
 impl View for CheckSummary {
@@ -55,6 +59,7 @@ mod tests {
                 ..Rights::default()
             },
             self_test: Some(vec![tested]),
+            overhead: Some(OverheadSummary::default()),
         };
         let value = json!(summary);
         assert_eq!(
@@ -70,7 +75,7 @@ mod tests {
         );
         let back: CheckSummary = serde_json::from_value(value.clone()).unwrap();
         assert_eq!(json!(back), value);
-        let without = json!(CheckSummary { self_test: None, ..summary });
+        let without = json!(CheckSummary { self_test: None, overhead: None, ..summary });
         assert!(without.get("self_test").is_none() && without["rights"]["btf"] == json!(false), "{without}");
     }
 }

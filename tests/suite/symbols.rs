@@ -687,7 +687,7 @@ fn the_vdso_has_names() {
     assert!(names.user.values().all(|n| n[0] != UNKNOWN));
 }
 
-/// Prints how long a hundred thousand places take, and how much memory: `cargo test --release --test symbols --
+/// Prints how long a hundred thousand places take, and how much memory: `cargo test --release --test suite symbols --
 /// --ignored --nocapture speed`. The files are this test and the largest programs of the machine that built it.
 #[test]
 #[ignore = "a measurement, for an idle machine"]
