@@ -28,7 +28,8 @@ pub fn set(path: &Path) -> Result<()> {
     }
     if let Err(error) = Btf::from_path(path) {
         let why = format!(
-            "{} is no BTF of a kernel ({error}): {MAKES_BTF} makes one of the kernel with its debug information",
+            "{} is not the BTF of a kernel ({error}): {MAKES_BTF} makes one from the kernel with its debug \
+             information",
             path.display()
         );
         return Err(Refusal::Usage(why).into());
@@ -39,7 +40,7 @@ pub fn set(path: &Path) -> Result<()> {
 
 /// What a file does not do.
 pub const BY_FILE: &str =
-    "with a BTF file the kernel types no arguments, and only the block layer is followed";
+    "with a BTF file the kernel types no arguments, so only the block layer is measured";
 
 /// The file that stands in for the kernel's own.
 pub fn path() -> Option<&'static Path> {

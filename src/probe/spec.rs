@@ -81,7 +81,7 @@ pub fn without(program: &ProgramState) -> ViewState {
 
 /// A view of disks where there are none.
 pub fn without_disks() -> ViewState {
-    ViewState::degraded("no request-based block device is here", None)
+    ViewState::degraded("there is no request-based block device", None)
 }
 
 /// What the constants switch on.
