@@ -71,7 +71,8 @@ fn worst(s: &Summaries<'_>) -> Option<Finding> {
         severity: if is_limit { Severity::Warning } else { Severity::Note },
         confidence: if is_limit { 0.85 } else { 0.5 },
         sentence: format!(
-            "The CPU quota of cgroup {name} stops the processes that do the I/O: {} CPUs, used up in {} of the periods.",
+            "The CPU quota of cgroup {name} stops the processes that do the I/O: its {} CPUs were used up \
+             in {} of the periods.",
             figure(cpus),
             in_percent(throttled)
         ),
@@ -145,7 +146,7 @@ mod tests {
         let found = super::super::diagnose(&case.summaries()).findings;
         assert_eq!((found[0].id, found[0].subject.as_str()), ("cpu-quota", "/pod"));
         assert!(
-            found[0].sentence.contains("0.20 CPUs, used up in 90 % of the periods"),
+            found[0].sentence.contains("0.20 CPUs were used up in 90 % of the periods"),
             "{}",
             found[0].sentence
         );

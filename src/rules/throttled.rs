@@ -34,13 +34,12 @@ pub const WRITEBACK_SHARE: f64 = 0.5;
 const READS: &str = "reads";
 const WRITES: &str = "writes";
 
-const HELD_IOS_PERCENT: Number =
-    Number::new("held_ios_percent", "I/Os of no operation that blk-throttle held");
+const HELD_IOS_PERCENT: Number = Number::new("held_ios_percent", "throttled I/Os without operation");
 const HELD_PERCENT: Number = Number::new("held_percent", "share of the operation outside the device");
 const LIMIT_BYTES_PER_SECOND: Number = Number::new("limit_bytes_per_second", "limit of bytes per second");
 const LIMIT_IOS_PER_SECOND: Number = Number::new("limit_ios_per_second", "limit of I/Os per second");
 const MEASURED_BYTES_PER_SECOND: Number = Number::new("measured_bytes_per_second", "bytes per second");
-const RATE_TO_LIMIT_RATIO: Number = Number::new("rate_to_limit_ratio", "rate to limit");
+const RATE_TO_LIMIT_RATIO: Number = Number::new("rate_to_limit_ratio", "rate / limit");
 const WRITE_QUEUE_MEAN_NS: Number = Number::new("write_queue_mean_ns", "mean of the queue stage of writes");
 const WRITE_QUEUE_SHARE_PERCENT: Number =
     Number::new("write_queue_share_percent", "queue stage's share of writes");
@@ -144,7 +143,7 @@ fn by_cgroup(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Finding> {
     let name = &p.device.name;
     let Reached { throttle, what, .. } = reached;
     let mut evidence = vec![format!(
-        "the limit of cgroup {} for {what} of {name} is {}, and {} were measured",
+        "the limit of cgroup {} for {what} of {name} is {}; {} were measured",
         throttle.cgroup,
         reached.show(reached.limit),
         reached.show(reached.rate)
@@ -175,29 +174,32 @@ fn by_cgroup(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Finding> {
         Shown::HeldIos(share) => {
             numbers.insert(HELD_IOS_PERCENT, percent(share));
             evidence.push(format!(
-                "blk-throttle held {} of the I/Os: buffered reads or write-back, for how long is not measured",
+                "blk-throttle throttled {} of the I/Os (buffered reads or write-back); for how long was \
+                 not measured",
                 in_percent(share)
             ));
         }
         Shown::Rate(None) => evidence.push(
-            "the I/O is not biopsy's own: whether it comes from that cgroup, and waits, is not measured"
+            "the I/O is not biopsy's own: it was not measured whether it comes from that cgroup and waits"
                 .to_string(),
         ),
     }
     let allowed = reached.show(reached.limit);
     let sentence = match shown {
         Shown::Held(share) => format!(
-            "A limit holds the I/O of {name} back for {} of the operations' time: {} allows {allowed} of {what}.",
+            "A limit throttles the I/O of {name} for {} of the operations' time: {} allows {allowed} of \
+             {what}.",
             in_percent(share),
             throttle.cgroup
         ),
         Shown::HeldIos(share) => format!(
-            "A limit holds {} of the I/Os of {name} back: {} allows {allowed} of {what}.",
+            "A limit throttles {} of the I/Os of {name}: {} allows {allowed} of {what}.",
             in_percent(share),
             throttle.cgroup
         ),
         Shown::Rate(_) => format!(
-            "The I/O of {name} runs at the limit of a cgroup: {} allows {allowed} of {what}, and that is the rate.",
+            "The I/O of {name} runs at the limit of a cgroup: {} allows {allowed} of {what}, and that is \
+             the measured rate.",
             throttle.cgroup
         ),
     };
@@ -210,8 +212,8 @@ fn by_cgroup(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Finding> {
         numbers,
         evidence,
         advice: format!(
-            "Raise the limit of cgroup {} on {name} (io.max; blkio.throttle.* in cgroup v1), or take it away, if it is \
-             not wanted.",
+            "Raise the limit of cgroup {} on {name} (io.max; blkio.throttle.* in cgroup v1), or remove it \
+             if it is not intended.",
             throttle.cgroup
         ),
         check: command::latency_by_second(name),
@@ -344,7 +346,7 @@ fn by_writeback(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Finding> {
         severity: Severity::Note,
         confidence: 0.3,
         sentence: format!(
-            "Writes of {name} may be held back by write-back throttling: they spend {} of their time before the \
+            "Write-back throttling may delay writes of {name}: they spend {} of their time before the \
              device, which is not full.",
             in_percent(share)
         ),
@@ -362,7 +364,7 @@ fn by_writeback(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Finding> {
                 count(writes.ios),
                 time(mean as u64)
             ),
-            "no scheduler is active; that the throttle is what they wait for is not measured".to_string(),
+            "no scheduler is active; it was not measured whether they wait for the throttle".to_string(),
         ],
         advice: format!(
             "echo 0 > /sys/block/{disk}/queue/wbt_lat_usec, and compare the queue stage of writes, and the latency of \
