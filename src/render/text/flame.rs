@@ -87,7 +87,7 @@ pub fn source(source: &Source) -> String {
             format!("{} at {hz} Hz on {}", sampler.name(), counted((*cpus).into(), "CPU"))
         }
         Source::Switches => "every switch of the scheduler".to_string(),
-        Source::Reclaim => "begin and end of reclaim by the kernel's events".to_string(),
+        Source::Reclaim => "start and end of reclaim by the kernel's events".to_string(),
         Source::Locks { waits, by } => format!("{} by {}", counted(*waits, "wait"), by.name()),
         Source::Ios { sampled, of } => {
             format!("{} of {} by their stacks", count(*sampled), counted(*of, "I/O"))

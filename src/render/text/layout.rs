@@ -20,7 +20,7 @@ const GAP: usize = 2;
 /// Headers of columns that a narrow terminal leaves out, the first of them first. Columns that are not here go next,
 /// from the right on; the first column stays.
 const LEAST_NEEDED: [&str; 36] = [
-    "known by",
+    "named by",
     "area",
     "per",
     "p99.9",
@@ -46,7 +46,7 @@ const LEAST_NEEDED: [&str; 36] = [
     "p50",
     "throttled",
     "batches",
-    "stolen",
+    "reclaimed",
     "scanned",
     "cause",
     "bytes",
