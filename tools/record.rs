@@ -184,7 +184,7 @@ fn due(at: Option<At>) -> Result<Option<Instant>> {
     };
     match wanted.and_then(|wanted| wanted.checked_sub(now)) {
         Some(left) => Ok(Some(Instant::now() + Duration::from_nanos(left))),
-        None => Err(Refusal::Usage("the time of --at is past: name a later one".to_string()).into()),
+        None => Err(Refusal::Usage("the time of --at is in the past: give a later one".to_string()).into()),
     }
 }
 
@@ -197,7 +197,7 @@ fn await_begin(args: &Record, due: Option<Instant>) -> Result<Instant> {
         let missed = u32::try_from(late.as_nanos().div_ceil(length.as_nanos().max(1))).unwrap_or(u32::MAX);
         due += length.saturating_mul(missed);
     } else if !late.is_zero() {
-        let why = "the time of --at passed while the views were prepared: name a later one";
+        let why = "the time of --at passed while the views were prepared: give a later one";
         return Err(Refusal::Usage(why.to_string()).into());
     }
     while !stop::requested() {
