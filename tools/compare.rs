@@ -220,7 +220,7 @@ fn restore() -> Result<()> {
     }
     let left = restore_left()?;
     if left.is_empty() {
-        note("nothing to restore: no ended comparison left a changed setting\n");
+        note("nothing to restore: no earlier comparison left a changed setting\n");
     }
     let failed =
         left.iter().flat_map(|(_, problems)| problems).any(|one| matches!(one, Problem::Failed { .. }));

@@ -180,7 +180,7 @@ fn present(
 
 fn noun(format: Format) -> &'static str {
     match format {
-        Format::Picture => "picture",
+        Format::Picture => "flame graph",
         Format::Folded | Format::Pprof | Format::Speedscope => "stacks",
     }
 }

@@ -113,7 +113,7 @@ impl Sink {
                 };
                 let remedy = match error.kind() {
                     io::ErrorKind::AlreadyExists => {
-                        "another process has created it meanwhile, name another file with -o"
+                        "another process has created it meanwhile; name another file with -o"
                     }
                     _ => "free some space or name another file with -o",
                 };

@@ -292,7 +292,7 @@ fn say(path: &Path, manifest: &Manifest, envelope: &Envelope) {
     let cpu = manifest.recorder_cpu_percent.map(|percent| format!(", {percent:.1} % of a CPU"));
     let own = manifest.recorder_device.as_ref().zip(manifest.recorder_written_bytes);
     let own = own.map(|(device, written)| {
-        format!("; the writes of {} have {} of its own", text::clean(device), units::bytes(written as f64))
+        format!("; biopsy itself wrote {1} to {0}", text::clean(device), units::bytes(written as f64))
     });
     output::warn(&format!(
         "recorded {} of {} in {} ({}{}{}){}",

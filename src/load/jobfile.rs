@@ -460,7 +460,7 @@ mod tests {
             ("[a]\nbs=\n", "x.fio:2: bs has no value after its ="),
             ("[a]\n=4k\n", "x.fio:2: '' is not an option"),
             ("[a]\ntimestamps=off\n", "x.fio:2: timestamps is an option of the command line only"),
-            ("[a]\nverify=md5\n", "x.fio:2: verify 'md5' is none of 0, crc32c"),
+            ("[a]\nverify=md5\n", "x.fio:2: verify 'md5' is not one of 0, crc32c"),
             ("[a]\nkb_base=1000\n", "x.fio:2: kb_base '1000' is not supported"),
             ("bs=4k\n[a]\n", "x.fio:1: 'bs' is before the first section"),
             ("include no_such.fio\n", "x.fio:1: include: file 'no_such.fio' does not exist"),

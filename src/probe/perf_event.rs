@@ -36,7 +36,7 @@ pub fn open(frequency: u64) -> Result<(Sampler, Vec<OwnedFd>)> {
 pub fn online() -> Result<Vec<u32>> {
     let list = fs::read_to_string("/sys/devices/system/cpu/online")
         .context("/sys/devices/system/cpu/online, the list of CPUs to sample, cannot be read")?;
-    parse_cpu_list(&list).context("/sys/devices/system/cpu/online is no list of CPUs")
+    parse_cpu_list(&list).context("/sys/devices/system/cpu/online is not a list of CPUs")
 }
 
 /// One event per CPU, or the first error that is not a CPU's going away.

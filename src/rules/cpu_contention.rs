@@ -103,7 +103,7 @@ fn judge(s: &Summaries<'_>) -> Option<Finding> {
     let is_named = others.is_some();
     let mut evidence: Vec<String> = others.into_iter().collect();
     if let Some(workers) = cpu::workers(s) {
-        evidence.push(format!("the load's threads get {} of a CPU each", in_percent(workers.busy)));
+        evidence.push(format!("each thread of the load gets {} of a CPU", in_percent(workers.busy)));
     }
     evidence.extend(cpu::profile(s).and_then(|profile| profile.sampler_note.clone()));
     Some(Finding {

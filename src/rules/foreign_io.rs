@@ -181,7 +181,7 @@ fn judge(s: &Summaries<'_>) -> Option<Finding> {
     evidence.extend([
         format!("not from the load, by type: {}", classes.join(", ")),
         format!(
-            "{} on {name}, of which {} are from the load ({})",
+            "{} on {name}; the load did {} ({})",
             counted(device.ios, "I/O"),
             counted(load.operations(), "operation"),
             bytes(load.bytes() as f64)

@@ -57,7 +57,7 @@ fn a_difference_names_what_appeared() {
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("1 frame that appeared") && text.contains("blk_mq_do_dispatch_sched"), "{text}");
     assert!(text.contains("samples per million I/Os: 10000 before, 13000 after (+30.0 %)"), "{text}");
-    assert!(text.contains(&format!("picture: {picture}")), "{text}");
+    assert!(text.contains(&format!("flame graph: {picture}")), "{text}");
     let drawn = fs::read_to_string(&picture).unwrap();
     assert!(drawn.contains("blk_mq_do_dispatch_sched"));
     // Each side says where it comes from, as far as it does.

@@ -33,7 +33,7 @@ pub struct Load {
     /// Run the jobs of this file, whatever its extension.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["targets", "scratch"], help_heading = TARGET)]
     pub jobfile: Option<PathBuf>,
-    /// TARGET is a directory. Make and fill a scratch file in it, drive it, and remove it.
+    /// Make and fill a scratch file in the directory TARGET, drive it, and remove it.
     #[arg(long, requires = "targets", help_heading = TARGET)]
     pub scratch: bool,
     /// Allow writing and trimming. A device also needs --destroy-data-on, an existing file --overwrite.

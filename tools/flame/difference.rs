@@ -68,7 +68,7 @@ pub fn run(args: &Flame, path: &Path, options: &Options) -> Result<()> {
         output::note(&text);
         return Ok(());
     }
-    text.push_str(&format!("\npicture: {}\n", render::text::clean(&path.to_string_lossy())));
+    text.push_str(&format!("\nflame graph: {}\n", render::text::clean(&path.to_string_lossy())));
     Sink::open(None)?.write(text.as_bytes())
 }
 

@@ -182,7 +182,7 @@ mod tests {
                 assert!(wrong.starts_with("'nonsense' "), "{wrong}");
             }
         }
-        assert!(word("verify").unwrap().check("md5").unwrap_err().ends_with("is none of 0, crc32c"));
+        assert!(word("verify").unwrap().check("md5").unwrap_err().ends_with("is not one of 0, crc32c"));
         assert!(word("kb_base").unwrap().check("1000").unwrap_err().contains("4096"));
         assert!(word("rw").unwrap().check("randread:8").unwrap_err().contains("write rw=randread"));
     }

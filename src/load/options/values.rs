@@ -120,7 +120,7 @@ pub fn switch(text: &str) -> Result<bool, String> {
 
 /// One of some words.
 pub fn one_of<T>(text: &str, words: &[&str], named: impl Fn(&str) -> Option<T>) -> Result<T, String> {
-    named(text).ok_or_else(|| format!("{} is none of {}", quoted(text), words.join(", ")))
+    named(text).ok_or_else(|| format!("{} is not one of {}", quoted(text), words.join(", ")))
 }
 
 /// fio's list of percentiles, ascending.
@@ -225,7 +225,7 @@ pub fn distribution(text: &str) -> Result<Distribution, String> {
         }
         "zoned" => zones(value.unwrap_or_default()),
         _ => Err(format!(
-            "{} is none of random, zipf:THETA, pareto:POWER, normal:DEVIATION, zoned:ACCESSES/RANGE:...",
+            "{} is not one of random, zipf:THETA, pareto:POWER, normal:DEVIATION, zoned:ACCESSES/RANGE:...",
             quoted(text)
         )),
     }

@@ -259,7 +259,7 @@ fn facts(load: &LoadSummary) -> Vec<(&'static str, String)> {
         ));
     }
     if let Some(taken) = taken(load, many) {
-        lines.push(("times of", taken));
+        lines.push(("timed", taken));
     }
     lines.extend(verified(load).map(|line| ("verified", line)));
     if let Some(mismatch) = load.mismatch() {
@@ -276,8 +276,8 @@ fn facts(load: &LoadSummary) -> Vec<(&'static str, String)> {
 fn clock_of(clock: ClockQuality) -> String {
     let cost = time(clock.cost_ns.round() as u64);
     match clock.error_ns {
-        Some(error) => format!("the time stamp counter, at most {} off; {cost} a reading", time(error)),
-        None => format!("clock_gettime; {cost} a reading"),
+        Some(error) => format!("time stamp counter, error at most {}; {cost} per reading", time(error)),
+        None => format!("clock_gettime; {cost} per reading"),
     }
 }
 
@@ -648,7 +648,7 @@ per reap    7.51 (p50 5, p99 5, max 5)
 CPU         user 33 ns and system 1.33 µs per I/O; 0.0 % and 0.4 % of one CPU
 CPU of      1 job and 2 worker threads of io_uring for operations that would block; these use 0.2 %
             of one CPU of the system time
-times of    slat of 500, clat of 500 of 3,000 I/Os, one in 4 is timed
+timed       slat of 500, clat of 500 of 3,000 I/Os, one in 4 is timed
 ";
         assert_eq!(render(&mixed()), expected);
     }
@@ -682,7 +682,7 @@ read  2000  7.81 MiB/s  2,000  7.81 MiB  1.00 s
         load.jobs[0].transfers[0].lat = Histogram::default();
         let text = render(&load);
         assert!(!text.contains("latency"), "no table of dashes: {text}");
-        assert!(text.contains("times of    none: timestamps are off\n"), "{text}");
+        assert!(text.contains("timed       none: timestamps are off\n"), "{text}");
     }
 
     #[test]

@@ -33,7 +33,7 @@ fn sentence(note: &Note, noun: &str) -> String {
         Note::Sampler(sampler) => sampler.note().unwrap_or_default().into(),
         Note::UserStacks(found) => user_stacks(&found.endings),
         Note::Counted { count, ns } => {
-            format!("{} of {} together, counted exactly", counted(*count, noun), time(*ns))
+            format!("{}, {} in total (exact)", counted(*count, noun), time(*ns))
         }
         Note::EachHasStack => "each one has a stack".into(),
         Note::EachLongHasStack => "each one not shorter than --min-block has a stack".into(),
@@ -57,11 +57,10 @@ fn sentence(note: &Note, noun: &str) -> String {
         }
         Note::Idle(ns) => timed(
             ns,
-            "of it belong to sleeping threads and idle workers, and are not drawn: --all-waits \
-                shows them",
+            "belong to sleeping threads and idle workers, and are not drawn: --all-waits shows them",
         ),
         Note::Brief(ns) => {
-            timed(ns, &format!("of it belong to {noun}s shorter than --min-block, and are not drawn"))
+            timed(ns, &format!("belong to {noun}s shorter than --min-block, and are not drawn"))
         }
         Note::NoStack(ns) => timed(ns, &format!("belong to {noun}s whose stacks were not taken")),
         Note::NoKernelFrames(ns) => timed(ns, "have no kernel frames: they could not be read"),
@@ -139,7 +138,7 @@ mod tests {
     fn what_was_sampled_is_called_what_it_is() {
         let all = [Note::Counted { count: 480, ns: 9_000_000 }, Note::NoStack(5)];
         let [counted, bare] = notes(What::Reclaim, all);
-        assert_eq!(counted, "480 reclaims of 9.00 ms together, counted exactly");
+        assert_eq!(counted, "480 reclaims, 9.00 ms in total (exact)");
         assert_eq!(bare, "5 ns belong to reclaims whose stacks were not taken");
         let [sampled, share] = notes(
             What::OffCpu,

@@ -348,7 +348,7 @@ fn the_time_of_ios_stands_with_who_handed_them_in() {
     // All of them have their stack.
     let (_, inside, (all, _, [thrice, once]), passed) = read("100", "1500");
     assert_eq!((&inside["total"], &inside["measured"]), (&all.into(), &6_000.into()), "{inside}");
-    assert_eq!(inside["source"], "6,000 of 6,000 I/Os by their stacks");
+    assert_eq!(inside["source"], "stacks of 6,000 of 6,000 I/Os");
     let share = |[a, b]: [f64; 2]| 100.0 * a / (a + b);
     let due = share([passed[0], passed[1]]);
     println!("thrice() has {:.1} %, {due:.1} % by its clock", share([thrice, once]));

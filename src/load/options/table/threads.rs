@@ -161,7 +161,7 @@ pub(super) const WORDS: &[Word] = &[
             };
             draft.job.memory_nodes = nodes.ok_or_else(|| {
                 format!(
-                    "{} is none of default, local, prefer:N, bind:N, interleave:LIST",
+                    "{} is not one of default, local, prefer:N, bind:N, interleave:LIST",
                     values::quoted(text)
                 )
             })?;
@@ -209,7 +209,7 @@ pub(super) const WORDS: &[Word] = &[
                 ("every", _) => Timestamps::Every,
                 ("off", _) => Timestamps::Off,
                 (_, Some(one_of)) => Timestamps::Sampled(values::count(one_of, 1, u32::MAX)?),
-                _ => return Err(format!("{} is none of every, sampled:N, off", values::quoted(text))),
+                _ => return Err(format!("{} is not one of every, sampled:N, off", values::quoted(text))),
             };
             Ok(())
         },
