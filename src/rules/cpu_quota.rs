@@ -43,10 +43,10 @@ How it is computed
 When it is wrong
   - A process that starts after the beginning of the interval and exits before its end is not in
     cgroup.procs at either.
-  - A command that moves itself to another cgroup is not looked for.
+  - A command that moves itself to another cgroup is not followed.
   - How long the threads stop in each period is not in it. On several CPUs a group may be throttled
     on one of them and go on on the others.
-  - Outside a container its quota is seen; inside, only where its own cgroup is mounted.
+  - From outside a container its quota is visible; from inside, only if its own cgroup is mounted.
   - A quota that changes during the interval counts with its last value.
 
 What to do

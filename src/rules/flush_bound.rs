@@ -59,8 +59,8 @@ How it is computed
 When it is wrong
   - FUA writes can overlap: their sum may exceed the interval while the device still has room.
   - It does not show which threads wait: flushes of a background task delay only other flushes.
-  - With a filter, flushes count by who asked for them (empty_flush), and operations in flight are
-    taken: a flush of the journal's thread is not seen.
+  - With a filter, flushes count for the process that requested them (empty_flush), and operations
+    in flight are used: a flush of the journal's thread is missed.
 
 What to do
   - Flush less often: group commits (a database's commit delay or batch), one fsync for several

@@ -69,7 +69,7 @@ How it is computed
 
 When it is wrong
   - Wait times are lower bounds: the first waiter of a spinlock has no event, nor has a waiter that
-    a hypervisor puts to sleep. The evidence counts waits that were lost.
+    a hypervisor puts to sleep. The evidence counts waits that were missed.
   - Many waits may be one long one: see max_wait_ns.
   - A contended mutex may just order the work and cost nothing.
   - A name that comes from the caller, not from the lock's address, may combine several locks.

@@ -46,7 +46,7 @@ How it is computed
   latency.devices[].queues[].ios.
 
 When it is wrong
-  - The node is what the firmware says; some say 0 for all devices.
+  - The node comes from the firmware; some report 0 for all devices.
   - One slow drive is not affected: it matters at hundreds of thousands of I/Os or gigabytes a
     second.
   - With few hardware queues each has CPUs of all nodes: without biopsy's own load nothing is known.

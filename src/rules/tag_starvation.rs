@@ -61,7 +61,7 @@ How it is computed
   (queue/nr_requests), .scheduler, .queues[].tags.
 
 When it is wrong
-  - Write-back throttling (queue/wbt_lat_usec), io.latency and io.cost hold I/Os at the same place,
+  - Write-back throttling (queue/wbt_lat_usec), io.latency and io.cost delay I/Os at the same place,
     before they get a request.
   - The settings are read at the start; they may change during the run.
   - If the median device time is 2 times the fastest or more, I/Os also wait for each other in the

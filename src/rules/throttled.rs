@@ -53,7 +53,7 @@ A cgroup limit or write-back throttling slows the I/O.
 How it is computed
   Cgroup limits of the device are read at the start; with biopsy's own load, only those that apply
   to biopsy. Found in one of three ways:
-  - Operations wait in blk-throttle. It holds a bio before the first event of the block layer: the
+  - Operations wait in blk-throttle. It delays a bio before the first event of the block layer: the
     wait is in the queue stage of the operation, but in no stage of its I/Os. held_percent = (queue
     stages of the operations - queue stages of their I/Os) / total times of the operations; with
     --detail, the throttle part. Found from 25 % on, at any rate, if it is at least half of the
@@ -61,7 +61,7 @@ How it is computed
   - The rate (I/Os or bytes a second, reads or writes) is within 10 % of a limit. With biopsy's own
     load, held_percent = 1 - device times / latencies of the generator must be at least 25 %
     (confidence 0.9). Without it: 0.7 if the queue stage has 25 % of their time, else 0.5.
-  - Without biopsy's own load, blk-throttle holds 10 % of the I/Os or more that belong to no
+  - Without biopsy's own load, blk-throttle delays 10 % of the I/Os or more that belong to no
     operation (buffered reads, write-back; held_ios_percent), at any rate. Confidence 0.8.
   Write-back throttling (queue/wbt_lat_usec above 0) is a note with confidence 0.3: if, without
   biopsy's own load, 100 writes or more spend at least 50 % of their time in the queue stage, no
@@ -72,7 +72,7 @@ How it is computed
 When it is wrong
   - Without biopsy's own load, a rate near a limit may be chance: it contains the I/O of all
     processes. Of several limits the nearest is named, which may be another cgroup's.
-  - How long I/O without an operation (write-back, read-ahead) is held is not measured. With -p and
+  - How long I/O without an operation (write-back, read-ahead) is delayed is not measured. With -p and
     --comm it is left out: choose it by --cgroup.
   - A limit covers a cgroup and those below it, and counts bios: splits and merges shift the rate.
   - Limits that change during the run, or lie outside a container, are missed. io.latency and
