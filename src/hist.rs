@@ -383,7 +383,7 @@ impl<'de> Deserialize<'de> for BucketList {
                 while let Some((lower, upper, n)) = buckets.next_element::<(u64, u64, u64)>()? {
                     let at = index(lower);
                     if bounds(at) != (lower, upper) || n == 0 {
-                        let what = format!("[{lower}, {upper}, {n}] is no bucket of a histogram");
+                        let what = format!("[{lower}, {upper}, {n}] is not a bucket of a histogram");
                         return Err(A::Error::custom(what));
                     }
                     filled.push((at as u16, n));

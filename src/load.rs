@@ -481,7 +481,7 @@ impl LoadSummary {
         let Some(first) = errnos.next() else {
             let too_slow = self.too_slow()?;
             return Some(Refusal::Untrusted(format!(
-                "job {} ended early: {too_slow}; ask for less, or find what slows it down",
+                "job {} ended early: {too_slow}; set a lower rate, or find what slows it down",
                 self.job.name.escape_debug()
             )));
         };
@@ -491,7 +491,7 @@ impl LoadSummary {
             std::iter::once(first).chain(errnos).find(|errno| *errno != libc::EILSEQ || differs.is_none());
         Some(Refusal::Untrusted(match (cause, differs) {
             (Some(errno), None) => self.failed(errno),
-            (Some(errno), Some(differs)) => format!("{}; besides, {differs}", self.failed(errno)),
+            (Some(errno), Some(differs)) => format!("{}; also, {differs}", self.failed(errno)),
             (None, differs) => differs.unwrap_or_else(|| self.failed(first)),
         }))
     }
@@ -517,8 +517,8 @@ impl LoadSummary {
         let all = !self.jobs.is_empty() && self.ended_in_the_ramp() == self.jobs.len();
         all.then(|| {
             Refusal::Untrusted(format!(
-                "the load on {} was over before the ramp of {:?} was, and nothing of a ramp is counted: choose a \
-                 shorter --ramp_time, or a larger --size or --io_size",
+                "the load on {} ended before its ramp of {:?}, so nothing was counted: choose a shorter \
+                 --ramp_time, or a larger --size or --io_size",
                 self.target, self.job.ramp_time
             ))
         })
@@ -536,8 +536,9 @@ impl LoadSummary {
         // `failures` has only the mismatches; verified blocks are counted separately.
         let all = differ + self.verified().unwrap_or(0);
         Some(format!(
-            "{differ} of {all} blocks of {} were not read back as written (first: {first}); make sure that nobody \
-             else writes there, see the kernel log, and do not rely on it until the cause is known",
+            "{differ} of {all} blocks of {} were not read back as written (first: {first}); make sure that \
+             no other process writes there, see the kernel log, and do not rely on it until the cause is \
+             known",
             self.target
         ))
     }
@@ -727,7 +728,7 @@ mod tests {
         assert!(
             why.starts_with(
                 "writes of /dev/sda1 failed: 5 of 23 operations failed (first: no space left on device)"
-            ) && why.contains("; besides, 2 of 2 blocks"),
+            ) && why.contains("; also, 2 of 2 blocks"),
             "the first cause comes first: {why}"
         );
         summary.jobs[0].failures.remove(0);

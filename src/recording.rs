@@ -157,10 +157,10 @@ impl Notes {
             (0, Some(began), _) => {
                 let last = &self.last;
                 bail!(Absent::because(format!(
-                    "it has no {wanted} within --from and --to, but from {began} to {last}"
+                    "it has no {wanted} between --from and --to, only from {began} to {last}"
                 )))
             }
-            (0, None, Some(other)) => bail!("it has no {wanted}, but {other}"),
+            (0, None, Some(other)) => bail!("it has no {wanted}, only {other}"),
             (0, None, None) => bail!("it has no {wanted}: it is empty"),
             _ => Ok(()),
         }
@@ -206,7 +206,7 @@ fn whole<V: View>(bytes: &[u8]) -> Result<V> {
     let Head { schema, .. } = parse(bytes)?;
     if schema != V::SCHEMA {
         other::<V>(schema.clone())?;
-        bail!("it has no {}, but {schema}", V::SCHEMA);
+        bail!("it has no {}, only {schema}", V::SCHEMA);
     }
     parse(bytes)
 }
@@ -216,7 +216,7 @@ fn other<V: View>(schema: String) -> Result<Found<V>> {
     let (known, our_version) = split(V::SCHEMA)?;
     ensure!(
         name != known || version <= our_version,
-        "{schema} is of a later version than {}: read it with the biopsy that wrote it",
+        "{schema} is newer than {}: read it with the biopsy that wrote it",
         V::SCHEMA
     );
     Ok(Found::Other(schema))
@@ -231,7 +231,7 @@ pub fn name_of(schema: &str) -> &str {
 fn split(schema: &str) -> Result<(&str, u32)> {
     let parts = schema.strip_prefix("biopsy.").and_then(|rest| rest.split_once('/'));
     let parts = parts.and_then(|(name, version)| Some((name, version.parse().ok()?)));
-    parts.context("it is no result of biopsy")
+    parts.context("it is not a result of biopsy")
 }
 
 fn parse<'a, T: Deserialize<'a>>(line: &'a [u8]) -> Result<T> {
@@ -240,7 +240,7 @@ fn parse<'a, T: Deserialize<'a>>(line: &'a [u8]) -> Result<T> {
         Err(error) => error,
     };
     if error.is_eof() {
-        bail!("it is cut off after {} bytes", line.len());
+        bail!("it is truncated after {} bytes", line.len());
     }
     let column = error.column();
     // Without the place that serde_json appends: it is of this line alone.

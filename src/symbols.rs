@@ -360,8 +360,8 @@ fn two_programs(addresses: usize) -> Missing {
         part: Some(USER_SYMBOLS.to_string()),
         reason: Reason::Ambiguous,
         why: format!(
-            "{addresses} addresses are of processes that started another program in the meantime, and lie in both \
-             programs: they have no names"
+            "{addresses} addresses have no names: their processes started another program meanwhile, and \
+             both programs contain them"
         ),
         ..Missing::default()
     }
@@ -430,7 +430,7 @@ fn failed(failures: &Failures) -> Vec<Missing> {
     if let Some(error) = &failures.refused {
         all.push(missing(
             Reason::Refused,
-            format!("no process could be started to read symbols ({error}): functions have no names"),
+            format!("the process that reads symbols could not be started ({error}): functions have no names"),
         ));
     }
     all

@@ -53,28 +53,28 @@ mod values;
     after_help = "\
 Where to start:
   biopsy check                                what can be measured here
-  sudo biopsy diagnose /var/tmp               drive a scratch file here, end in a verdict
-  sudo biopsy diagnose -d nvme0n1 --for 10s   the I/O that is there
-  sudo biopsy latency -d nvme0n1 1            where the time goes, every second
-  sudo biopsy interrupts -d nvme0n1 --for 5s  how many I/Os each interrupt carries
-  sudo biopsy locks --for 5s                  which lock is waited for, and by whom
-  sudo biopsy threads --for 5s                what the threads are doing, and where they wait
-  sudo biopsy flame --off-cpu --for 5s        what they are blocked on, as a picture
-  biopsy load /var/tmp --scratch              how fast it goes, without any probe
+  sudo biopsy diagnose /var/tmp               read a scratch file, find the bottleneck
+  sudo biopsy diagnose -d nvme0n1 --for 10s   diagnose the I/O already running
+  sudo biopsy latency -d nvme0n1 1            latency by stage, every second
+  sudo biopsy interrupts -d nvme0n1 --for 5s  interrupts, and I/Os per interrupt
+  sudo biopsy locks --for 5s                  contended locks and their waiters
+  sudo biopsy threads --for 5s                what threads do and where they wait
+  sudo biopsy flame --off-cpu --for 5s        flame graph of blocked time
+  biopsy load /var/tmp --scratch              benchmark, without probes
 
-Exit codes: 0 done, 1 failed, 2 usage, 3 refused (nothing was measured), 4 measured but not to be trusted,\n\
+Exit codes: 0 done, 1 failed, 2 usage, 3 refused (nothing was measured), 4 result not reliable,\n\
 10 --fail-on met, 11 --fail-if-worse met."
 )]
 pub struct Cli {
     #[command(subcommand)]
     pub verb: Verb,
-    /// Print more. With diagnose and report: every finding and measurement; with other views: what each BPF program cost.
+    /// Print more: all findings (diagnose, report) or the cost of each BPF program (other views).
     #[arg(short, long, global = true, conflicts_with = "quiet")]
     pub verbose: bool,
-    /// Print results and errors alone. No warnings, notes or progress.
+    /// Print only results and errors: no warnings, notes or progress.
     #[arg(short, long, global = true)]
     pub quiet: bool,
-    /// Print every column, however narrow the terminal is.
+    /// Print all columns, even on a narrow terminal.
     #[arg(long, global = true)]
     pub wide: bool,
     /// When to use colour.
@@ -94,48 +94,47 @@ pub enum Color {
 
 #[derive(Debug, Subcommand)]
 pub enum Verb {
-    /// What is the bottleneck, and what to change: load, measure, explain.
+    /// Find the bottleneck and what to change: load, measure, explain.
     Diagnose(Diagnose),
-    /// Where an I/O spends its time: stages per device and operation.
+    /// I/O latency by stage, per device and I/O type.
     #[command(visible_alias = "lat")]
     Latency(Latency),
-    /// How many interrupts, on which queue and CPU, and how many I/Os each one carries.
+    /// Interrupts per queue and CPU, and I/Os per interrupt.
     #[command(visible_alias = "irq")]
     Interrupts(Interrupts),
-    /// Which lock is waited for, by whom, and how long; whether the page cache is reclaimed, by whom, and what that costs.
+    /// Kernel lock contention: locks, waiters and wait times; page-cache reclaim and its cost.
     #[command(visible_alias = "lock")]
     Locks(Locks),
-    /// What the threads are doing: how many run or wait, in which system call and where in the kernel.
+    /// Thread states: how many threads run or wait, in which system call and where in the kernel.
     #[command(visible_alias = "ps")]
     Threads(Threads),
-    /// A flame graph: what the CPUs do, what tasks are blocked on, which locks they wait for, whose I/O takes how long,
-    /// who reclaims memory.
+    /// Flame graphs of on-CPU time, off-CPU time, lock waits, I/O time and memory reclaim.
     Flame(Flame),
-    /// Each I/O, one line: every stage, who handed it in, where it ran, what the application called it.
+    /// Trace single I/Os, one line each: stages, submitter, CPUs, operation.
     Trace(Trace),
-    /// Which I/Os failed, were tried again or were given back by the driver, and why.
+    /// Failed I/Os, retries and requeues, and their reasons.
     Errors(Errors),
-    /// What the machine does: tasks, CPU time, memory, disks, one line per second.
+    /// System overview, one line per second: tasks, CPU time, memory, disks.
     Top(Top),
-    /// What is the bottleneck in a recording, as one HTML file.
+    /// Diagnose a recording and write one HTML file.
     Report(Report),
-    /// Several views at once, kept in a folder that they read with -i.
+    /// Record several views at once to a folder, which each view reads with -i.
     Record(Record),
-    /// A recording as one file, which every view reads as well.
+    /// Pack a recording into one file, which every view reads with -i.
     Pack(Pack),
-    /// How fast a device or file goes: drive it, in fio's words or by its job files.
+    /// Load generator for devices and files, with fio's options and job files.
     Load(Load),
-    /// Did it help: values of a setting compared, by rounds of a load or a command in random order.
+    /// Compare values of a setting, by rounds of a load or command in random order.
     Compare(Compare),
-    /// What block devices this machine has and how they are set up.
+    /// List block devices: links, queues, settings, warnings.
     Devices(Devices),
-    /// What can be measured on this kernel with these rights.
+    /// Check what can be measured on this kernel, with these rights.
     Check(Check),
-    /// How a finding is computed, and when it is wrong.
+    /// Explain how a finding is computed, and when it is wrong.
     Explain(Explain),
-    /// Which keys the JSON of a view has, as JSON Schema.
+    /// Print the JSON Schema of a view.
     Schema(Schema),
-    /// Which biopsy this is: version, commit, libbpf, what it is built with, and the kernel that runs.
+    /// Print version, commit, libbpf, build features and the running kernel.
     Version,
     /// The helper process that reads symbols: biopsy starts it.
     #[command(hide = true, name = biopsy::symbols::Helper::VERB)]
@@ -219,7 +218,7 @@ pub fn sentence(error: &clap::Error) -> Option<String> {
         .filter(|tip| !(runs && tip.contains("as a value, use '-- ")))
         .map(|tip| format!(" ({tip})"))
         .collect();
-    Some(format!("{}{tips}: --help shows what is known", words.join(" ")))
+    Some(format!("{}{tips}: see --help", words.join(" ")))
 }
 
 #[cfg(test)]
@@ -240,16 +239,14 @@ mod tests {
         };
         assert_eq!(
             said(&["load"]).as_deref(),
-            Some(
-                "the following required arguments were not provided: <TARGET>...: --help shows what is known"
-            )
+            Some("the following required arguments were not provided: <TARGET>...: see --help")
         );
         let tip = said(&["latency", "--foo"]).expect("an error");
         assert!(tip.contains("'--foo' found (a similar argument exists: '--for')"), "{tip}");
         assert!(!tip.contains('\n'));
         // Would run a command of the name -5.
         let value = said(&["latency", "-5"]).expect("an error");
-        assert!(value.starts_with("unexpected argument '-5' found: --help"), "{value}");
+        assert!(value.starts_with("unexpected argument '-5' found: see --help"), "{value}");
         assert!(said(&["load", "-5"]).expect("an error").contains("use '-- -5'"), "there it names a target");
         assert_eq!(said(&["--help"]), None);
         assert_eq!(said(&[]), None);

@@ -100,7 +100,7 @@ pub fn run(args: &Compare) -> Result<()> {
     let targets = prepared.work.targets().map(|path| (path, "a target of the load"));
     beside(
         args,
-        &targets.chain(args.before.as_deref().map(|path| (path, "the kept result"))).collect::<Vec<_>>(),
+        &targets.chain(args.before.as_deref().map(|path| (path, "the saved result"))).collect::<Vec<_>>(),
     )?;
     let kept = args.before.as_deref().map(kept::read).transpose()?;
     if let Some(kept) = &kept {
@@ -151,7 +151,8 @@ pub fn run(args: &Compare) -> Result<()> {
         return Err(Refusal::Untrusted(why.to_string()).into());
     }
     if are_left_out {
-        let why = "nothing was compared: others used the disk in every block; run it again when they do not";
+        let why = "nothing was compared: other processes used the disk in every block; run it again when \
+            the disk is idle";
         return Err(Refusal::Refused(why.to_string()).into());
     }
     exit(args, &comparison)
@@ -219,16 +220,16 @@ fn restore() -> Result<()> {
     }
     let left = restore_left()?;
     if left.is_empty() {
-        note("nothing to restore: no comparison that has ended left a setting changed\n");
+        note("nothing to restore: no earlier comparison left a changed setting\n");
     }
     let failed =
         left.iter().flat_map(|(_, problems)| problems).any(|one| matches!(one, Problem::Failed { .. }));
     report_left(Ok(left));
     match failed {
-        true => {
-            Err(Refusal::Refused("a setting was not restored: set it by hand, as said above".to_string())
-                .into())
-        }
+        true => Err(Refusal::Refused(
+            "a setting was not restored: set it by hand, as described above".to_string(),
+        )
+        .into()),
         false => Ok(()),
     }
 }
@@ -236,9 +237,7 @@ fn restore() -> Result<()> {
 fn report_left(left: Result<Vec<(String, Vec<Problem>)>, Refusal>) {
     for (name, problems) in left.unwrap_or_default() {
         match problems.is_empty() {
-            true => warn(&format!(
-                "restored the settings of {name}, which a comparison that was killed had changed"
-            )),
+            true => warn(&format!("restored the settings of {name}, which a killed comparison had changed")),
             false => problems.iter().for_each(|problem| warn(&format!("warning: {problem}"))),
         }
     }
@@ -247,7 +246,8 @@ fn report_left(left: Result<Vec<(String, Vec<Problem>)>, Refusal>) {
 /// Reads the command line, and looks at nothing but names of disks.
 fn prepare(args: &Compare) -> Result<Prepared> {
     if args.vary.is_empty() && args.before.is_none() || args.command.is_empty() {
-        let why = "nothing to compare: give two kept results, --from-report FILE, or --vary KEY=VALUE,VALUE -- load TARGET";
+        let why = "nothing to compare: give two saved results, --from-report FILE, or --vary \
+            KEY=VALUE,VALUE -- load TARGET";
         return Err(Refusal::Usage(why.to_string()).into());
     }
     let arms = match &args.before {
@@ -267,7 +267,8 @@ fn prepare(args: &Compare) -> Result<Prepared> {
             (None, None) => {
                 let known: Vec<&str> = Key::words().collect();
                 let why = format!(
-                    "'{}' cannot be varied: use {}, sysctl:NAME, cgroup:PATH:FILE, or a word of biopsy load",
+                    "'{}' cannot be varied: use {}, sysctl:NAME, cgroup:PATH:FILE, or an option of biopsy \
+                     load",
                     text::clean(&vary.key),
                     known.join(", ")
                 );
@@ -291,11 +292,11 @@ fn prepare(args: &Compare) -> Result<Prepared> {
     let is_load = args.command.first().is_some_and(|word| word == "load");
     let (work, disk, target, default) = if is_load {
         if args.prepare.is_some() {
-            let why = "--prepare is for a COMMAND: a load opens its target anew for each round";
+            let why = "--prepare needs a COMMAND: a load reopens its target for each round";
             return Err(Refusal::Usage(why.to_string()).into());
         }
         if args.value.is_some() {
-            let why = "--value is for a COMMAND that prints JSON: of a load --metric names what decides";
+            let why = "--value needs a COMMAND that prints JSON: for a load, use --metric";
             return Err(Refusal::Usage(why.to_string()).into());
         }
         let words = |arm: &Arm| {
@@ -318,7 +319,7 @@ fn prepare(args: &Compare) -> Result<Prepared> {
     } else {
         if let Some((key, _)) = of_load.first() {
             let why = format!(
-                "{key} is a word of the load, and a COMMAND has none: vary settings, or run load behind --"
+                "{key} is a load option, which a COMMAND does not have: vary settings, or run load after --"
             );
             return Err(Refusal::Usage(why).into());
         }
@@ -333,7 +334,7 @@ fn prepare(args: &Compare) -> Result<Prepared> {
     let primary = args.metric.unwrap_or(default);
     let is_measured = primary.is_of_command() != is_load && (!primary.is_printed() || primary == default);
     if !is_measured {
-        let why = format!("{} is not measured here: leave out --metric, or name another", primary.name());
+        let why = format!("{} is not measured here: leave out --metric, or give another", primary.name());
         return Err(Refusal::Usage(why).into());
     }
     let less_is_better = args.less_is_better;
@@ -357,7 +358,7 @@ fn parse_load(command: &[String]) -> Result<Load> {
     let line = std::iter::once(OsString::from("biopsy")).chain(command.iter().map(OsString::from));
     match cli::parse(words::joined(line)) {
         Ok(cli::Cli { verb: Verb::Load(load), .. }) => Ok(load),
-        Ok(_) => Err(Refusal::Usage("behind -- stands no load".to_string()).into()),
+        Ok(_) => Err(Refusal::Usage("no load is given after --".to_string()).into()),
         Err(error) => {
             let why = cli::sentence(&error).unwrap_or_else(|| "write --help before --".to_string());
             Err(Refusal::Usage(format!("load: {why}")).into())

@@ -69,8 +69,8 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
         return recorded::run(&recorded::Asked::of(args, recording), color);
     }
     if args.has_unused_load_options() {
-        let why = "without a TARGET -d, -p, --comm and --cgroup only watch: name what to drive, or leave out the \
-                   options of the load";
+        let why = "without TARGET, -d, -p, --comm and --cgroup only observe: name a target to drive, or \
+            leave out the load options";
         return Err(Refusal::Usage(why.to_string()).into());
     }
     let root = Path::new("/");
@@ -97,7 +97,7 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     if let Some(prepared) = &prepared {
         let disk = prepared.device().with_context(|| {
             Refusal::Refused(format!(
-                "{} lies on no block device, so there is nothing to trace: name a directory on a disk",
+                "{} is not on a block device, so there is nothing to trace: name a directory on a disk",
                 prepared.target()
             ))
         })?;
@@ -306,7 +306,7 @@ fn scaling(args: &Diagnose, line: &Line) -> Result<Option<Scaling>> {
         let Some(disk) = select::disk_of_path(target) else { continue };
         if let Some((_, other)) = drives.iter().find(|(known, _)| *known == disk) {
             let why = format!(
-                "{} and {} are one drive, {disk}, which would compete with itself: name different drives with --beside",
+                "{} and {} are the same drive, {disk}: name different drives with --beside",
                 render::text::clean(&other.to_string_lossy()),
                 render::text::clean(&target.to_string_lossy())
             );
@@ -345,7 +345,7 @@ fn measure<'a>(
         return Ok(Outcome { load: Some(load), window: None });
     }
     if output::progress() && until.command.is_empty() {
-        warn(&format!("watching the I/O that is there {}", window::how_long(until.length, &[])));
+        warn(&format!("observing the running I/O {}", window::how_long(until.length, &[])));
     }
     let mut window = Window::open_with(until, |until| {
         probe.start_command(|| Running::start(until.command, until.quiet_stdout))

@@ -34,7 +34,7 @@ fn page(id: &str) -> Result<String, Refusal> {
         None => {
             let known: Vec<&str> = rules::pages().map(|(id, _, _)| id).collect();
             let id = biopsy::render::text::clean(id);
-            Err(Refusal::Usage(format!("no finding is called '{id}': use one of {}", known.join(", "))))
+            Err(Refusal::Usage(format!("no finding is named '{id}': use one of {}", known.join(", "))))
         }
     }
 }

@@ -181,7 +181,7 @@ fn present(
 
 fn noun(format: Format) -> &'static str {
     match format {
-        Format::Picture => "picture",
+        Format::Picture => "flame graph",
         Format::Folded | Format::Pprof | Format::Speedscope => "stacks",
     }
 }
@@ -220,9 +220,9 @@ fn unfit(args: &Flame) -> Option<String> {
     let with = with.join(" or ");
     Some(match kind {
         Some(kind) => format!(
-            "{option} goes with {with} and not with {kind}: leave {option} out, or say {with} in place of {kind}"
+            "{option} goes with {with}, not with {kind}: leave out {option}, or use {with} instead of {kind}"
         ),
-        None => format!("{option} goes with {with}: say that as well, or leave {option} out"),
+        None => format!("{option} goes with {with}: add {with}, or leave out {option}"),
     })
 }
 
@@ -346,7 +346,7 @@ fn nothing(what: What, measurement: &Measurement) -> String {
     };
     let ended = status.map(|status| format!(" (the command ended with status {status})")).unwrap_or_default();
     format!(
-        "{NOTHING}: {why} in {}{ended}; take it longer with --for, or while the load runs",
+        "{NOTHING}: {why} in {}{ended}; measure longer with --for, or while the load runs",
         render::text::time(summary.duration_ns)
     )
 }
@@ -364,11 +364,12 @@ fn trust(measurement: &Measurement, max_loss: f64) -> Result<()> {
     }
     // Only of the CPUs is there a rate.
     let remedy = match summary.what {
-        Some(What::OnCpu) => "take fewer with --freq, or choose processes with --pid or --comm",
+        Some(What::OnCpu) => "use a lower --freq, or choose processes with --pid or --comm",
         _ => "choose processes with --pid, --comm or --cgroup",
     };
     Err(Refusal::Untrusted(format!(
-        "{} of {all} measurements ({percent:.2} %) are in no stack, more than --max-loss {max_loss} % allows: {remedy}",
+        "{} of {all} measurements ({percent:.2} %) were lost, more than --max-loss {max_loss} % allows: \
+         {remedy}",
         summary.lost
     ))
     .into())

@@ -93,8 +93,10 @@ fn measure_cost(
 ) -> Result<()> {
     let least = overhead::length(overhead::LEAST_PAIRS);
     if args.window.length.is_some_and(|length| length < least) {
-        let why =
-            format!("--measure-cost takes {least:?} at least: say --for {least:?} or more, or leave it out");
+        let why = format!(
+            "--measure-cost takes at least {least:?}: use --for {least:?} or more, or leave out \
+                --for"
+        );
         return Err(Refusal::Usage(why).into());
     }
     let mut probe = LatencyProbe::attach(host, Path::new("/"), &options)?;
@@ -122,8 +124,8 @@ fn measure_cost(
         // Interrupted, it has shown what it has.
         None if stop::requested() => Ok(()),
         None => {
-            let why = "too few pairs with I/O to say what the programs take: let the load run for all of the time, on a \
-                       device whose I/O the kernel counts";
+            let why = "too few pairs with I/O to measure the cost: let the load run all of the time, on a \
+                device whose I/O the kernel counts";
             Err(Refusal::Untrusted(why.to_string()).into())
         }
     }
@@ -140,7 +142,7 @@ fn refuse_stages(args: &Latency) -> Result<()> {
     ];
     match needs.iter().find(|(_, is_refused, _)| *is_refused) {
         Some((what, _, least)) => {
-            let why = format!("{what} needs more than these stages: use --stages {least}, or leave it out");
+            let why = format!("{what} needs more stages: use --stages {least}, or leave it out");
             Err(Refusal::Usage(why).into())
         }
         None => Ok(()),

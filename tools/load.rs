@@ -136,7 +136,7 @@ fn precondition(
     let done = load::precondition(runs, &asked, permission, scratch, stop::flag(), &|now| line.show(now))?;
     line.begin("");
     if let Some(why) = text::precondition::not_steady(&done) {
-        warn(&format!("warning: preconditioning ended {why}; the load runs all the same"));
+        warn(&format!("warning: preconditioning ended {why}; the load runs anyway"));
     }
     Ok(Some(done))
 }
@@ -283,7 +283,7 @@ fn job_file(args: &Load) -> Result<Option<&Path>> {
     let is_one = |path: &&PathBuf| path.extension() == Some(OsStr::new("fio")) && path.is_file();
     match (args.targets.iter().find(is_one), args.targets.len()) {
         (Some(path), 2..) => Err(Refusal::Usage(format!(
-            "{} is a job file, and stands beside other targets: name one job file, or targets",
+            "{} is a job file among other targets: name one job file, or targets",
             path.display()
         ))
         .into()),
@@ -325,21 +325,22 @@ fn check(args: &Load, request: &Request) -> Result<()> {
     let fio = request.minimal || args.output_format != Format::Normal;
     if args.output.json && fio {
         return refuse(
-            "--json is biopsy's own form: leave out it, or --output-format and --minimal".to_string(),
+            "--json is biopsy's own format: leave it out, or leave out --output-format and --minimal"
+                .to_string(),
         );
     }
     if let Some(sweep) = request.sweeps.first().filter(|_| fio) {
         let (word, values) = (&sweep.word, sweep.values.join(", "));
         return refuse(format!(
-            "--{word} has several values ({values}), for which fio's formats have no place: give one, or leave out \
-             --output-format and --minimal (--json has all points)"
+            "--{word} has several values ({values}), but fio's formats can show only one: give one, or \
+             leave out --output-format and --minimal (--json has all points)"
         ));
     }
     if let Some(sweep) = request.sweeps.first()
         && !text::fio_log::paths(request.points.iter().flatten()).is_empty()
     {
         return refuse(format!(
-            "--{} has several values, and fio's logs have a place for one run: give one, or leave out the logs",
+            "--{} has several values, but fio's logs can hold only one run: give one, or leave out the logs",
             sweep.word
         ));
     }
@@ -359,13 +360,13 @@ pub fn scratch(directory: &Path, bytes: Option<u64>) -> Result<Target> {
 pub fn arms(args: &Load, arms: &[Vec<(String, String)>]) -> Result<(Vec<Job>, Permission)> {
     let refuse = |why: &str| Err(Refusal::Usage(why.to_string()).into());
     if args.output.json || args.output.output.is_some() || args.output_format != Format::Normal {
-        return refuse("the result is that of the comparison: give --json and -o before --");
+        return refuse("--json and -o belong to compare: give them before --");
     }
     if args.precondition {
         return refuse("compare does not precondition: run biopsy load --precondition before it");
     }
     if job_file(args)?.is_some() {
-        return refuse("compare runs one job, in words: write those of the job file behind load");
+        return refuse("compare runs one job without a job file: write its options after load");
     }
     let mut jobs = Vec::with_capacity(arms.len());
     let mut readonly = false;
@@ -377,7 +378,7 @@ pub fn arms(args: &Load, arms: &[Vec<(String, String)>]) -> Result<(Vec<Job>, Pe
         readonly |= is_readonly;
         match <[Vec<Job>; 1]>::try_from(request.points).map(|[point]| <[Job; 1]>::try_from(point)) {
             Ok(Ok([job])) => jobs.push(job),
-            Err(_) => return refuse("a word of the load has several values: vary it with --vary"),
+            Err(_) => return refuse("a load option has several values: vary it with --vary"),
             Ok(Err(_)) => return refuse("compare runs one job: name one target"),
         }
     }

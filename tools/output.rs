@@ -95,7 +95,7 @@ impl Sink {
                 let mut out = io::stdout().lock();
                 out.write_all(&for_terminal(bytes, &out))
                     .and_then(|()| out.flush())
-                    .context("cannot write to stdout, use -o to name a file")
+                    .context("cannot write to stdout: use -o to name a file")
             }
             Self::File { file, path, place } => {
                 let ready = match place {
@@ -110,12 +110,12 @@ impl Sink {
                 };
                 // What was measured would have to be measured again.
                 let saved = match save && Self::Stdout.write(bytes).is_ok() {
-                    true => "; what it was to hold is on stdout",
+                    true => "; its content is on stdout",
                     false => "",
                 };
                 let remedy = match error.kind() {
                     io::ErrorKind::AlreadyExists => {
-                        "somebody has made it meanwhile, name another file with -o"
+                        "another process has created it meanwhile; name another file with -o"
                     }
                     _ => "free some space or name another file with -o",
                 };

@@ -185,7 +185,7 @@ fn due(at: Option<At>) -> Result<Option<Instant>> {
     };
     match wanted.and_then(|wanted| wanted.checked_sub(now)) {
         Some(left) => Ok(Some(Instant::now() + Duration::from_nanos(left))),
-        None => Err(Refusal::Usage("the time of --at is past: name a later one".to_string()).into()),
+        None => Err(Refusal::Usage("the time of --at is in the past: give a later one".to_string()).into()),
     }
 }
 
@@ -198,7 +198,7 @@ fn await_begin(args: &Record, due: Option<Instant>) -> Result<Instant> {
         let missed = u32::try_from(late.as_nanos().div_ceil(length.as_nanos().max(1))).unwrap_or(u32::MAX);
         due += length.saturating_mul(missed);
     } else if !late.is_zero() {
-        let why = "the time of --at passed while the views were prepared: name a later one";
+        let why = "the time of --at passed while the views were prepared: give a later one";
         return Err(Refusal::Usage(why.to_string()).into());
     }
     while !stop::requested() {
@@ -293,7 +293,7 @@ fn say(path: &Path, manifest: &Manifest, envelope: &Envelope) {
     let cpu = manifest.recorder_cpu_percent.map(|percent| format!(", {percent:.1} % of a CPU"));
     let own = manifest.recorder_device.as_ref().zip(manifest.recorder_written_bytes);
     let own = own.map(|(device, written)| {
-        format!("; the writes of {} have {} of its own", text::clean(device), units::bytes(written as f64))
+        format!("; biopsy itself wrote {1} to {0}", text::clean(device), units::bytes(written as f64))
     });
     output::warn(&format!(
         "recorded {} of {} in {} ({}{}{}){}",

@@ -74,7 +74,7 @@ fn each<V: View>(path: &Path, span: Span, mut with: impl FnMut(Piece<V>) -> Resu
     let read = Pieces::new(open::<V>(path)?, span).each(|piece| {
         with(piece).map_err(|error| {
             shown = Err(error);
-            anyhow!("it could not be shown")
+            anyhow!("it cannot be shown")
         })
     });
     shown?;
@@ -151,7 +151,7 @@ pub fn intervals<V: View + Merge>(
 pub fn machine<V: View>(path: &Path) -> Result<Piece<V>> {
     let refused = || {
         let why = format!(
-            "{} is no recording of biopsy record, which alone says what the machine is: name one with -i",
+            "{} is not a recording of biopsy record, and only those describe the machine: name one with -i",
             path.display()
         );
         Refusal::Usage(why)
@@ -167,7 +167,7 @@ pub fn unreadable(error: anyhow::Error, name: &str) -> anyhow::Error {
     match error.downcast_ref::<io::Error>() {
         Some(cause) => {
             let why = format!(
-                "cannot read {name}: {}; name a recording, or what --json printed, with -i",
+                "cannot read {name}: {}; name a recording or saved --json output with -i",
                 reason(cause)
             );
             Refusal::Usage(why).into()

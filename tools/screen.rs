@@ -42,7 +42,7 @@ impl Screen {
         let given = options.iter().find(|(_, is_given)| *is_given);
         if let Some((option, _)) = given.filter(|_| output.json || lines.long || !has_intervals) {
             let why = format!(
-                "{option} is for the lines of an interval view: give an INTERVAL (1: every second), without --long \
+                "{option} applies to interval lines: give an INTERVAL (1: every second), without --long \
                  and --json"
             );
             return Err(Refusal::Usage(why).into());

@@ -48,7 +48,8 @@ pub fn run(args: &Threads, color: Color) -> Result<()> {
         window::add(&mut devices, &[device.disk]);
     }
     if matches!(args.stacks, Some(Stacks::Flame)) && args.interval.interval.is_some() {
-        let why = "--stacks flame draws one picture of the whole window: leave the interval out, or take --stacks folded";
+        let why = "--stacks flame draws one flame graph of the whole run: leave out the interval, or use \
+            --stacks folded";
         return Err(Refusal::Usage(why.to_string()).into());
     }
     let columns = columns(args);
@@ -136,7 +137,7 @@ fn picture(envelope: &Envelope, summary: &ThreadSummary, probe: &ThreadProbe) ->
     // The files of /proc tell one function.
     let by = if probe.is_kernel() { "kernel stack" } else { "where in the kernel" };
     let title = format!("threads that ran or waited, by {by}");
-    let subtitle = format!("{} samples in {} rounds at {} Hz", summary.samples, summary.rounds, probe.hz());
+    let subtitle = format!("{} samples in {} scans at {} Hz", summary.samples, summary.rounds, probe.hz());
     let samples = folded::profile(&summary.folded, Unit::Samples);
     let place = kernel::hostname(Path::new("/")).unwrap_or_default();
     let lost = envelope.lost.samples;

@@ -27,7 +27,7 @@ const SHORTEST: Duration = Duration::from_millis(100);
 
 pub fn run(args: &Top) -> Result<()> {
     if !args.plain && !args.output.json {
-        let why = "the full-screen view is not there yet: biopsy top --plain prints a line per second";
+        let why = "there is no full-screen view yet: biopsy top --plain prints a line per second";
         return Err(Refusal::Usage(why.to_string()).into());
     }
     let width = output::width(&args.output);

@@ -112,8 +112,8 @@ pub fn run(args: &Trace) -> Result<()> {
 }
 
 /// What helps where the reader is too slow.
-const FEWER: &str = "write to a file with -o, leave the cost out with --no-cost, or ask for fewer with --slower-than, \
-                     --every or --top";
+const FEWER: &str = "write to a file with -o, use --no-cost, or select fewer I/Os with --slower-than, \
+    --every or --top";
 
 /// What the kernel is asked to send.
 fn events(args: &Trace) -> EventOptions {

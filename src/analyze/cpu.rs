@@ -275,22 +275,28 @@ impl CpuSummary {
         for (event, why) in &self.counted.refused {
             let why = match (event, self.counted.counter.as_deref()) {
                 (Event::Cycles | Event::Instructions, Some("cpu-clock")) => format!(
-                    "cycles per I/O and instructions per cycle are not known, CPU time is: {why} (counter: cpu-clock)"
+                    "only CPU time, no cycles per I/O and no instructions per cycle: {why} (counter: \
+                     cpu-clock)"
                 ),
-                _ => format!("{} were not counted: {why}", event.name()),
+                _ => format!("not counted: {}: {why}", event.name()),
             };
             out.push(missing(event.name(), Reason::NotAvailable, why, None));
         }
         if let Some(why) = &self.no_wakeups {
             let switch = why.contains("sched_schedstats").then_some("sysctl kernel.sched_schedstats=1");
-            out.push(missing("wakeups", Reason::NotTold, format!("wake-ups are not known: {why}"), switch));
+            out.push(missing(
+                "wakeups",
+                Reason::NotTold,
+                format!("wake-ups were not counted: {why}"),
+                switch,
+            ));
         }
         if self.context_switches.is_none() {
-            let why = "context switches are not known: /proc/stat has no count of them that grew";
+            let why = "context switches were not counted: /proc/stat has no count of them that grew";
             out.push(missing("context_switches", Reason::NotTold, why.to_string(), None));
         }
         for CpuLeftOut { cpu, why } in &self.left_out {
-            let why = format!("CPU {cpu} is not in the table of CPU time: {why}");
+            let why = format!("CPU {cpu} is missing from the table of CPU time: {why}");
             out.push(missing("cpu_time", Reason::NotTold, why, None));
         }
         out
@@ -309,9 +315,9 @@ pub fn summarize(window: &CpuWindow) -> CpuSummary {
     let mut left_out = Vec::new();
     for cpu in start.cpus.keys().chain(end.cpus.keys()).copied().collect::<BTreeSet<u32>>() {
         let row = match (start.cpus.get(&cpu), end.cpus.get(&cpu)) {
-            (Some(a), Some(b)) => row(a, b, duration_ns).ok_or("the kernel's counters of it went back"),
-            (None, _) => Err("it came online in the window"),
-            (_, None) => Err("it went offline in the window"),
+            (Some(a), Some(b)) => row(a, b, duration_ns).ok_or("its counters in the kernel went backwards"),
+            (None, _) => Err("it came online during the run"),
+            (_, None) => Err("it went offline during the run"),
         };
         match row {
             Err(why) => left_out.push(CpuLeftOut { cpu, why: why.into() }),
@@ -434,8 +440,7 @@ fn counted(window: &CpuWindow, cores: &[CpuRow]) -> Counted {
     for event in [Event::Cycles, Event::Instructions, Event::FrontendStalls, Event::BackendStalls] {
         let never = counters.counts.iter().any(|count| count.event == event && count.running_ns == 0);
         if never && refused.iter().all(|(known, _)| *known != event) {
-            refused
-                .push((event, "other counters of this machine took all places in the processor".to_string()));
+            refused.push((event, "all hardware counters were in use by others".to_string()));
         }
     }
     let share = |count: &crate::host::cpu_counters::Count| {

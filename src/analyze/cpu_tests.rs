@@ -172,7 +172,7 @@ fn a_cpu_that_came_went_or_ran_backwards_is_left_out_by_name() {
     let end = "cpu0 4 0 0 0 0 0 0 0\ncpu2 0 0 0 0 0 0 0 0\ncpu3 0 0 0 20 8 0 0 0\nctxt 9\n";
     let summary = summarize(&window(start, end));
     assert_eq!(summary.left_out.iter().map(|left| left.cpu).collect::<Vec<_>>(), [0, 1, 2]);
-    assert_eq!(summary.left_out[0].why, "the kernel's counters of it went back");
+    assert_eq!(summary.left_out[0].why, "its counters in the kernel went backwards");
     let left = &summary.cpus[0];
     // iowait went back, but its sum with idle did not.
     assert_eq!((left.cpus[0], left.times[6], left.iowait_ns), (3, 10 * TICK_NS, None));

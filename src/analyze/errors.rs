@@ -141,7 +141,7 @@ impl ErrorSummary {
         let all = self.rows.iter().map(|row| row.events).chain([lost]).saturating_sum();
         (lost as f64 * 100.0 > max_loss * all as f64).then(|| {
             format!(
-                "{lost} of {all} events are in no row, more than --max-loss {max_loss} % allows: run shorter"
+                "{lost} of {all} events were missed, more than --max-loss {max_loss} % allows: run shorter"
             )
         })
     }

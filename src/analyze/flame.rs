@@ -33,7 +33,7 @@ impl What {
             Self::OnCpu => "on-CPU time",
             Self::OffCpu => "off-CPU time",
             Self::IoWait => "time blocked for I/O",
-            Self::LockWait => "time waited for locks",
+            Self::LockWait => "lock wait time",
             Self::Io => "I/O time by submitter",
             Self::Reclaim => "time in memory reclaim",
         }

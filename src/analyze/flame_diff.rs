@@ -111,7 +111,7 @@ pub fn compare(before: Side<'_>, after: Side<'_>, basis: Basis) -> Result<Compar
     let unit = before.profile.unit;
     ensure!(
         unit == after.profile.unit,
-        "one profile counts what the other does not: they cannot be compared"
+        "the two profiles count different things and cannot be compared: give two of the same kind"
     );
     for (side, which) in [(before, "first"), (after, "second")] {
         ensure!(!side.profile.is_empty(), "the {which} profile is empty: there is nothing to compare");

@@ -22,7 +22,7 @@ use crate::wire::reading::{DeviceSample, Reading};
 /// `--max-loss`. They still count as lost.
 pub const MAX_LOSS: f64 = 0.001;
 
-const NOT_FOLLOWED: &str = "operations are not followed on this kernel";
+const NOT_FOLLOWED: &str = "operations cannot be measured on this kernel";
 
 /// How a test of an invariant ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -134,7 +134,7 @@ impl Measured<'_> {
     ) -> Invariant {
         match (self.ios() + self.lost.ios, broken) {
             (_, Some(why)) => fail(name, numbers, why),
-            (0, None) => not_tested(name, "no I/O was seen"),
+            (0, None) => not_tested(name, "no I/O was measured"),
             (_, None) => pass(name, numbers),
         }
     }

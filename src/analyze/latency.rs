@@ -350,7 +350,7 @@ names! {
         Io = "I/O",
         /// Write-back and read-ahead, for which no task waits, but also I/Os of page faults and kernel threads, for
         /// which a task may wait: so they are not called background I/O.
-        UnownedIo = "I/O of no operation",
+        UnownedIo = "I/O without operation",
     }
 }
 

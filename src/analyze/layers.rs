@@ -155,13 +155,14 @@ fn gap(device: &DeviceLatency, op: Op, unsaid: &Unsaid) -> Missing {
     let (reason, why) = match unsaid {
         Unsaid::NotTraced(name) => (Reason::NotTraced, format!("{name} below it is not traced")),
         Unsaid::NotTimed => {
-            (Reason::NotTimed, format!("not every {op} was timed as a whole, on it and on {below} below it"))
+            (Reason::NotTimed, format!("not every {op} was timed completely, on it and on {below} below it"))
         }
         Unsaid::NotOneToOne { upper, lower } => (
             Reason::NotOneToOne,
             format!(
-                "{op}: {} I/Os of {} bytes, and {} of {} bytes on {below} below it: they are split, merged, \
-                 repeated or cached on the way, or others' are among them, so no time there is one I/O's",
+                "{op}: {} I/Os of {} bytes, and {} of {} bytes on {below} below it: they are split, \
+                 merged, repeated or cached, or other processes use {below}, so the times of one I/O \
+                 cannot be compared",
                 upper.0, upper.1, lower.0, lower.1
             ),
         ),

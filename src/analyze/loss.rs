@@ -62,15 +62,15 @@ pub fn distrust(summary: &LatencySummary, lost: &Lost, max_loss: f64) -> Option<
     let gone: Vec<&str> = summary.devices.iter().filter(|d| d.vanished).map(|d| d.name.as_str()).collect();
     if !gone.is_empty() {
         return Some(format!(
-            "{} vanished while it was measured: the figures end there; run again on a device that stays",
+            "{} vanished during the run: the figures end there; run again on a device that stays",
             gone.join(", ")
         ));
     }
     let negative: u64 = summary.devices.iter().map(|d| d.negative).saturating_sum();
     if negative > 0 {
         return Some(format!(
-            "{negative} I/Os ended before they began: the clocks of this machine's CPUs disagree, \
-             so no stage can be trusted (see `dmesg | grep -i tsc`)"
+            "{negative} I/Os ended before they began: the CPUs' clocks disagree, so no stage can be \
+             trusted (see `dmesg | grep -i tsc`)"
         ));
     }
     let all = ios.saturating_add(lost.ios);
@@ -84,13 +84,14 @@ pub fn distrust(summary: &LatencySummary, lost: &Lost, max_loss: f64) -> Option<
             .collect();
         let slots = of_latency().find(|(kind, _)| *kind == "slot").map_or(0, |(_, n)| *n);
         let remedy = if slots > lost.ios / 2 {
-            "a queue became deeper during the run (nr_requests, or a scheduler that was switched), and its new requests \
-             have no place in the tables: start again"
+            "a queue became deeper during the run (nr_requests or scheduler changed), and its new requests \
+             have no room in the tables: start again"
         } else {
             "run longer or with less load, or allow more"
         };
         return Some(format!(
-            "{} of {all} I/Os ({percent:.2} %) were lost ({}), more than --max-loss {max_loss} % allows: {remedy}",
+            "{} of {all} I/Os ({percent:.2} %) were missed ({}), more than --max-loss {max_loss} % allows: \
+             {remedy}",
             lost.ios,
             kinds.join(", ")
         ));
@@ -100,8 +101,9 @@ pub fn distrust(summary: &LatencySummary, lost: &Lost, max_loss: f64) -> Option<
         |device: &&DeviceLatency| share(device.excess(), device.comparable().max(device.excess())) > max_loss;
     summary.devices.iter().find(above).map(|device| {
         format!(
-            "{}: {} I/Os were seen that the kernel did not count ({:.2} % of {}): its counters were off for a part of \
-             the run, or the figures are wrong: echo 1 > /sys/block/{}/queue/iostats, and run again",
+            "{}: {} more I/Os were measured than the kernel counted ({:.2} % of {}): its counters were off \
+             for a part of the run, or the figures are wrong; echo 1 > /sys/block/{}/queue/iostats, and \
+             run again",
             device.name,
             device.excess(),
             share(device.excess(), device.comparable()),
@@ -191,7 +193,7 @@ mod tests {
         };
         let sentence = why(17, true).unwrap();
         assert!(
-            sentence.starts_with("sda: 3 I/Os were seen that the kernel did not count (15.00 % of 20)"),
+            sentence.starts_with("sda: 3 more I/Os were measured than the kernel counted (15.00 % of 20)"),
             "{sentence}"
         );
         assert!(sentence.contains("/sys/block/sda/queue/iostats"), "{sentence}");

@@ -18,10 +18,9 @@ pub fn stages(summary: &LatencySummary) -> Vec<Missing> {
         device: Some(device.name.clone()),
         stage: Some(Stage::Reap.name().to_string()),
         reason: Reason::Polled,
-        why:
-            "no task was seen to return from a system call with the results: the application looks into its \
-              ring without one (it polls, or waits by poll or an eventfd), and nothing marks when"
-                .to_string(),
+        why: "no system call fetched the results: the application reads its ring without one (it polls, or \
+             waits by poll or an eventfd), and no event marks when"
+            .to_string(),
         ..Missing::default()
     };
     let polled = summary.devices.iter().filter(unfetched).map(of_device);
@@ -45,8 +44,8 @@ fn unchecked(device: &DeviceLatency) -> Missing {
         device: Some(device.name.clone()),
         part: Some("kernel_ios".to_string()),
         reason: Reason::NotCounted,
-        why: "the kernel's counters of it are off (queue/iostats), not readable, or hold passthrough commands as \
-              reads and writes, so the count was not checked"
+        why: "the count was not checked: the kernel's counters are off (queue/iostats), not readable, or \
+            count passthrough commands as reads and writes"
             .to_string(),
         ..Missing::default()
     }
@@ -60,9 +59,9 @@ fn missing_flush(device: &DeviceLatency) -> Option<Missing> {
         part: Some("flush".to_string()),
         reason: Reason::Flushed,
         why: format!(
-            "{} writes waited after their data for a flush, because the drive cannot write through its cache: that \
-             is in no stage of these I/Os, and in complete of operations that waited for one of them alone; the \
-             flushes themselves are counted as flush",
+            "{} writes waited for a flush after their data, because the drive cannot write through its \
+             cache: that time is in no stage of these I/Os, and in complete of operations with one I/O; \
+             the flushes are counted as flush",
             device.flushed
         ),
         ..Missing::default()
@@ -81,8 +80,8 @@ fn missing_submit(device: &DeviceLatency) -> Option<Missing> {
         reason: Reason::Throttled,
         included_in: Some(Stage::Queue.name().to_string()),
         why: format!(
-            "blk-throttle held back {held} operations of system calls that wait or of libaio, and no event tells when \
-             those handed them in: their queue begins where the call was entered"
+            "blk-throttle throttled {held} operations of waiting system calls or of libaio, and no event \
+             marks their submission: their queue stage begins when the call was entered"
         ),
         ..Missing::default()
     })
@@ -96,8 +95,8 @@ fn missing_held(device: &DeviceLatency) -> Option<Missing> {
         part: Some("throttle".to_string()),
         reason: Reason::Throttled,
         why: format!(
-            "blk-throttle held back {} bios that belong to no operation (buffered reads, write-back): how \
-             long is in no stage, they stand with the kernel's worker that brought them, and -p and --comm leave \
+            "blk-throttle throttled {} bios without an operation (buffered reads, write-back): that time \
+             is in no stage, they count for the kernel worker that submitted them, and -p and --comm leave \
              them out",
             device.held_unknown
         ),
@@ -108,15 +107,17 @@ fn missing_held(device: &DeviceLatency) -> Option<Missing> {
 /// A command of the driver itself is first observed when the driver takes it.
 fn missing_queue(device: &DeviceLatency) -> Option<Missing> {
     let followed = device.ops.get(&Op::Passthrough)?.operations.as_ref()?;
-    (followed.stages.get(&Stage::Queue).map_or(0, Histogram::count) < followed.total.count()).then(|| Missing {
+    (followed.stages.get(&Stage::Queue).map_or(0, Histogram::count) < followed.total.count()).then(|| {
+        Missing {
         device: Some(device.name.clone()),
         stage: Some(Stage::Queue.name().to_string()),
         reason: Reason::NoEvent,
         included_in: Some(Stage::Submit.name().to_string()),
-        why: "no event tells when a command of the driver's own (passthrough) enters the block layer: its submit \
-              ends where the driver takes it"
+        why: "no event marks when a passthrough command enters the block layer: its submit stage ends when \
+            the driver takes it"
             .to_string(),
         ..Missing::default()
+    }
     })
 }
 
@@ -132,8 +133,8 @@ fn missing_parts(device: &DeviceLatency) -> Option<Missing> {
         part: Some("detail".to_string()),
         reason: Reason::NoEvent,
         why: format!(
-            "queue of {ios} I/Os and {operations} operations is whole and has no parts: they waited for a flush that \
-             was another's request, or the event that tells when their request was allocated was lost"
+            "the queue stage of {ios} I/Os and {operations} operations is not split: they waited for the \
+             flush of another request, or the event that marks the allocation of their request was lost"
         ),
         ..Missing::default()
     })
@@ -173,7 +174,7 @@ mod tests {
         let found = stages(&summarize(&Host::default(), &reading(0, sample(&[], 0, 0)), &reading(1, last)));
         let [held] = &found[..] else { panic!("{found:?}") };
         assert_eq!((held.part.as_deref(), held.reason), (Some("throttle"), Reason::Throttled));
-        assert!(held.why.contains("held back 152 bios"), "{}", held.why);
+        assert!(held.why.contains("throttled 152 bios"), "{}", held.why);
     }
 
     #[test]
@@ -196,7 +197,7 @@ mod tests {
         let found = with([1, 2]);
         let [parts] = &found[..] else { panic!("{found:?}") };
         assert_eq!((parts.stage.as_deref(), parts.part.as_deref()), (Some("queue"), Some("detail")));
-        assert!(parts.why.starts_with("queue of 2 I/Os and 4 operations"), "{}", parts.why);
+        assert!(parts.why.starts_with("the queue stage of 2 I/Os and 4 operations"), "{}", parts.why);
     }
 
     #[test]

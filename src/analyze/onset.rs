@@ -166,9 +166,9 @@ impl NoOnset {
     /// The reason, as continuation of "no onset is named: ".
     pub fn why(self) -> &'static str {
         match self {
-            Self::TooShort => "fewer than 10 moments under load",
-            Self::TooLittleKnown => "it takes free memory or reclaim, and throughput or CPU time",
-            Self::Steady => "nothing changed for the worse, together and for good",
+            Self::TooShort => "fewer than 10 samples under load",
+            Self::TooLittleKnown => "free memory or reclaim, and throughput or CPU time, must be sampled",
+            Self::Steady => "no lasting change for the worse in several figures at once",
         }
     }
 }

@@ -133,7 +133,7 @@ impl PagecacheSummary {
         }
         if self.series.len() > MOST_MOMENTS {
             self.series.drain(..self.series.len() - MOST_MOMENTS);
-            let why = format!("of a longer run it has the last {MOST_MOMENTS} samples");
+            let why = format!("of a longer run, only the last {MOST_MOMENTS} samples are kept");
             how::each(&mut self.absent, &[Absence::new("series", why)]);
         }
     }

@@ -180,7 +180,7 @@ mod tests {
     fn a_cpu_that_was_not_there_all_the_time_has_no_row() {
         let (mut whole, mut later) = (system(Some(1)), system(Some(1)));
         later.cpu.cpus.pop();
-        later.cpu.left_out.push(CpuLeftOut { cpu: 1, why: "it went offline in the window".into() });
+        later.cpu.left_out.push(CpuLeftOut { cpu: 1, why: "it went offline during the run".into() });
         whole.merge_with(&later);
         whole.settle();
         assert_eq!(whole.cpu.cpus.iter().map(|row| row.cpus[0]).collect::<Vec<_>>(), [0]);

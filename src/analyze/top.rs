@@ -302,12 +302,12 @@ fn cpus(from: &Activity, to: &Activity, duration_ns: u64, missing: &mut Vec<Miss
                     count += 1;
                     continue;
                 }
-                None => "its counters went back",
+                None => "its counters went backwards",
             },
             (None, _) => "it came online",
             (_, None) => "it went offline",
         };
-        let why = format!("CPU {cpu} is not in the shares of CPU time: {why}");
+        let why = format!("CPU {cpu} is missing from the shares of CPU time: {why}");
         missing.push(Missing {
             part: Some("cpu".to_string()),
             reason: Reason::LeftOut,
@@ -353,15 +353,15 @@ fn disks(from: &Activity, to: &Activity, total: &[String], line: &mut Line) {
                         continue;
                     }
                 }
-                None => "it is another one than before: its counters went back",
+                None => "it is another device than before: its counters went backwards",
             },
-            (None, _) => "it came in the interval",
+            (None, _) => "it appeared during the interval",
             (_, None) => "it is gone",
         };
         line.missing.push(Missing {
             device: Some(name.clone()),
             reason: Reason::LeftOut,
-            why: format!("{name} is not in the line: {why}"),
+            why: format!("{name} is missing from the line: {why}"),
             ..Missing::default()
         });
     }
@@ -479,7 +479,7 @@ mod tests {
         let why: Vec<&str> = line.missing.iter().map(|missing| missing.why.as_str()).collect();
         assert!(why[0].starts_with("CPU 1 ") && why[0].ends_with("it went offline"), "{why:?}");
         assert!(why[1].starts_with("CPU 2 ") && why[1].ends_with("it came online"), "{why:?}");
-        assert!(why[2].starts_with("CPU 3 ") && why[2].ends_with("its counters went back"), "{why:?}");
+        assert!(why[2].starts_with("CPU 3 ") && why[2].ends_with("its counters went backwards"), "{why:?}");
     }
 
     #[test]

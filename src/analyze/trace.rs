@@ -60,8 +60,8 @@ pub fn distrust(emitted: &Emitted, max_loss: f64, remedy: &str) -> Option<String
     let percent = if emitted.ios == 0 { 0.0 } else { lost as f64 * 100.0 / emitted.ios as f64 };
     (percent > max_loss).then(|| {
         format!(
-            "{lost} of {} I/Os ({percent:.2} %) are not shown, since the reader was too slow, more than --max-loss \
-             {max_loss} % allows: {remedy}",
+            "{lost} of {} I/Os ({percent:.2} %) were lost because the reader was too slow, more than \
+             --max-loss {max_loss} % allows: {remedy}",
             emitted.ios
         )
     })
@@ -96,8 +96,8 @@ mod tests {
         assert_eq!(distrust(&emitted, 0.1, ""), None);
         let early = lost(Lost::default(), &Emitted { early_operations: 2, ..Emitted::default() });
         assert_eq!((early.events, early.probes["trace"]["operation_before_io"]), (2, 2));
-        let why = distrust(&Emitted { lost_ios: 2, ..emitted }, 0.1, "ask for fewer").unwrap();
-        assert!(why.contains("2 of 1000") && why.ends_with(": ask for fewer"), "{why}");
+        let why = distrust(&Emitted { lost_ios: 2, ..emitted }, 0.1, "select fewer").unwrap();
+        assert!(why.contains("2 of 1000") && why.ends_with(": select fewer"), "{why}");
         assert_eq!(distrust(&Emitted::default(), 0.0, ""), None);
     }
 }

@@ -88,7 +88,7 @@ pub fn of_depth(
         let mut block = vec![None; prepared.len()];
         for arm in order {
             if begin.elapsed() > LONGEST {
-                curve.cut = Some(format!("{LONGEST:?} were over"));
+                curve.cut = Some(format!("time limit of {LONGEST:?}"));
                 return Ok(curve.derived());
             }
             progress(Progress {

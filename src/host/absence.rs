@@ -48,34 +48,34 @@ pub fn of_device(device: &BlockDevice, key: &str) -> Option<&'static str> {
         "root_complex" | "link" | "msix_vectors" | "iommu" | "pci_address"
             if !on_pci && device.is_nvme() && !device.request_based && !device.layers.is_empty() =>
         {
-            "it is a multipath drive: its paths (layers) have it"
+            "it is a multipath drive: see its paths (layers)"
         }
-        "root_complex" | "link" | "msix_vectors" | "iommu" if !on_pci => "it is below no PCI function",
-        "pci_address" => "it is below no PCI function",
-        "root_complex" => "the path in sysfs names none",
+        "root_complex" | "link" | "msix_vectors" | "iommu" if !on_pci => "it is not below a PCI function",
+        "pci_address" => "it is not below a PCI function",
+        "root_complex" => "its path in sysfs names none",
         "link" => "sysfs shows no speed and width of its function",
         // Without root the kernel shows only the first 64 bytes.
         "msix_vectors" | "payload_bytes" | "aspm" => match device.config_cut {
-            true => "that part of the configuration space is for root only",
+            true => "only root can read that part of the configuration space",
             false => "the function has no such capability",
         },
-        "iommu" => "no IOMMU translates for it",
+        "iommu" => "it is behind no IOMMU",
         "max_speed_gts" | "max_width" | "port_max_speed_gts" | "port_max_width" => "sysfs does not show it",
-        "numa_node" => "the kernel knows no node of it",
+        "numa_node" => "the kernel reports no node for it",
         "major" | "minor" => "the kernel has no device node for it",
         "alias" => "only device-mapper devices have one",
         "backing_file" => "only loop devices have one",
-        "poll_queues" => "its driver does not tell",
+        "poll_queues" => "its driver does not report it",
         "writeback_throttle_us" => "the kernel has none for it",
         "scheduler" | "requests" | "rq_affinity" | "nomerges" if !device.request_based => {
-            "it has no requests: bios go to it as they are"
+            "it has no requests, only bios"
         }
-        "nvme" if device.is_nvme() => "it was not asked, or may not be by this user: see missing",
-        "nvme" => "it is no NVMe drive",
-        "limits" => "no hierarchy of cgroups is mounted where limits could be read",
+        "nvme" if device.is_nvme() => "it was not asked, or this user may not ask it: see missing",
+        "nvme" => "it is not an NVMe drive",
+        "limits" => "no cgroup hierarchy is mounted where limits could be read",
         "io_cost" => "none is set",
-        "model" | "serial" | "firmware" | "driver" => "its driver does not tell",
-        _ if ATTRIBUTES.contains(&key) => "sysfs does not show it, or not as a value",
+        "model" | "serial" | "firmware" | "driver" => "its driver does not report it",
+        _ if ATTRIBUTES.contains(&key) => "sysfs does not show it, or not as a valid value",
         _ => return None,
     })
 }
@@ -87,10 +87,10 @@ pub const NODE_MEMORY: &str = "sysfs does not show the memory of the node";
 pub fn of_cpus(host: &Host) -> Vec<Absence> {
     let mut all = Vec::new();
     if host.smt.control.is_none() && host.smt.active.is_none() {
-        all.push(Absence::new("smt", "this kernel does not tell it (before Linux 4.19, or one CPU only)"));
+        all.push(Absence::new("smt", "this kernel does not report it (before Linux 4.19, or only one CPU)"));
     }
     if host.smt.cores.is_none() {
-        all.push(Absence::new("cores", "the kernel does not tell the core of each CPU"));
+        all.push(Absence::new("cores", "the kernel does not report the core of each CPU"));
     }
     match host.idle.as_ref().map(|idle| &idle.wakeup) {
         None => all.push(Absence::new("idle", "no cpuidle driver")),

@@ -80,7 +80,7 @@ impl Hierarchy {
         }
         let (name, point) = (text.escape_debug(), self.point.escape_debug());
         Err(Refusal::Refused(format!(
-            "no cgroup '{name}' in {point}, where the block controller's are: name a folder of it"
+            "no cgroup '{name}' in {point}, the hierarchy of the block controller: name a folder below it"
         ))
         .into())
     }

@@ -45,7 +45,7 @@ impl fmt::Display for NoWakeups {
         f.write_str(match self {
             Self::NoFile => "this kernel has no /proc/schedstat (CONFIG_SCHEDSTATS)",
             Self::Off => "the kernel's scheduler statistics are switched off (kernel.sched_schedstats)",
-            Self::Format => "/proc/schedstat has a format that biopsy does not know",
+            Self::Format => "/proc/schedstat has an unknown format",
         })
     }
 }

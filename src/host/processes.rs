@@ -13,7 +13,7 @@ pub fn find(root: &Path, pid: u32) -> Result<u32> {
     let status = file(&root.join(format!("proc/{pid}/status")));
     let Some(process) = status.ok().and_then(|status| field(&status, "Tgid")?.parse::<u32>().ok()) else {
         return Err(Refusal::Refused(format!(
-            "no process {pid}: it has ended, or the number is another one outside of this container"
+            "no process {pid}: it has ended, or has another number outside of this container"
         ))
         .into());
     };

@@ -161,7 +161,7 @@ fn bio_based(host: &Host, device: &BlockDevice) -> anyhow::Error {
         .map(|lower| lower.name.escape_debug().to_string())
         .collect();
     let remedy = if names.is_empty() {
-        "and no disk below it has: name another device, `biopsy devices` lists them".to_string()
+        "and no disk below it has any: name another device, `biopsy devices` lists them".to_string()
     } else {
         let these = if names.len() == 1 { "that" } else { "those" };
         format!("its I/O runs on {}: name {these} with -d", names.join(", "))

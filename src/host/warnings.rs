@@ -97,10 +97,11 @@ fn of_function(host: &Host, device: &BlockDevice) -> Vec<Warning> {
         warn(
             "numa-unknown",
             format!(
-                "the firmware does not say which of the {} NUMA nodes it is attached to",
+                "the firmware does not report which of the {} NUMA nodes it is attached to",
                 host.numa_nodes
             ),
-            "look for a newer firmware of the machine; until then the node from which it is fastest is the nearest",
+            "look for newer firmware of the machine; until then, the node from which it is fastest is the \
+             nearest",
         );
     }
     warnings
@@ -134,16 +135,13 @@ fn of_disk(device: &BlockDevice) -> Vec<Warning> {
         warn(
             "format-slower",
             format!(
-                "it is formatted with blocks of {} B, which the drive itself calls {}, and blocks of {} B {}",
+                "it is formatted with blocks of {} B, which the drive itself rates {}, and blocks of {} B {}",
                 now.block_bytes,
                 now.performance.name(),
                 other.block_bytes,
                 other.performance.name()
             ),
-            format!(
-                "before it is next filled, as all data is lost by it: format it anew with format {}",
-                other.format
-            ),
+            format!("reformat it with format {}, before it is next filled: all data is lost", other.format),
         );
     }
     if let Some(scheduler) = device.scheduler.as_deref().filter(|name| *name != "none")
@@ -151,17 +149,14 @@ fn of_disk(device: &BlockDevice) -> Vec<Warning> {
     {
         warn(
             "scheduler-on-nvme",
-            format!(
-                "the I/O scheduler {scheduler} is active on an NVMe drive; the kernel's default there is none"
-            ),
+            format!("the I/O scheduler {scheduler} is active on an NVMe drive; the kernel's default is none"),
             format!("`echo none > /sys/block/{}/queue/scheduler`, unless it was set on purpose", device.name),
         );
     }
     if device.iostats == Some(false) && counts_by_the_flag(device) {
         warn(
             "iostats-off",
-            "queue/iostats is 0: the kernel does not count its I/Os, and no result can be checked against it"
-                .to_string(),
+            "queue/iostats is 0: the kernel does not count its I/Os, so no result can be checked".to_string(),
             format!("`echo 1 > /sys/block/{}/queue/iostats`", device.name),
         );
     }
@@ -173,10 +168,7 @@ fn cgroup_limit(limit: &Throttle) -> Warning {
     Warning {
         device: limit.device.clone(),
         id: "cgroup-limit".into(),
-        sentence: format!(
-            "the cgroup {} limits it, and what is started from here runs in that",
-            limit.cgroup
-        ),
+        sentence: format!("the cgroup {} limits it, and processes started from here run in it", limit.cgroup),
         remedy: Some(
             "measure from another cgroup, or lift the limit (io.max; v1: blkio.throttle.*)".to_string(),
         ),
@@ -192,18 +184,18 @@ fn idle_deep(idle: &Idle) -> Option<Warning> {
     let (deepest, us) = deep.iter().max_by_key(|(_, us)| *us)?;
     let name = deepest.name.clone().unwrap_or_else(|| format!("state {}", deepest.state));
     let unless = match &idle.wakeup {
-        Wakeup::Untold(_) => ", unless a program that holds /dev/cpu_dma_latency keeps them from it",
+        Wakeup::Untold(_) => ", unless a program that holds /dev/cpu_dma_latency prevents it",
         Wakeup::Limit(_) | Wakeup::Unlimited => "",
     };
     Some(Warning {
         device: format!("cpus {}", ranges(&cpus)),
         id: "idle-deep".into(),
         sentence: format!(
-            "while idle they may enter {name}, which takes up to {us} µs to wake from{unless}: an I/O that a sleeping \
-             CPU has to complete waits for that"
+            "idle CPUs may enter {name}, with a wake-up latency of up to {us} µs{unless}: I/Os that a \
+             sleeping CPU completes wait for that"
         ),
         remedy: Some(format!(
-            "where latency is worth more than power, `cpupower idle-set -D {}` keeps them out of it until the next boot",
+            "if latency matters more than power, `cpupower idle-set -D {}` prevents it until the next boot",
             DEEP_US + 1
         )),
     })
@@ -218,7 +210,7 @@ fn frequency_held(set: &Frequency) -> Option<Warning> {
         device: format!("cpus {cpus}"),
         id: "frequency-held".into(),
         sentence: format!(
-            "the governor powersave of {driver} holds them at {held:.1} GHz, and they can do {most:.1} GHz"
+            "the governor powersave of {driver} keeps them at {held:.1} GHz, but they can do {most:.1} GHz"
         ),
         remedy: Some(format!("`cpupower -c {cpus} frequency-set -g performance`")),
     })
@@ -227,7 +219,7 @@ fn frequency_held(set: &Frequency) -> Option<Warning> {
 /// Decodes the bits of Critical Warning of a drive's health.
 fn drive_warning(bits: u8) -> String {
     const MEANINGS: [&str; 6] = [
-        "the spare blocks run out",
+        "the spare blocks are running out",
         "the temperature is beyond a threshold",
         "the drive is no longer reliable",
         "the media is read-only",
@@ -236,8 +228,8 @@ fn drive_warning(bits: u8) -> String {
     ];
     let known = (0..MEANINGS.len()).filter(|bit| bits >> bit & 1 == 1).map(|bit| MEANINGS[bit]);
     let said: Vec<&str> = known.collect();
-    let said = if said.is_empty() { "a reason of its own".to_string() } else { said.join(", ") };
-    format!("the drive warns of itself: {said} (critical warning {bits:#04x})")
+    let said = if said.is_empty() { "an unlisted reason".to_string() } else { said.join(", ") };
+    format!("the drive reports a critical warning: {said} ({bits:#04x})")
 }
 
 /// A link above drives whose own links are together faster.
@@ -252,7 +244,7 @@ fn link_shared(shared: &SharedLink) -> Warning {
             shared.devices_raw_bytes_per_second / 1e9,
             shared.devices.join(" ")
         ),
-        remedy: Some("move some to ports of their own, if they are read together".to_string()),
+        remedy: Some("move some to separate ports, if they are read at the same time".to_string()),
     }
 }
 
@@ -268,9 +260,10 @@ fn root_complex_shared(used: &[RootComplex], complexes: usize) -> Option<Warning
         device: crowded.name.clone(),
         id: "root-complex-shared".into(),
         sentence: format!(
-            "{count} of {drives} drives are below this one of {complexes} root complexes, which may carry less than their links"
+            "{count} of {drives} drives are below this root complex (one of {complexes}), which may carry \
+             less than their links"
         ),
-        remedy: Some("if they are slower together than alone, move some to another one".to_string()),
+        remedy: Some("if they are slower together than alone, move some to another root complex".to_string()),
     })
 }
 
@@ -326,9 +319,9 @@ mod tests {
     fn what_a_drive_warns_of_is_said_in_words() {
         assert_eq!(
             drive_warning(0x09),
-            "the drive warns of itself: the spare blocks run out, the media is read-only (critical warning 0x09)"
+            "the drive reports a critical warning: the spare blocks are running out, the media is read-only (0x09)"
         );
-        assert!(drive_warning(0x80).contains("a reason of its own (critical warning 0x80)"));
+        assert!(drive_warning(0x80).contains("an unlisted reason (0x80)"));
     }
 
     #[test]
@@ -341,7 +334,7 @@ mod tests {
         };
         let (device, before) = hint(&[2, 8], 4).unwrap();
         assert_eq!(device, "pci0000:10");
-        assert!(before.starts_with("8 of 10 drives are below this one of 4 root complexes"), "{before}");
+        assert!(before.starts_with("8 of 10 drives are below this root complex (one of 4)"), "{before}");
         assert_eq!(hint(&[2, 4, 4], 4), None);
         // Two sockets with five root complexes each, and the drives at one of each.
         assert_eq!((hint(&[4, 4], 10), hint(&[12, 12], 10)), (None, None));
@@ -463,14 +456,14 @@ mod tests {
         let [deep, held] = &warnings(&host, &all)[..] else { panic!() };
         assert_eq!((deep.device.as_str(), &*deep.id), ("cpus 0-1,3", "idle-deep"));
         assert!(
-            deep.sentence.starts_with("while idle they may enter C133, which takes up to 133 µs"),
+            deep.sentence.starts_with("idle CPUs may enter C133, with a wake-up latency of up to 133 µs"),
             "{deep:?}"
         );
         assert!(
             !deep.sentence.contains("unless") && deep.remedy.as_ref().unwrap().contains("idle-set -D 21")
         );
         assert_eq!((held.device.as_str(), &*held.id), ("cpus 0-1", "frequency-held"));
-        assert!(held.sentence.ends_with("holds them at 1.5 GHz, and they can do 3.4 GHz"), "{held:?}");
+        assert!(held.sentence.ends_with("keeps them at 1.5 GHz, but they can do 3.4 GHz"), "{held:?}");
 
         host.idle.as_mut().unwrap().wakeup = Wakeup::Untold("permission denied".into());
         let all: Vec<&BlockDevice> = host.devices.iter().collect();

@@ -143,7 +143,7 @@ impl Buffers {
         }
         let mut mask = [0u64; NODES / 64];
         let failed = |e: &io::Error| {
-            format!("buffers on {}: {}; they lie near the thread that uses them", named(nodes), reason(e))
+            format!("buffers on {}: {}; they are near the thread that uses them", named(nodes), reason(e))
         };
         for node in nodes {
             let Some(word) = mask.get_mut(*node as usize / 64) else {
@@ -189,7 +189,7 @@ impl Buffers {
             if done != 0 {
                 let why = reason(&io::Error::last_os_error());
                 return Some(format!(
-                    "buffers on {}: whether they are there is not known ({why})",
+                    "buffers on {}: their placement could not be checked ({why})",
                     named(nodes)
                 ));
             }
@@ -197,10 +197,7 @@ impl Buffers {
             stray += count - on[..count].iter().filter(is_there).count();
         }
         (stray > 0).then(|| {
-            format!(
-                "buffers on {}: {stray} of {all} pages lie elsewhere; there is no room for them",
-                named(nodes)
-            )
+            format!("buffers on {}: {stray} of {all} pages are elsewhere, as there was no room", named(nodes))
         })
     }
 
@@ -218,8 +215,8 @@ impl Buffers {
             false => "memory is too fragmented for transparent ones",
         };
         Some(format!(
-            "huge pages: too few are reserved (vm.nr_hugepages) and {why}: {huge} of {} bytes of buffers lie in \
-             huge pages",
+            "huge pages: too few are reserved (vm.nr_hugepages) and {why}: {huge} of {} bytes of buffers \
+             are in huge pages",
             self.bytes
         ))
     }
@@ -406,7 +403,7 @@ mod tests {
             assert!(missing.iter().all(|why| why.starts_with("huge pages: ")), "{missing:?}");
             assert_eq!(memory.strays(&[node]), None);
             let elsewhere = memory.strays(&[node + 1]).unwrap();
-            assert!(elsewhere.contains("pages lie elsewhere"), "{elsewhere}");
+            assert!(elsewhere.contains("pages are elsewhere"), "{elsewhere}");
         }
         // The kernel ignores nodes of the list that do not exist.
         let (memory, missing) = Buffers::on_nodes(8 * PAGE, &[node, 1023]).unwrap();

@@ -57,28 +57,28 @@ impl fmt::Display for Mismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Foreign { offset, zeros: true } => {
-                write!(f, "the block at offset {offset} has only zeros: what was written there is gone")
+                write!(f, "the block at offset {offset} has only zeros: the written data is gone")
             }
             Self::Foreign { offset, zeros: false } => {
-                write!(f, "the block at offset {offset} was not written by this load: it has no header of it")
-            }
-            Self::Misplaced { offset, found } => {
                 write!(
                     f,
-                    "the block at offset {offset} was written for another place: it names offset {found}"
+                    "the block at offset {offset} was not written by this load: it lacks the load's \
+                    header"
                 )
+            }
+            Self::Misplaced { offset, found } => {
+                write!(f, "the block at offset {offset} was written for another offset, {found}")
             }
             Self::Stale { offset, run, found } => write!(
                 f,
-                "the block at offset {offset} is of an earlier run: it names {found:#018x}, this one is {run:#018x}"
+                "the block at offset {offset} is from an earlier run: {found:#018x}, not {run:#018x}"
             ),
-            Self::Resized { offset, bytes, found } => write!(
-                f,
-                "the block at offset {offset} was written as one of {found} bytes, where blocks have {bytes}"
-            ),
+            Self::Resized { offset, bytes, found } => {
+                write!(f, "the block at offset {offset} was written as one of {found} bytes, not {bytes}")
+            }
             Self::Differs { offset, position } => write!(
                 f,
-                "the block at offset {offset} differs from what was written, from byte {position} of it on"
+                "the block at offset {offset} differs from the written data from its byte {position} on"
             ),
         }
     }

@@ -115,13 +115,13 @@ impl PreparedJob {
             }
             if self.job.engine == Engine::IoUringCmd {
                 return Err(format!(
-                    "{} takes commands only; name its block device to have it looked at",
+                    "{} takes only commands; name its block device to have it sampled",
                     opened.name
                 ));
             }
             if opened.is_device && !self.job.direct {
                 return Err(format!(
-                    "blocks of {} are not read, as that would fill the page cache",
+                    "blocks of {} are not sampled, as that would fill the page cache",
                     opened.name
                 ));
             }
@@ -154,7 +154,7 @@ fn no_answer(what: &str, error: &io::Error) -> String {
         Some(libc::EACCES | libc::EPERM) => "; run as root",
         _ => "",
     };
-    format!("{what}: the drive cannot be asked: {}{remedy}", reason(error))
+    format!("{what}: the drive cannot be queried: {}{remedy}", reason(error))
 }
 
 /// Tracks the bytes that a job writes while it runs.

@@ -236,7 +236,8 @@ impl Machine<'_> {
                 permission.to_destroy(path, &[&generic, &namespace])?;
                 let block = device_graph::node(self.root, &namespace, number).ok_or_else(|| {
                     Refusal::Refused(format!(
-                        "no node /dev/{namespace} of the block device of {shown}, by which it is claimed: start udev"
+                        "/dev/{namespace}, the block device of {shown}, does not exist, so it cannot be \
+                         claimed: start udev"
                     ))
                 })?;
                 let block = Node::of(&block).map_err(|e| cannot_open(path, &e))?;
@@ -254,7 +255,7 @@ impl Machine<'_> {
         blocking(&file).map_err(|e| cannot_open(path, &e))?;
         let size = device_graph::size(self.root, number).filter(|(bytes, _)| *bytes > 0);
         let (bytes, block) = size.ok_or_else(|| {
-            Refusal::Refused(format!("the kernel does not tell the size of {shown}: attach the namespace"))
+            Refusal::Refused(format!("the kernel reports no size for {shown}: attach the namespace"))
         })?;
         Ok(Opened {
             file,

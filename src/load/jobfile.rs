@@ -57,7 +57,7 @@ pub fn content(path: &Path, name: &str) -> Result<String, Refusal> {
     String::from_utf8(bytes).map_err(|error| {
         let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
         let line = good.iter().filter(|byte| **byte == b'\n').count() + 1;
-        Refusal::Usage(format!("{name}:{line}: the bytes there are no text (UTF-8): name a job file"))
+        Refusal::Usage(format!("{name}:{line}: this is not text (UTF-8): name a job file"))
     })
 }
 
@@ -108,7 +108,7 @@ impl<'a> Reader<'a> {
         let last = self.lines(text)?;
         self.end()?;
         if self.found.jobs.is_empty() {
-            return Err(self.wrong(last, "the file has no job: begin one with a section, as in [job]"));
+            return Err(self.wrong(last, "the file has no job: start one with a section, as in [job]"));
         }
         if let Some(line) = self.readonly {
             self.found.readonly = true;
@@ -124,7 +124,7 @@ impl<'a> Reader<'a> {
     fn lines(&mut self, text: &str) -> Result<usize, Refusal> {
         if text.len() > MOST_BYTES {
             return Err(Refusal::Usage(format!(
-                "{} has more than {MOST_BYTES} bytes, which no job file has: name another file",
+                "{} has more than {MOST_BYTES} bytes, too many for a job file: name another file",
                 self.file
             )));
         }
@@ -149,14 +149,14 @@ impl<'a> Reader<'a> {
     fn include(&mut self, number: usize, path: &str) -> Result<(), Refusal> {
         if self.included == MOST_INCLUDED {
             let why =
-                format!("{} is included by {MOST_INCLUDED} files, one by the other: end that", quoted(path));
+                format!("{} is included through {MOST_INCLUDED} nested files: include fewer", quoted(path));
             return Err(self.wrong(number, &why));
         }
         let beside = Path::new(&self.file).parent().map(|parent| parent.join(path));
         let found = [Some(PathBuf::from(path)), beside].into_iter().flatten().find(|path| path.is_file());
         let Some(found) = found else {
             return Err(
-                self.wrong(number, &format!("include: there is no file {}: write its path", quoted(path)))
+                self.wrong(number, &format!("include: file {} does not exist: write its path", quoted(path)))
             );
         };
         let name = found.display().to_string();
@@ -164,7 +164,7 @@ impl<'a> Reader<'a> {
         // Plus 1, so that an empty file counts too.
         self.included_bytes += text.len() + 1;
         if self.included_bytes > MOST_BYTES {
-            let why = format!("the included files have more than {MOST_BYTES} bytes together: include fewer");
+            let why = format!("the included files have more than {MOST_BYTES} bytes in total: include fewer");
             return Err(self.wrong(number, &why));
         }
         let before = std::mem::replace(&mut self.file, name);
@@ -185,7 +185,10 @@ impl<'a> Reader<'a> {
 
     fn line(&mut self, number: usize, line: &str) -> Result<(), String> {
         if let Some(odd) = line.chars().find(|c| c.is_control() && *c != '\t') {
-            return Err(format!("the character {} belongs into no job file", odd.escape_unicode()));
+            return Err(format!(
+                "the character {} is not allowed in a job file: remove it",
+                odd.escape_unicode()
+            ));
         }
         let line = line.trim();
         if line.is_empty() || line.starts_with([';', '#']) {
@@ -200,7 +203,7 @@ impl<'a> Reader<'a> {
                     let cut = quoted(&line[at..]);
                     self.warn(
                         number,
-                        &format!("{cut} is a comment, as in fio: put a blank before it if it is meant so"),
+                        &format!("{cut} is a comment, as in fio: put a blank before it if that is intended"),
                     );
                 }
                 line[..at].trim_end()
@@ -220,10 +223,7 @@ impl<'a> Reader<'a> {
         };
         let (name, rest) = (name.trim(), rest.trim());
         if !(rest.is_empty() || rest.starts_with([';', '#'])) {
-            return Err(format!(
-                "{} stands behind the section's name: give it a line of its own",
-                quoted(rest)
-            ));
+            return Err(format!("{} follows the section's name: put it on its own line", quoted(rest)));
         }
         if name.is_empty() {
             return Err("the section has no name: write one between the brackets".to_string());
@@ -231,7 +231,7 @@ impl<'a> Reader<'a> {
         // fio compares only the prefix and takes such a section for [global], so it would be no job.
         if name.starts_with("global") && name != "global" {
             return Err(format!(
-                "{} is [global] to fio, and a job elsewhere: choose another name",
+                "{} is [global] in fio, and a job elsewhere: choose another name",
                 quoted(name)
             ));
         }
@@ -239,7 +239,7 @@ impl<'a> Reader<'a> {
         if !is_global {
             if let Some(first) = self.sections.get(name) {
                 let what = format!(
-                    "the section {} has the name of that in line {first}: both are jobs",
+                    "the section {} has the same name as that in line {first}: both are jobs",
                     quoted(name)
                 );
                 self.warn(number, &what);
@@ -256,16 +256,13 @@ impl<'a> Reader<'a> {
     fn option(&mut self, number: usize, key: &str, value: Option<&str>) -> Result<(), String> {
         if let Some(second) = second_option(key, value) {
             return Err(format!(
-                "two options stand on one line, {} and {}, of which fio drops the second: give it a line of its own",
+                "two options are on one line, {} and {}, and fio ignores the second: put it on its own line",
                 quoted(key.split_whitespace().next().unwrap_or(key)),
                 quoted(second)
             ));
         }
         let Some(open) = &mut self.open else {
-            return Err(format!(
-                "{} stands before the first section: begin one, as in [global]",
-                quoted(key)
-            ));
+            return Err(format!("{} is before the first section: start one, as in [global]", quoted(key)));
         };
         let value = value.map(|value| expand(value, self.environment)).transpose();
         let value = value.map_err(|why| format!("{}: {why}", shown(key)))?;
@@ -302,7 +299,7 @@ impl<'a> Reader<'a> {
         self.found.jobs.extend(jobs);
         if self.found.jobs.len() > MOST_JOBS {
             return Err(
-                self.wrong(open.line, &format!("the file has more than {MOST_JOBS} jobs: leave out some"))
+                self.wrong(open.line, &format!("the file has more than {MOST_JOBS} jobs: remove some"))
             );
         }
         Ok(())
@@ -353,7 +350,10 @@ fn expand(text: &str, environment: &dyn Fn(&str) -> Option<String>) -> Result<St
             let found =
                 found.ok_or_else(|| format!("{} is not set in the environment: set it", quoted(name)))?;
             if found.chars().any(char::is_control) {
-                return Err(format!("{} of the environment is no line of text", quoted(name)));
+                return Err(format!(
+                    "{} of the environment is not one line of text: set it to one",
+                    quoted(name)
+                ));
             }
             out.push_str(&found);
             rest = behind;
@@ -366,12 +366,12 @@ fn expand(text: &str, environment: &dyn Fn(&str) -> Option<String>) -> Result<St
             "pagesize" => system(libc::_SC_PAGESIZE),
             _ => {
                 return Err(format!(
-                    "{} is no keyword that is known here (${{NAME}}, $ncpus, $pagesize): write its value",
+                    "{} is not a supported keyword (${{NAME}}, $ncpus, $pagesize): write its value",
                     quoted(&format!("${keyword}"))
                 ));
             }
         };
-        let value = value.ok_or_else(|| format!("the system does not tell ${keyword}: write its value"))?;
+        let value = value.ok_or_else(|| format!("the system does not report ${keyword}: write its value"))?;
         out.push_str(&value.to_string());
         rest = behind;
     }
@@ -444,10 +444,7 @@ mod tests {
             ("[a]\nfilename=/dev/a size=1m\n", "'size=1m'"),
         ] {
             let why = wrong(text);
-            assert!(
-                why.starts_with("x.fio:2: two options stand on one line") && why.contains(second),
-                "{why}"
-            );
+            assert!(why.starts_with("x.fio:2: two options are on one line") && why.contains(second), "{why}");
         }
         assert_eq!(jobs("[a]\nfilename=/a size b\n")[0].targets, [Target::Existing("/a size b".into())]);
     }
@@ -455,22 +452,22 @@ mod tests {
     #[test]
     fn whatever_is_not_known_is_named_with_its_line() {
         let cases = [
-            ("[a]\n\nbogus=1\n", "x.fio:3: 'bogus' is no option that is known here"),
-            ("[a]\nBS=4k\n", "x.fio:2: 'BS' is no option"),
-            ("[a]\nbs=4x\n", "x.fio:2: bs '4x' is no number"),
+            ("[a]\n\nbogus=1\n", "x.fio:3: 'bogus' is not an option of biopsy load"),
+            ("[a]\nBS=4k\n", "x.fio:2: 'BS' is not an option"),
+            ("[a]\nbs=4x\n", "x.fio:2: bs '4x' is not a number"),
             ("[a]\nbs\n", "x.fio:2: bs needs a value: bs=SIZE"),
-            ("[a]\nbs=\n", "x.fio:2: bs has no value behind its ="),
-            ("[a]\n=4k\n", "x.fio:2: '' is no option"),
+            ("[a]\nbs=\n", "x.fio:2: bs has no value after its ="),
+            ("[a]\n=4k\n", "x.fio:2: '' is not an option"),
             ("[a]\ntimestamps=off\n", "x.fio:2: timestamps is an option of the command line only"),
-            ("[a]\nverify=md5\n", "x.fio:2: verify 'md5' is none of 0, crc32c"),
-            ("[a]\nkb_base=1000\n", "x.fio:2: kb_base '1000' is not taken"),
-            ("bs=4k\n[a]\n", "x.fio:1: 'bs' stands before the first section"),
-            ("include no_such.fio\n", "x.fio:1: include: there is no file 'no_such.fio'"),
-            ("[a]\ninclude=b.fio\n", "x.fio:2: include: there is no file"),
+            ("[a]\nverify=md5\n", "x.fio:2: verify 'md5' is not one of 0, crc32c"),
+            ("[a]\nkb_base=1000\n", "x.fio:2: kb_base '1000' is not supported"),
+            ("bs=4k\n[a]\n", "x.fio:1: 'bs' is before the first section"),
+            ("include no_such.fio\n", "x.fio:1: include: file 'no_such.fio' does not exist"),
+            ("[a]\ninclude=b.fio\n", "x.fio:2: include: file "),
             ("[a\nbs=4k\n", "x.fio:1: the section 'a' has no ] at its end"),
-            ("[a]x\n", "x.fio:1: 'x' stands behind the section's name"),
+            ("[a]x\n", "x.fio:1: 'x' follows the section's name"),
             ("[]\n", "x.fio:1: the section has no name"),
-            ("[global2]\n", "x.fio:1: 'global2' is [global] to fio"),
+            ("[global2]\n", "x.fio:1: 'global2' is [global] in fio"),
             ("", "x.fio:1: the file has no job"),
             ("# nothing\n\n[global]\nbs=4k\n", "x.fio:4: the file has no job"),
             ("[a]\nbs=4k\0\n", "x.fio:2: the character \\u{0}"),
@@ -478,7 +475,7 @@ mod tests {
             ("[a]\rbs=4k\n", "x.fio:1: the character \\u{d}"),
             (
                 "[global]\ntime_based\n[a]\n[b]\n",
-                "x.fio:2: time_based needs a runtime: say how long (section 'a')",
+                "x.fio:2: time_based needs a runtime: set one (section 'a')",
             ),
             ("[a/b]\n", "x.fio:1: filename is missing"),
             ("[a]\nreadonly\n[b]\nrw=write\n", "x.fio:2: readonly forbids the rw=write of 'b'"),
@@ -498,7 +495,7 @@ mod tests {
             read.warnings,
             [
                 "x.fio:3: bs='8k' replaces '4k' of the same section",
-                "x.fio:6: the section 'a' has the name of that in line 1: both are jobs"
+                "x.fio:6: the section 'a' has the same name as that in line 1: both are jobs"
             ]
         );
     }
@@ -513,7 +510,7 @@ mod tests {
         assert!(expand("$ncpus").unwrap().parse::<u32>().unwrap() > 0);
         assert!(expand("${NONE}").unwrap_err().contains("'NONE' is not set"));
         assert!(expand("${DISK").unwrap_err().contains("no } at its end"));
-        assert!(expand("$jobname").unwrap_err().contains("'$jobname' is no keyword"));
+        assert!(expand("$jobname").unwrap_err().contains("'$jobname' is not a supported keyword"));
         assert!(expand("a$").is_err() && expand("$$").is_err());
         let why = wrong("[a]\nfilename=${BIOPSY_NO_SUCH_VARIABLE}\n");
         assert!(why.starts_with("x.fio:2: filename: 'BIOPSY_NO_SUCH_VARIABLE' is not set"), "{why}");

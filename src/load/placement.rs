@@ -31,7 +31,7 @@ pub fn cpus(placement: &Placement, smt: bool, topology: &Topology) -> Result<Vec
         Placement::Cpus { cpus, .. } => {
             if let Some(cpu) = cpus.iter().find(|cpu| !allowed(cpu)) {
                 return Err(Refusal::Usage(format!(
-                    "CPU {cpu} is not one that this process may use ({}): choose of those",
+                    "this process may not use CPU {cpu}, only {}: choose one of those",
                     ranges(&topology.allowed)
                 )));
             }
@@ -43,7 +43,7 @@ pub fn cpus(placement: &Placement, smt: bool, topology: &Topology) -> Result<Vec
             for wanted in nodes {
                 if !topology.allowed.iter().any(|cpu| node_of(cpu) == Some(*wanted)) {
                     return Err(Refusal::Usage(format!(
-                        "NUMA node {wanted} has no CPU that this process may use: choose another one"
+                        "this process may use no CPU of NUMA node {wanted}: choose another node"
                     )));
                 }
             }
@@ -64,8 +64,8 @@ pub fn cpus(placement: &Placement, smt: bool, topology: &Topology) -> Result<Vec
         Placement::Remote => {
             let Some(node) = topology.device_node else {
                 return Err(Refusal::Refused(
-                    "the device belongs to no NUMA node, so that none is remote: leave out --numa remote or name \
-                     CPUs by --cpus"
+                    "the device belongs to no NUMA node, so no node is remote: leave out --numa remote, or \
+                     name CPUs with --cpus"
                         .to_string(),
                 ));
             };
@@ -77,8 +77,8 @@ pub fn cpus(placement: &Placement, smt: bool, topology: &Topology) -> Result<Vec
                 .collect();
             if far.is_empty() {
                 return Err(Refusal::Refused(format!(
-                    "no CPU outside of the device's NUMA node {node} that this process may use: leave out --numa \
-                     remote"
+                    "this process may use no CPU outside of the device's NUMA node {node}: leave out \
+                     --numa remote"
                 )));
             }
             far

@@ -184,7 +184,7 @@ fn phase(
     let mut prepared = prepare::prepare_again(jobs, permission, scratch, stop, &quiet)?;
     let loads = prepared.run(over, report, &[])?;
     match loads.iter().find_map(super::LoadSummary::untrusted) {
-        Some(why) => Err(Refusal::Untrusted(format!("while it was preconditioned, {why}")).into()),
+        Some(why) => Err(Refusal::Untrusted(format!("during preconditioning, {why}")).into()),
         None => Ok(loads),
     }
 }
@@ -196,8 +196,8 @@ fn stopped(done: &Preconditioned) -> anyhow::Error {
         n => format!(" and {n} rounds of random writes"),
     };
     Refusal::Refused(format!(
-        "stopped while {} was preconditioned, after {} of {} bytes{rounds}: the load was not run, and nothing was \
-         measured",
+        "stopped during preconditioning of {}, after {} of {} bytes{rounds}: the load did not run, and \
+         nothing was measured",
         done.targets.join(", "),
         done.fill.bytes,
         done.area

@@ -122,7 +122,7 @@ pub fn prepare_again(
     let mut missing = Vec::new();
     let counter = stamps::counter_is_trusted(Path::new("/"));
     if let Err(why) = counter {
-        missing.push(format!("stamps by the time stamp counter: {why}; clock_gettime serves"));
+        missing.push(format!("time stamp counter: {why}; clock_gettime is used"));
     }
     // Without sysfs all CPUs are equal.
     let host = Host::read(Path::new("/")).unwrap_or_default();
@@ -216,7 +216,7 @@ fn waitable(jobs: &[Job]) -> Result<(), Refusal> {
         let Some(waited) = &job.wait_for else { continue };
         if !jobs[..at].iter().any(|before| before.name == *waited && before.name != job.name) {
             return Err(Refusal::Usage(format!(
-                "wait_for={} of job {}: no other job of this name stands above it; name one",
+                "wait_for={} of job {}: no other job above it has this name; name one",
                 waited.escape_debug(),
                 job.name.escape_debug()
             )));
@@ -291,8 +291,8 @@ fn prepare_job(
     let uncovered = regions.first().map_or(0, |regions| Sequence::new(job, regions, 0).uncovered());
     if uncovered > 0 {
         missing.push(format!(
-            "{uncovered} bytes of {used}: blocks of several sizes that come once each leave them out, so that each size \
-             has its share"
+            "{uncovered} of {used} bytes: blocks of several sizes that are used once each leave them out, \
+             so that each size keeps its share"
         ));
     }
     let device = opened.first().and_then(|one| one.device.as_deref());
@@ -375,8 +375,8 @@ fn unpollable(job: &Job, target: &str) -> Refusal {
         _ => "operations",
     };
     Refusal::Refused(format!(
-        "{what} of {target} cannot be polled, since nothing below it has poll queues (EOPNOTSUPP): give the driver \
-         some (nvme.poll_queues=N when the machine starts, or when the module is loaded), or leave out --hipri"
+        "{what} of {target} cannot be polled: no device below it has poll queues (EOPNOTSUPP); give the \
+         driver some (nvme.poll_queues=N at boot or module load), or leave out --hipri"
     ))
 }
 

@@ -121,10 +121,12 @@ impl Prepared {
         let mut missing = self.missing.clone();
         missing.extend(job.setup.iter().flat_map(|setup| setup.missing.clone()));
         match ring_workers {
-            Err(why) => missing
-                .push(format!("CPU time of io_uring's worker threads: {why}; it is not in the CPU figures")),
+            Err(why) => missing.push(format!(
+                "CPU time of io_uring's worker threads is missing from the CPU figures: {why}"
+            )),
             Ok(workers) if !alone && workers.threads > 0 => missing.push(
-                "CPU time of io_uring's worker threads: jobs that run at once share them; it is not in the CPU figures"
+                "CPU time of io_uring's worker threads is missing from the CPU figures: parallel jobs \
+                 share these threads"
                     .to_string(),
             ),
             Ok(_) => {}
@@ -159,8 +161,8 @@ impl Prepared {
         if ended > 0 {
             let (all, ramp) = (summary.jobs.len(), job.job.ramp_time);
             summary.missing.push(format!(
-                "figures of {ended} of {all} threads: they were over before the ramp of {ramp:?} was, and nothing of a \
-                 ramp is counted"
+                "figures of {ended} of {all} threads: they ended before the ramp of {ramp:?}, so nothing \
+                 of them was counted"
             ));
         }
         summary

@@ -185,7 +185,7 @@ fn ticks() -> u64 {
 /// otherwise the reason.
 pub fn counter_is_trusted(root: &Path) -> Result<(), &'static str> {
     if cfg!(not(target_arch = "x86_64")) {
-        return Err("no time stamp counter that is known here");
+        return Err("this CPU has no supported time stamp counter");
     }
     let cpus = fs::read_to_string(root.join("proc/cpuinfo")).unwrap_or_default();
     let flags = cpus.lines().find(|line| line.starts_with("flags")).unwrap_or_default();

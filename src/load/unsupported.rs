@@ -8,7 +8,7 @@ pub fn unsupported(job: &Job) -> Option<String> {
         lacks(job).into_iter().filter(|(lacks, _)| *lacks).map(|(_, word)| word).collect();
     (!lacks.is_empty()).then(|| {
         let job = job.name.escape_debug();
-        format!("job {job} asks for what does not go together: leave out {}", lacks.join(", "))
+        format!("job {job} combines options that do not go together: leave out {}", lacks.join(", "))
     })
 }
 
@@ -19,15 +19,15 @@ fn lacks(job: &Job) -> Vec<(bool, String)> {
     let polls = matches!(job.engine, Engine::IoUring | Engine::IoUringCmd | Engine::Pvsync2);
     let rates = job.directions().filter(|way| job.rate.is_some_and(|rate| rate.has(*way))).count();
     vec![
-        entry(job.sqthread_poll && !ring, "sqthread_poll (io_uring has it)"),
-        entry(job.nop && !ring, "nop (io_uring has it)"),
-        entry(job.hipri && !polls, "hipri (io_uring, io_uring_cmd and pvsync2 have it)"),
+        entry(job.sqthread_poll && !ring, "sqthread_poll (only io_uring has it)"),
+        entry(job.nop && !ring, "nop (only io_uring has it)"),
+        entry(job.hipri && !polls, "hipri (only io_uring, io_uring_cmd and pvsync2 have it)"),
         entry(job.hipri && job.sqthread_poll, "one of hipri and sqthread_poll"),
         entry(job.engine == Engine::IoUringCmd && !job.direct, "direct=0 (io_uring_cmd has no page cache)"),
-        entry(job.engine == Engine::Null && job.verify, "verify (the engine null moves nothing)"),
-        entry(job.uncached && !flagged, "uncached (io_uring, libaio and pvsync2 have it)"),
+        entry(job.engine == Engine::Null && job.verify, "verify (the engine null transfers nothing)"),
+        entry(job.uncached && !flagged, "uncached (only io_uring, libaio and pvsync2 have it)"),
         entry(job.uncached && job.direct, "uncached with direct=1, which uses no page cache"),
-        entry(job.atomic && !flagged, "atomic (io_uring, libaio and pvsync2 have it)"),
+        entry(job.atomic && !flagged, "atomic (only io_uring, libaio and pvsync2 have it)"),
         entry(job.atomic && !job.direct, "atomic without direct=1"),
         entry(
             job.latency_target.is_some() && job.timestamps != Timestamps::Every,
@@ -39,7 +39,7 @@ fn lacks(job: &Job) -> Vec<(bool, String)> {
         ),
         entry(
             job.latency_target.is_some() && job.numjobs > 1,
-            "latency_target with numjobs above 1 (each thread would find a depth of its own)",
+            "latency_target with numjobs above 1 (each thread would find its own depth)",
         ),
         // Only one interval is kept, for one of them; fio does both in turn.
         entry(job.fsync > 0 && job.fdatasync > 0, "one of fsync and fdatasync"),
@@ -47,7 +47,7 @@ fn lacks(job: &Job) -> Vec<(bool, String)> {
         entry(job.verify && rates > 1, "verify with a rate for each direction of a mix"),
         entry(
             job.verify && !job.rw.has(Direction::Write),
-            "verify without writes (only this run's are known)",
+            "verify without writes (only blocks of this run can be verified)",
         ),
     ]
 }

@@ -153,8 +153,8 @@ pub fn run(
     let submit_stamps = SubmitStamps::new(plan.shared);
     if submit_stamps.is_none() && !plan.shared.is_empty() {
         missing.push(
-            "stamps of its own in the traced stages: another thread has the place; these begin and end with the \
-             system calls"
+            "submit stamps of the generator in the traced stages: another thread uses the slot; stages \
+             begin and end with the system calls"
                 .to_string(),
         );
     }
@@ -169,7 +169,7 @@ pub fn run(
         Way::NullAlone(null) => cycle.run(null),
     };
     if cycle.gave_up() {
-        missing.push(format!("the rest of the run: {ERRORS_IN_A_ROW} operations in a row had failed"));
+        missing.push(format!("the rest of the run: {ERRORS_IN_A_ROW} operations in a row failed"));
     }
     missing.extend(cycle.too_slow.as_ref().map(|why| format!("the rest of the run: {why}")));
     let (first_submit_ns, last_reap_ns, clock) = (cycle.first, cycle.last, cycle.stamps.quality());

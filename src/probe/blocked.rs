@@ -89,7 +89,8 @@ impl BlockedProbe {
             missing.push(gap(
                 "queue",
                 Reason::NoAccount,
-                "this kernel keeps no account of waits for CPUs (CONFIG_SCHED_INFO): they count as blocked time",
+                "this kernel does not account run queue waits (CONFIG_SCHED_INFO): they count as blocked \
+                 time",
                 None,
             ));
         }
@@ -100,30 +101,26 @@ impl BlockedProbe {
             missing.push(gap(
                 "open",
                 Reason::Refused,
-                "this kernel lets no program go through its threads: waits that go on at either end of the window \
+                "this kernel has no BPF thread iterator: waits in progress at the start or end of the run \
                  are not counted",
                 None,
             ));
         }
-        let self_interrupts = match goes_on
-            .as_ref()
-            .map(|_| SelfInterrupts::open(&skel.maps.self_interrupts))
-            .transpose()
-        {
-            Ok(Some(self_interrupts)) => Some(self_interrupts),
-            none => {
-                let locked = none.as_ref().is_err_and(|error| error.is::<LockedMemory>());
-                let why = match none {
-                    Err(error) => format!(": {error:#}"),
-                    _ => format!(" ({GOES_ON})"),
-                };
-                let why = format!(
-                    "no interrupt can be had to take stacks in, so that they have no frames of user mode{why}"
-                );
-                missing.push(gap("user", Reason::Refused, &why, locked.then_some(LockedMemory::REMEDY)));
-                None
-            }
-        };
+        let self_interrupts =
+            match goes_on.as_ref().map(|_| SelfInterrupts::open(&skel.maps.self_interrupts)).transpose() {
+                Ok(Some(self_interrupts)) => Some(self_interrupts),
+                none => {
+                    let locked = none.as_ref().is_err_and(|error| error.is::<LockedMemory>());
+                    let why = match none {
+                        Err(error) => format!(": {error:#}"),
+                        _ => format!(" ({GOES_ON})"),
+                    };
+                    let why =
+                        format!("stacks have no user frames: no interrupt is available to take them in{why}");
+                    missing.push(gap("user", Reason::Refused, &why, locked.then_some(LockedMemory::REMEDY)));
+                    None
+                }
+            };
         let maps = ProcessMaps::follow(MapHandle::try_from(&skel.maps.waiters)?, waits::whose)?;
         let mut probe = Self {
             skel,
@@ -366,7 +363,7 @@ fn load(
 
 pub const SPEC: Spec = Spec {
     programs: &[PROGRAMS],
-    not_by_file: Some("with a BTF file the kernel types no arguments, and blocked tasks are not followed"),
+    not_by_file: Some("with a BTF file the kernel types no arguments, so blocked tasks cannot be measured"),
     try_load: |names, btf| trial::load(opened(btf, 1, &Options::default())?, names),
     configure,
     ..Spec::of(&[skel::BLOCKED])
@@ -374,8 +371,8 @@ pub const SPEC: Spec = Spec {
 
 /// For reclaim, `flame` uses events that `locks` uses as well.
 const PROGRAMS: &[Program] = &[
-    Program::optional("blocked_switch", "sched_switch", "time off the CPU is not seen"),
-    Program::optional("blocked_goes_on", "irq_work_entry", "stacks of time off the CPU have no user side"),
+    Program::optional("blocked_switch", "sched_switch", "no off-CPU time"),
+    Program::optional("blocked_goes_on", "irq_work_entry", "off-CPU stacks have no user frames"),
 ];
 
 fn configure(object: &mut OpenObject, _: Reach, btf: &KernelBtf) -> Result<()> {

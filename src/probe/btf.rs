@@ -13,9 +13,9 @@ use crate::probe::btf_file;
 use crate::refusal::Refusal;
 
 /// The message if the kernel has no BTF, without which nothing can be measured.
-pub const NO_BTF: &str = "this kernel has no BTF (/sys/kernel/btf/vmlinux), which says where its fields are: boot one \
-     built with CONFIG_DEBUG_INFO_BTF, as the distributions' are, or name a file with --btf, which \
-     `pahole --btf_encode_detached FILE vmlinux` makes of the same kernel with its debug information";
+pub const NO_BTF: &str = "this kernel has no BTF (/sys/kernel/btf/vmlinux), which describes its data \
+    structures: boot a kernel with CONFIG_DEBUG_INFO_BTF, as distributions have it, or name a file with \
+    --btf; `pahole --btf_encode_detached FILE vmlinux` makes it from the same kernel with debug information";
 
 /// The kernel's BTF, of vmlinux.
 pub struct KernelBtf {

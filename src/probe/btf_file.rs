@@ -29,7 +29,8 @@ pub fn set(path: &Path) -> Result<()> {
     }
     if let Err(error) = Btf::from_path(path) {
         let why = format!(
-            "{} is no BTF of a kernel ({error}): {MAKES_BTF} makes one of the kernel with its debug information",
+            "{} is not the BTF of a kernel ({error}): {MAKES_BTF} makes one from the kernel with its debug \
+             information",
             path.display()
         );
         return Err(Refusal::Usage(why).into());
@@ -40,7 +41,7 @@ pub fn set(path: &Path) -> Result<()> {
 
 /// The limitation of a BTF file.
 pub const BY_FILE: &str =
-    "with a BTF file the kernel types no arguments, and only the block layer is followed";
+    "with a BTF file the kernel types no arguments, so only the block layer is measured";
 
 /// The file that replaces the kernel's BTF.
 pub fn path() -> Option<&'static Path> {

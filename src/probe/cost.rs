@@ -347,7 +347,7 @@ pub fn missing() -> Missing {
         part: Some("cost".to_string()),
         reason: Reason::Refused,
         why: if btf_file::path().is_some() {
-            "with a BTF file there is no empty program to tell what the statistics themselves cost"
+            "with a BTF file there is no empty program to measure the cost of the statistics themselves"
                 .to_string()
         } else {
             "the kernel's program statistics need CAP_SYS_ADMIN and Linux 5.8".to_string()

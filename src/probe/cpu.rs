@@ -163,7 +163,7 @@ fn open_set(set: &[Wanted], cpus: &[u32], have: usize) -> Result<Vec<Open>, (Eve
     if open_files().is_some_and(|limit| have + cpus.len() * set.len() > limit / 2) {
         return Err((
             last,
-            "on all CPUs they take more than half of the open files that are allowed (ulimit -n)".to_string(),
+            "one counter per CPU needs more than half of the allowed open files (ulimit -n)".to_string(),
         ));
     }
     let mut opened: Vec<Open> = Vec::with_capacity(cpus.len() * set.len());
@@ -188,11 +188,11 @@ fn open_set(set: &[Wanted], cpus: &[u32], have: usize) -> Result<Vec<Open>, (Eve
 fn explain(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV | libc::ENXIO) => {
-            "the processor's counters do not answer here, as in most virtual machines".to_string()
+            "hardware counters are not available, as in most virtual machines".to_string()
         }
         Some(libc::EPERM | libc::EACCES) => format!(
-            "counters are not allowed ({error}): run as root, or give biopsy CAP_PERFMON \
-             (kernel.perf_event_paranoid forbids them to others)"
+            "hardware counters are not allowed ({error}): run as root, or give biopsy CAP_PERFMON (see \
+             kernel.perf_event_paranoid)"
         ),
         Some(libc::ENOSYS) => "this kernel has no perf events".to_string(),
         _ => format!("a counter cannot be opened ({error})"),

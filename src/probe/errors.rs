@@ -26,7 +26,7 @@ use crate::wire::records::{WireError, WireErrorRow};
 
 pub const SPEC: Spec = Spec {
     programs: &[PROGRAMS],
-    not_by_file: Some("with a BTF file the kernel types no arguments, and errors are not followed"),
+    not_by_file: Some("with a BTF file the kernel types no arguments, so errors cannot be measured"),
     try_load: |names, _| trial::load(ErrorsSkelBuilder::default().open(libbpf::object_place())?, names),
     configure: |object, _, btf| {
         let arguments = btf.arguments()?;
@@ -39,8 +39,13 @@ pub const SPEC: Spec = Spec {
 };
 
 const PROGRAMS: &[Program] = &[
-    Program::needed("errors_complete", "block_rq_complete", "errors are not seen"),
-    Program::needed("errors_requeue", "block_rq_requeue", "requests that a driver gives back are not seen"),
+    Program::needed("errors_complete", "block_rq_complete", "errors are not counted"),
+    Program::needed(
+        "errors_requeue",
+        "block_rq_requeue",
+        "requests that the driver gives back are not \
+        counted",
+    ),
 ];
 
 pub const VIEW: View = View { name: "errors", state: view };

@@ -50,7 +50,7 @@ pub fn missing() -> Missing {
     Missing {
         part: Some("file".to_string()),
         reason: Reason::NoSymbols,
-        why: "/proc/kallsyms shows no addresses, so no file is known of direct I/O".to_string(),
+        why: "/proc/kallsyms shows no addresses, so direct I/O has no file names".to_string(),
         remedy: Some("run as root, or grant CAP_SYSLOG".to_string()),
         ..Missing::default()
     }

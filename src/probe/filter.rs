@@ -72,7 +72,7 @@ impl Filter {
         vec![Missing {
             part: Some("interrupts".to_string()),
             reason: Reason::Filtered,
-            why: "an interrupt that waits for a lock counts as the task that it came into".to_string(),
+            why: "an interrupt that waits for a lock counts for the task that it interrupted".to_string(),
             ..Missing::default()
         }]
     }
@@ -91,22 +91,19 @@ impl Filter {
         let unsubmitted = match self.command {
             true => gap(
                 "passthrough",
-                "the submitter is not known of driver commands that have no data or that another task issues: they are \
-                 left out; kernel threads' I/O and device flushes count as the command's",
+                "driver commands without data, or issued by another task, have no known submitter and are \
+                 left out; I/O of kernel threads and device flushes count for the command",
             ),
             false => gap(
                 "flush, passthrough",
-                "the submitter is not known of device flushes, and of driver commands that have no data or that \
-                 another task issues: they are left out",
+                "device flushes, and driver commands without data or issued by another task, have no known \
+                 submitter and are left out",
             ),
         };
         vec![
-            gap(
-                "kernel_ios",
-                "the kernel's counters do not tell processes apart, so the counts cannot be checked against them",
-            ),
+            gap("kernel_ios", "the kernel does not count I/O per process, so the counts cannot be checked"),
             unsubmitted,
-            gap("started_before", "the submitter is not known of I/Os that were in the driver at the start"),
+            gap("started_before", "I/Os that were in the driver at the start have no known submitter"),
         ]
     }
 }

@@ -74,8 +74,8 @@ pub fn missing(why: &str) -> Missing {
         part: Some("generator-stamps".to_string()),
         reason: Reason::NotAvailable,
         why: format!(
-            "operations of the own load begin and end with their system calls, and not with the generator's own \
-             stamps: {why}"
+            "operations of biopsy's own load begin and end with their system calls, not with the \
+             generator's stamps: {why}"
         ),
         ..Missing::default()
     }

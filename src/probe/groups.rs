@@ -35,8 +35,8 @@ impl Grouping {
         let matrix_cpus = if by & BY_CPU == 0 { 0 } else { cpus };
         if matrix_cpus > MOST_CPUS {
             let what = format!(
-                "I/Os cannot be told apart by cpu on more than {MOST_CPUS} CPUs, and {cpus} are possible here: leave \
-                 cpu out of --by"
+                "I/Os cannot be grouped by cpu on more than {MOST_CPUS} CPUs, and {cpus} are possible \
+                 here: leave cpu out of --by"
             );
             return Err(Refusal::Refused(what).into());
         }

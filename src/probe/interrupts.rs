@@ -112,8 +112,8 @@ impl InterruptProbe {
         missing.push(Missing {
             part: Some("notification".to_string()),
             reason: Reason::NoEvent,
-            why: "the time of interrupts between CPUs (IPI), of entering and leaving an interrupt and of posted-MSI \
-                  notifications has no event: it is in no handler's time"
+            why: "handler times exclude interrupts between CPUs (IPI), interrupt entry and exit, and \
+                posted-MSI notifications: these have no events"
                 .to_string(),
             ..Missing::default()
         });
@@ -328,7 +328,8 @@ impl Probe for InterruptProbe {
             self.missing.push(Missing {
                 part: Some("check".to_string()),
                 reason: Reason::NotReadable,
-                why: "/proc/interrupts cannot be read, so that the interrupts were not checked against the kernel's count"
+                why: "/proc/interrupts cannot be read, so the interrupts were not checked against the \
+                    kernel's counts"
                     .to_string(),
                 ..Missing::default()
             });
@@ -377,8 +378,8 @@ fn chosen<'a>(host: &'a Host, names: &[String]) -> Result<(Vec<&'a BlockDevice>,
         (host.devices.iter().filter(|d| d.request_based && names.contains(&d.name)).collect(), 0)
     };
     if devices.is_empty() {
-        let what = "none of the block devices has requests of its own, whose completions are what interrupts carry: \
-                    name others, `biopsy devices` lists them";
+        let what = "none of the block devices has requests of its own, so no interrupt completes any: name \
+            others, `biopsy devices` lists them";
         return Err(Refusal::Refused(what.to_string()).into());
     }
     plan::few_enough(devices.len())?;
@@ -394,12 +395,15 @@ fn missing_vectors(devices: &[&BlockDevice], sees_reaps: bool) -> Vec<Missing> {
         let (reason, why) = if device.vectors.is_empty() {
             (
                 Reason::NoVector,
-                format!("{} has no interrupt vector of its own: its driver completes otherwise", device.name),
+                format!(
+                    "{} has no interrupt vector of its own: its driver completes I/Os in another way",
+                    device.name
+                ),
             )
         } else if !joined {
             let why = format!(
-                "the driver of {} says neither by pointer nor by name which vector serves which queue: \
-                 completions are counted per device",
+                "completions are counted per device, not per vector: the driver of {} does not identify \
+                 the queue of a vector, neither by pointer nor by name",
                 device.name
             );
             (Reason::NotJoined, why)
@@ -419,7 +423,7 @@ fn missing_vectors(devices: &[&BlockDevice], sees_reaps: bool) -> Vec<Missing> {
 
 pub const SPEC: Spec = Spec {
     programs: &[PROGRAMS],
-    not_by_file: Some("with a BTF file the kernel types no arguments, and interrupts are not followed"),
+    not_by_file: Some("with a BTF file the kernel types no arguments, so interrupts cannot be measured"),
     try_load: |names, _| trial::load(InterruptsSkelBuilder::default().open(libbpf::object_place())?, names),
     configure,
     ..Spec::of(&[skel::INTERRUPTS])
@@ -439,7 +443,7 @@ fn view(here: &Here<'_>) -> ViewState {
 /// Completions are counted at events of `latency`.
 pub const PROGRAMS: &[Program] = &[
     Program::optional("irq_entry", "irq_handler_entry", "interrupts are not counted"),
-    Program::optional("irq_exit", "irq_handler_exit", "no time of handlers"),
+    Program::optional("irq_exit", "irq_handler_exit", "no handler times"),
     Program::optional("softirq_begin", "softirq_entry", "no softirqs of the block layer"),
     Program::optional("softirq_end", "softirq_exit", "no softirqs of the block layer"),
 ];

@@ -125,8 +125,8 @@ impl LatencyProbe {
         libbpf::listen();
         let (mut plan, left_out) = layers::plan(host, options)?;
         if plan.devices.is_empty() {
-            let what = "none of the block devices to trace has requests of its own, which are what the probes see: \
-                        name others, `biopsy devices` lists them";
+            let what = "none of the block devices to trace has requests of its own, so the probes see \
+                nothing: name others, `biopsy devices` lists them";
             return Err(Refusal::Refused(what.to_string()).into());
         }
         let btf = KernelBtf::read()?;
@@ -204,10 +204,10 @@ impl LatencyProbe {
         };
         missing.extend(wanted.filter.missing());
         if options.generator && ring.is_some() && !wanted.generator {
-            missing.push(generator::missing("the thread ids of this container are not the kernel's own"));
+            missing.push(generator::missing("this container has other thread ids than the kernel"));
         }
         if options.parts && !parts {
-            missing.push(missing::parts(Reason::NoEvent, "without operations stages are not taken apart"));
+            missing.push(missing::parts(Reason::NoEvent, "stages can be split only for operations"));
         }
         if parts && !io_done {
             missing.push(missing::endio());
@@ -240,7 +240,7 @@ impl LatencyProbe {
             } else if std::mem::take(&mut wanted.parts) {
                 missing.push(missing::parts(
                     Reason::Refused,
-                    &format!("the kernel refused the programs that take stages apart: {why}"),
+                    &format!("the kernel refused the programs that split stages: {why}"),
                 ));
             } else if wanted.ring.take().is_some() {
                 missing.extend(missing::operations(
@@ -520,19 +520,17 @@ impl Probe for LatencyProbe {
 fn knows_submitters(host: &Host, plan: &Plan, filter: &Filter) -> Result<()> {
     if !skel::is_usual() {
         let why = if btf_file::path().is_some() {
-            "with a BTF file (--btf) nothing tells submitters and groups of I/Os apart (--by, -p, --comm, --cgroup): \
-             leave them out"
+            "a BTF file (--btf) does not go with --by, -p, --comm and --cgroup: leave them out"
         } else {
-            "this kernel is too old to tell submitters and groups of I/Os apart (--by, -p, --comm, --cgroup): use \
-             Linux 6.1 or newer"
+            "this kernel is too old for --by, -p, --comm and --cgroup: use Linux 6.1 or newer"
         };
         return Err(Refusal::Refused(why.to_string()).into());
     }
     if let Some(blind) = multipath::missing_queue(host, plan).first().filter(|_| !filter.is_empty()) {
         let name = blind.device.clone().unwrap_or_default();
         let why = format!(
-            "nothing tells whose the I/O of {} is, a path of a multipath drive: name other devices with -d, or leave \
-             -p, --comm and --cgroup out",
+            "the submitters of I/O on {}, a path of a multipath drive, are unknown: name other devices \
+             with -d, or leave out -p, --comm and --cgroup",
             name.escape_debug()
         );
         return Err(Refusal::Refused(why).into());
@@ -546,8 +544,7 @@ fn knows_command(root: &Path, host: &Host, plan: &Plan, filter: &Filter) -> Resu
     match generator::knows_its_threads(root) {
         true => Ok(()),
         false => {
-            Err(Refusal::Refused("in this container processes have other ids than the kernel's".to_string())
-                .into())
+            Err(Refusal::Refused("this container has other process ids than the kernel".to_string()).into())
         }
     }
 }

@@ -248,8 +248,8 @@ impl LockProbe {
             false => Vec::new(),
         };
         if !has_events && slow_paths.is_empty() {
-            let why = "this kernel has neither the events of lock contention (Linux 5.19) nor kprobes on the slow path \
-                       of spinlocks: use a newer kernel, or one with CONFIG_KPROBE_EVENTS";
+            let why = "this kernel has neither lock contention events (Linux 5.19) nor kprobes for the \
+                slow path of spinlocks: use a newer kernel, or one with CONFIG_KPROBE_EVENTS";
             return Err(Refusal::Refused(why.to_string()).into());
         }
         let source = if has_events { Source::Events } else { Source::SlowPath };
@@ -286,7 +286,7 @@ impl LockProbe {
             missing.push(missing::gap(
                 "names",
                 Reason::Refused,
-                "the kernel hides its symbols: locks and stacks have no names of functions".to_string(),
+                "the kernel hides its symbols: locks and stacks have no function names".to_string(),
                 Some("run as root, with kernel.kptr_restrict at 0 or 1"),
             ));
         }
@@ -364,7 +364,7 @@ impl LockProbe {
                 }
             }
             Err(why) => {
-                let why = format!("what the CPUs spend waiting was not sampled: {why}");
+                let why = format!("CPU time spent spinning was not sampled: {why}");
                 self.missing.push(missing::gap("spin", Reason::Refused, why, None));
             }
         }

@@ -16,8 +16,8 @@ pub fn missing_queue(host: &Host, plan: &Plan) -> Vec<Missing> {
             stage: Some("queue".to_string()),
             reason: Reason::NoEvent,
             why: format!(
-                "a path of the multipath drive {}, where block_bio_queue tells of the bio; no event tells when the \
-                 path gets it",
+                "a path of the multipath drive {}, where block_bio_queue reports the bio; no event marks \
+                 when the path gets it",
                 path.holders.join(", ")
             ),
             ..Missing::default()

@@ -113,21 +113,20 @@ impl Events {
             });
         };
         if !self.throttled {
-            lacks("throttled", "this kernel has no event of reclaim that sleeps (since Linux 5.16)", None);
+            lacks("throttled", "this kernel has no event for sleeping reclaim (added in Linux 5.16)", None);
         }
         if !self.balance {
-            let why = "the end of a run of kswapd has no event of its own before Linux 7.0: its time is up to the end of \
-                       the last batch of pages that it looked at";
+            let why = "the end of a kswapd run has no event before Linux 7.0: its time ends with the last \
+                batch of pages that it scanned";
             lacks("reclaims.kswapd.time", why, None);
         }
         if self.readahead == ReadaheadSource::None {
-            let why = "pages that are read ahead have no event before Linux 6.16, and their functions cannot be \
-                       attached to here";
+            let why = "read-ahead has no event before Linux 6.16, and its functions cannot be attached to \
+                here";
             let remedy = "compare /sys/block/D/queue/read_ahead_kb with the sizes of the reads";
             lacks("readahead", why, Some(remedy));
         } else if !self.reads {
-            let why = "pages that are wanted have no event before Linux 6.12: how many of those that were read ahead \
-                       were of no use is not known";
+            let why = "page cache hits have no event before Linux 6.12: unused read-ahead is unknown";
             lacks("readahead.unused_pages", why, None);
         }
         all
@@ -510,11 +509,11 @@ pub const SPEC: Spec = Spec {
 pub const PATHS: Spec = Spec::of(&[skel::PATHS]);
 
 pub const NO_RECLAIM_BY_FILE: &str =
-    "with a BTF file the kernel types no arguments, and reclaim is not followed";
+    "with a BTF file the kernel types no arguments, so reclaim cannot be measured";
 
-const NO_DIRECT: &str = "reclaim by tasks is not seen";
-const NO_MEMCG: &str = "reclaim at the limits of memory cgroups is not seen";
-const NO_PAGES: &str = "pages that reclaim looks at are known from the kernel's counters alone";
+const NO_DIRECT: &str = "reclaim by tasks is not measured";
+const NO_MEMCG: &str = "reclaim at the limits of memory cgroups is not measured";
+const NO_PAGES: &str = "scanned pages come only from the kernel's counters";
 
 /// The programs that `locks` attaches for the page cache: one or two per kind of event.
 const PROGRAMS: &[Program] = &[
@@ -524,11 +523,11 @@ const PROGRAMS: &[Program] = &[
     Program::optional("memcg_reclaim_end", "mm_vmscan_memcg_reclaim_end", NO_MEMCG),
     Program::optional("lru_isolate", "mm_vmscan_lru_isolate", NO_PAGES),
     Program::optional("lru_shrink_inactive", "mm_vmscan_lru_shrink_inactive", NO_PAGES),
-    Program::optional("throttled", "mm_vmscan_throttled", "reclaim that sleeps is not seen"),
+    Program::optional("throttled", "mm_vmscan_throttled", "sleeping reclaim is not measured"),
     Program::optional(
         "ra_unbounded",
         "page_cache_ra_unbounded",
-        "pages that are read ahead are seen only where programs may attach to functions",
+        "read-ahead is measured only if programs may attach to functions",
     ),
     Program::optional("get_pages", "mm_filemap_get_pages", "unused read-ahead is not measured"),
 ];

@@ -36,7 +36,7 @@ pub fn open(frequency: u64) -> Result<(Sampler, Vec<OwnedFd>)> {
 pub fn online() -> Result<Vec<u32>> {
     let list = fs::read_to_string("/sys/devices/system/cpu/online")
         .context("/sys/devices/system/cpu/online, the list of CPUs to sample, cannot be read")?;
-    parse_cpu_list(&list).context("/sys/devices/system/cpu/online is no list of CPUs")
+    parse_cpu_list(&list).context("/sys/devices/system/cpu/online is not a list of CPUs")
 }
 
 /// Opens one event per CPU, or returns the first error other than a CPU going offline.
@@ -181,15 +181,15 @@ impl Counter {
 fn explain(error: io::Error, frequency: u64) -> anyhow::Error {
     match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => Refusal::Refused(format!(
-            "sampling of CPU stacks is not allowed ({error}): run as root, or give biopsy CAP_PERFMON and \
-             CAP_BPF (kernel.perf_event_paranoid forbids it to others, and kernel lockdown to all)"
+            "sampling of CPU stacks is not allowed ({error}): run as root without kernel lockdown, or give \
+             biopsy CAP_PERFMON and CAP_BPF (see kernel.perf_event_paranoid)"
         ))
         .into(),
         Some(libc::EINVAL) => {
             let limit = fs::read_to_string("/proc/sys/kernel/perf_event_max_sample_rate");
             let limit = limit.map_or("unknown".to_string(), |l| l.trim().to_string());
             Refusal::Usage(format!(
-                "the kernel takes no {frequency} samples per second: choose a frequency from 1 to \
+                "the kernel refuses {frequency} samples per second: choose 1 to \
                  kernel.perf_event_max_sample_rate ({limit})"
             ))
             .into()

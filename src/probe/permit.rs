@@ -13,14 +13,13 @@ pub const RIGHTS: &str = "needs CAP_BPF and CAP_PERFMON";
 pub const RIGHTS_REMEDY: &str =
     "run as root, or grant the capabilities: setcap cap_bpf,cap_perfmon+ep biopsy";
 
-pub const NO_BTF_HERE: &str = "this kernel has no BTF, which says where its fields are";
-pub const NO_BTF_REMEDY: &str = "boot a kernel built with CONFIG_DEBUG_INFO_BTF, or name a file with --btf: \
-                                 pahole --btf_encode_detached FILE vmlinux makes one of the same kernel with its \
-                                 debug information";
+pub const NO_BTF_HERE: &str = "this kernel has no BTF, which describes its data structures";
+pub const NO_BTF_REMEDY: &str = "boot a kernel with CONFIG_DEBUG_INFO_BTF, or name a file with --btf: \
+    pahole --btf_encode_detached FILE vmlinux makes one from the same kernel with debug information";
 
-pub const LOCKED: &str = "this kernel is locked down (confidentiality), which forbids every program, root's too, to \
-                          read kernel memory by BPF";
-pub const LOCKED_REMEDY: &str = "boot without lockdown=confidentiality; lockdown=integrity is no hindrance";
+pub const LOCKED: &str = "this kernel is locked down (confidentiality): BPF may not read kernel memory, \
+    not even as root";
+pub const LOCKED_REMEDY: &str = "boot without lockdown=confidentiality; lockdown=integrity is fine";
 
 /// Refuses what cannot work, before anything is created or attached.
 pub fn permit(root: &Path) -> Result<()> {

@@ -99,7 +99,7 @@ pub fn in_use(devices: &[BlockDevice]) -> (Vec<&BlockDevice>, usize) {
 /// The gap of unused devices that make room for the others.
 pub fn left_out(devices: usize) -> Vec<Missing> {
     let why = format!(
-        "{devices} unused loop, RAM or network block devices are not traced, to make room for the others"
+        "{devices} unused loop, RAM or network block devices are not traced, to leave room for the others"
     );
     let missing = Missing {
         reason: Reason::NotTraced,
@@ -118,7 +118,8 @@ pub fn missing_of_partitions(plan: &Plan) -> Vec<Missing> {
         part: Some("flush, passthrough".to_string()),
         reason: Reason::Partition,
         why: format!(
-            "flushes of the drive and the driver's own commands are of the whole disk {}: name that to count them",
+            "flushes of the drive and the driver's own commands belong to the whole disk {}: name it to \
+             count them",
             device.disk
         ),
         ..Missing::default()
@@ -132,8 +133,7 @@ pub fn few_enough(devices: usize) -> Result<()> {
         return Ok(());
     }
     Err(Refusal::Refused(format!(
-        "{devices} block devices are more than the {MAX_DEVICES} that can be traced at once: name at most {MAX_DEVICES} \
-         of them with -d"
+        "{devices} block devices are too many to trace at once: name at most {MAX_DEVICES} of them with -d"
     ))
     .into())
 }
@@ -306,8 +306,7 @@ mod tests {
         let many: Vec<_> = (0..MAX_DEVICES + 1).map(|i| device(&format!("sd{i}"), 1, 32)).collect();
         assert_eq!(Plan::new(many[1..].iter(), 4).unwrap().devices.len(), MAX_DEVICES);
         let error = Plan::new(many.iter(), 4).unwrap_err();
-        let why =
-            "257 block devices are more than the 256 that can be traced at once: name at most 256 of them";
+        let why = "257 block devices are too many to trace at once: name at most 256 of them";
         assert!(error.to_string().starts_with(why), "{error}");
         assert_eq!(error.downcast_ref::<Refusal>().map(Refusal::exit_code), Some(3));
     }

@@ -94,7 +94,7 @@ fn plan(spec: &Spec, program: &Program, btf: Option<&KernelBtf>, rights: &Rights
     }
     let unusual = match program.requires {
         Requires::Operations if !skel::is_usual() || btf.ring_submit().is_none() => {
-            Some("this kernel has no event that names the io_uring request which is submitted")
+            Some("this kernel has no event that names the submitted io_uring request")
         }
         Requires::Usual(why) if !skel::is_usual() => Some(why),
         Requires::Operations | Requires::Usual(_) | Requires::Nothing => None,
@@ -135,7 +135,7 @@ fn plan(spec: &Spec, program: &Program, btf: Option<&KernelBtf>, rights: &Rights
     match program.raw.filter(|_| btf_file::path().is_some() || !rights.sys_admin) {
         None => Plan::Try { name: program.name, note: None },
         Some(name) if btf_file::path().is_some() => {
-            Plan::Try { name, note: Some("as a raw event, as all with a BTF file") }
+            Plan::Try { name, note: Some("as a raw event, as always with a BTF file") }
         }
         Some(name) => Plan::Try {
             name,

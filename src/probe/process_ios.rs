@@ -28,7 +28,7 @@ pub fn missing_command(why: String) -> Missing {
     Missing {
         part: Some("command".to_string()),
         reason: Reason::NotAvailable,
-        why: format!("the stages are of all I/O on the devices that the command used: {why}"),
+        why: format!("the stages include all I/O on the devices that the command used: {why}"),
         ..Missing::default()
     }
 }

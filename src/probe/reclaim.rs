@@ -63,8 +63,8 @@ impl ReclaimProbe {
             missing.push(Missing {
                 part: Some("kswapd".to_string()),
                 reason: Reason::NoEvent,
-                why: "the end of a run of kswapd has no event of its own before Linux 7.0: its time is up to the end \
-                      of the last batch of pages that it looked at"
+                why: "the end of a kswapd run has no event before Linux 7.0: its time ends with the last \
+                    batch of pages that it scanned"
                     .to_string(),
                 ..Missing::default()
             });

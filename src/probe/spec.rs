@@ -81,7 +81,7 @@ pub fn without(program: &ProgramState) -> ViewState {
 
 /// The state of a view of disks if there are none.
 pub fn without_disks() -> ViewState {
-    ViewState::degraded("no request-based block device is here", None)
+    ViewState::degraded("there is no request-based block device", None)
 }
 
 /// How much the constants enable.

@@ -221,7 +221,9 @@ fn run(
     }
     if frequency == 0 {
         // The kernel would accept it, and never sample.
-        bail!(Refusal::Usage("0 samples per second are no profile: choose a frequency of at least 1".into()));
+        bail!(Refusal::Usage(
+            "0 samples per second give no profile: choose a frequency of at least 1".into()
+        ));
     }
     let (sampler, events) = perf_event::open(frequency)?;
     let cpus = events.len() as u32;

@@ -166,7 +166,7 @@ impl ThreadProbe {
             Err(error) => {
                 let why = error.to_string();
                 if options.by_device {
-                    let what = "only BPF programs know the device that a thread waits for";
+                    let what = "only BPF programs can find the device that a thread waits for";
                     return Err(Refusal::Refused(format!("{what}: {why}")).into());
                 }
                 missing.extend(files::missing(&why));
@@ -177,10 +177,12 @@ impl ThreadProbe {
             missing.push(Missing {
                 part: Some("cgroup".to_string()),
                 reason: Reason::OneHierarchy,
-                why: "cgroups are those of the block controller: where each controller has a hierarchy of its own, a \
-                      thread's memory cgroup may be another"
+                why: "cgroups are those of the block controller: with one hierarchy per controller, a \
+                    thread's memory cgroup may differ"
                     .to_string(),
-                remedy: Some("boot with the unified hierarchy (systemd.unified_cgroup_hierarchy=1)".to_string()),
+                remedy: Some(
+                    "boot with the unified hierarchy (systemd.unified_cgroup_hierarchy=1)".to_string(),
+                ),
                 ..Missing::default()
             });
         }

@@ -18,7 +18,7 @@ pub fn pack(from: &Path, name: &str, archive: impl Write) -> Result<()> {
     let names = folder::parts(from).with_context(|| format!("cannot read {}", from.display()))?;
     ensure!(
         names.iter().any(|own| own == folder::MANIFEST),
-        "{} is no recording: {} is not in it",
+        "{} is not a recording: it has no {}",
         from.display(),
         folder::MANIFEST
     );
@@ -43,6 +43,6 @@ fn add(archive: &mut Builder<impl Write>, path: &Path, name: &str) -> Result<()>
     // A recording that goes on is packed up to here.
     let mut body = BufReader::new(file).take(size);
     archive.append(&header, &mut body)?;
-    ensure!(body.limit() == 0, "it has become shorter meanwhile");
+    ensure!(body.limit() == 0, "it became shorter while it was packed");
     Ok(())
 }

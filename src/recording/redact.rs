@@ -60,7 +60,7 @@ impl Redactor {
     pub fn lines(&self, lines: &[u8]) -> Result<Vec<u8>> {
         let mut out = Vec::with_capacity(lines.len());
         for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-            let mut value: Value = serde_json::from_slice(line).context("a line to redact is no JSON")?;
+            let mut value: Value = serde_json::from_slice(line).context("a line to redact is not JSON")?;
             self.replace_names("", &mut value);
             self.replace_in_texts("", &mut value);
             serde_json::to_writer(&mut out, &value).context("a redacted line cannot be written")?;

@@ -90,7 +90,7 @@ pub fn plain(path: &Path, name: &str) -> Result<Option<Lines>> {
         return match folder::open(&path.join(name)) {
             Ok(file) => Ok(Some(Box::new(BufReader::new(file)))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                bail!(Absent(format!("it is no recording: {name} is not in it")))
+                bail!(Absent(format!("it is not a recording: it has no {name}")))
             }
             Err(error) => Err(error).context(name.to_string()),
         };
@@ -152,7 +152,7 @@ pub(super) fn without(view: &str, names: impl Iterator<Item = Vec<u8>>) -> Absen
     views.dedup();
     Absent(match views.is_empty() {
         true => format!("it has no {view}: it is empty"),
-        false => format!("it has no {view}, but {}", views.join(", ")),
+        false => format!("it has no {view}, only {}", views.join(", ")),
     })
 }
 
@@ -287,7 +287,7 @@ impl Member {
 }
 
 fn damaged(at: u64) -> String {
-    format!("it is damaged or cut off at byte {at}")
+    format!("it is damaged or truncated at byte {at}")
 }
 
 /// The next member, whose bytes follow; None: the archive ends here.
@@ -364,7 +364,7 @@ impl<R: BufRead> Read for Unpacked<R> {
         self.decoder.read(into).map_err(|error| {
             io::Error::new(
                 error.kind(),
-                format!("the frame at byte {at} or behind it is damaged or cut off ({error})"),
+                format!("the frame at byte {at} or the next one is damaged or truncated ({error})"),
             )
         })
     }

@@ -59,7 +59,7 @@ impl Span {
         if *self == Self::default() {
             return Ok(true);
         }
-        let time = |text: &str| text.parse::<Timestamp>().context("its start is no time");
+        let time = |text: &str| text.parse::<Timestamp>().context("its start is not a time");
         let (begin, start) = (time(begin)?, time(start)?);
         let early = |moment| match moment {
             Moment::After(length) => Moment::After(length.saturating_sub(SLACK)),

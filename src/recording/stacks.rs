@@ -88,7 +88,7 @@ impl Profiles {
         source::refuse_compressed(&head)?;
         ensure!(
             source::is_archive(&head),
-            "it is no packed recording: give what `biopsy pack DIR -o -` writes, or name a file with -i"
+            "it is not a packed recording: give the output of `biopsy pack DIR -o -`, or name a file with -i"
         );
         let archive = Counted::new(Box::new(whole) as Lines);
         let stream = Stream { archive, last: None, others: Vec::new() };
@@ -197,7 +197,7 @@ impl Stream {
             };
             ensure!(
                 self.last.is_none_or(|last| last < number),
-                "{} is not in its order: write it to a file, and name that with -i",
+                "{} is out of order: write the recording to a file, and name that with -i",
                 name(number)
             );
             self.last = Some(number);
@@ -218,7 +218,7 @@ fn part(archive: impl Read, size: u64, most: usize) -> Result<Vec<u8>> {
     ensure!(size <= most as u64, "it has more than {} MiB", most >> 20);
     archive.take(size).read_to_end(&mut bytes)?;
     let missing = size - bytes.len() as u64;
-    ensure!(missing == 0, "it is cut off: {missing} bytes are missing");
+    ensure!(missing == 0, "it is truncated: {missing} bytes are missing");
     Ok(bytes)
 }
 

@@ -107,7 +107,7 @@ impl Table {
     /// Adds an interval, and counts it.
     fn add(&mut self, frame: &[u8], lost: &Lost, recorded: &mut Recorded) -> Result<()> {
         let failed = |path: &Path| {
-            format!("cannot write {}: free some space; what was recorded before can be read", path.display())
+            format!("cannot write {}: free some space; the part recorded before can be read", path.display())
         };
         match self {
             Self::Frames(frames, path) => frames.add(frame).with_context(|| failed(path))?,

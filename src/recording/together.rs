@@ -141,29 +141,29 @@ impl fmt::Display for Apart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Order(start) => {
-                write!(
-                    f,
-                    "the interval of {start} is no later than the one before it: it would be counted twice"
-                )
+                write!(f, "the interval of {start} is not later than the one before it: it would count twice")
             }
             Self::SameTime(a, b) => {
                 write!(
                     f,
-                    "{a} and {b} are of the same machine and time, or do not say which machine they are of: name one of them"
+                    "{a} and {b} are of the same machine and time, or do not name their machine: give one \
+                     of them"
                 )
             }
             Self::Machines(a, b) => write!(
                 f,
-                "{a} and {b} are of different machines, and this view has figures of a whole machine: name those of one"
+                "{a} and {b} are of different machines, and this view has figures of a whole machine: give \
+                 results of one"
             ),
             Self::Lengths(a, b) => write!(
                 f,
-                "{a} and {b} are of different machines, and one is longer: choose the same length with --from and --to"
+                "{a} and {b} are of different machines and lengths: choose the same length with --from and \
+                 --to"
             ),
             Self::Large(what) => write!(
                 f,
-                "with {what} the sum has more different things (threads, locks, files, ...) than the {} MiB that are \
-                 held of it: choose fewer intervals with --from and --to",
+                "with {what} the sum has more different threads, locks, files, ... than fit in {} MiB: \
+                 choose fewer intervals with --from and --to",
                 MOST_BYTES >> 20
             ),
             Self::Nothing => f.write_str("there is nothing to merge: name a recording with -i"),

@@ -23,7 +23,7 @@ fn row(ios: &FileIos) -> [String; 4] {
         match &ios.file {
             Some(file) => file.label(),
             None if ios.others => "(many others)".to_string(),
-            None => "(not known)".to_string(),
+            None => "(unknown)".to_string(),
         },
         format!("{about}{}", count(ios.bios)),
         format!("{about}{}", bytes(ios.bytes as f64)),
@@ -59,7 +59,7 @@ mod tests {
         ]);
         let (shown, left) = rows(&DeviceLatency { files, ..DeviceLatency::default() }, 3);
         assert_eq!(shown[0].join("|"), "/a|~1,600|~6.25 MiB|40 %");
-        assert_eq!(shown[1].join("|"), "(not known)|1,600|6.25 MiB|40 %");
+        assert_eq!(shown[1].join("|"), "(unknown)|1,600|6.25 MiB|40 %");
         assert_eq!((shown[2][0].as_str(), left), ("(many others)", 1));
     }
 }

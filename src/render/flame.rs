@@ -122,13 +122,13 @@ impl Options {
     pub(in crate::render) fn check(&self) -> Result<()> {
         ensure!(
             (Options::LEAST_WIDTH..=20_000).contains(&self.width),
-            "a flame graph is {} to 20000 wide, and not {}",
+            "the width of a flame graph must be {} to 20000, not {}",
             Options::LEAST_WIDTH,
             self.width
         );
         ensure!(
             (0.0..=0.5).contains(&self.min_share),
-            "the least share that is shown is from 0 to 0.5, and not {}",
+            "the least share that is shown must be 0 to 0.5, not {}",
             self.min_share
         );
         Ok(())
@@ -174,10 +174,10 @@ fn draw(profile: &Profile, caption: &Caption, options: &Options) -> Result<scene
     ensure!(
         !profile.is_empty(),
         match profile.unit {
-            Unit::Samples => "no sample to draw: nothing ran or waited there, or no sample arrived",
-            Unit::Nanoseconds => "no time to draw: nothing waited there, or nothing arrived",
-            Unit::Ios => "no I/O to draw: there was none, or nothing arrived",
-            Unit::Events => "no event to draw: there was none, or nothing arrived",
+            Unit::Samples => "no samples to draw: nothing ran or waited, or no samples arrived",
+            Unit::Nanoseconds => "no time to draw: nothing waited, or no data arrived",
+            Unit::Ios => "no I/O to draw: there was none, or no data arrived",
+            Unit::Events => "no events to draw: there were none, or no data arrived",
         }
     );
     let unit = profile.unit;
@@ -229,7 +229,7 @@ pub(in crate::render) fn folded_note(tree: &Tree) -> Option<String> {
     let share = tree.narrow_share();
     (share > 0.0).then(|| {
         format!(
-            "{} % of it is in parts narrower than {} %, which are drawn as one wherever they meet.",
+            "{} % of it is in frames narrower than {} %, which are drawn as one where they are adjacent.",
             percent(share.max(0.000_01)),
             percent(tree.min_share())
         )

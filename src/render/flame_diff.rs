@@ -62,7 +62,7 @@ fn draw(comparison: &Comparison, caption: &Caption, options: &Options) -> Result
                 colours::of_change((after - before) / (after + before))
             },
         };
-        let width = format!("Width: before and after together, in {unit}. Colour: what became of it.");
+        let width = format!("Width: before and after together, in {unit}. Colour: the change.");
         scene.draw(&caption.lines([width].into_iter().chain(folded_note(tree))), &legend())
     })
 }
@@ -107,7 +107,7 @@ pub fn text(comparison: &Comparison, width: Option<usize>) -> String {
             let Change { own, total, .. } = change;
             let interval = match own.interval {
                 Some((low, high)) => format!("{} to {}", signed(low), signed(high)),
-                None => "not known".to_string(),
+                None => "unknown".to_string(),
             };
             let certain = match (own.interval.is_some(), own.is_certain()) {
                 (false, _) => "-",
@@ -127,11 +127,11 @@ pub fn text(comparison: &Comparison, width: Option<usize>) -> String {
         .collect();
     let header = ["frame", "before", "after", "change", "95 % interval", "certain", "with callees"];
     if !rows.is_empty() {
-        out.push_str(&format!("frames whose own part moved most, in {unit}\n{}", table(&header, &rows)));
+        out.push_str(&format!("frames whose self value changed most, in {unit}\n{}", table(&header, &rows)));
     } else if comparison.changes.iter().all(|change| change.total.change() == 0.0) {
-        out.push_str("no frame moved: each holds what it held before\n");
+        out.push_str("no frame changed: all values are the same as before\n");
     } else {
-        out.push_str("no frame's own part moved: only who calls whom did\n");
+        out.push_str("no frame's self value changed, only the call paths\n");
     }
     for (found, what, side) in [
         (comparison.appeared(), "appeared", (|total| total.after) as fn(&Moved) -> f64),
@@ -152,7 +152,7 @@ pub fn text(comparison: &Comparison, width: Option<usize>) -> String {
     let unsure = comparison.unsure();
     if unsure > 0 {
         let frames = counted(unsure as u64, "frame");
-        out.push_str(&format!("\n{frames} more on one side alone, too few to be more than chance\n"));
+        out.push_str(&format!("\n{frames} more on one side only, too few to be significant\n"));
     }
     crate::render::text::fit(&out, width)
 }

@@ -89,7 +89,7 @@ pub fn render(report: &Report<'_>) -> String {
         ("Locks", locks::locks(report.locks)),
         ("Memory and page cache", pagecache::pagecache(report.pagecache)),
         ("CPU time", cpu::cpu(s)),
-        ("What the threads did", threads::threads(report.threads)),
+        ("Threads", threads::threads(report.threads)),
         ("Flame graphs", flame_graphs(report)),
         ("Topology", setting::topology(s)),
         ("Load", tables::load(s)),
@@ -257,13 +257,14 @@ fn flame_graphs(report: &Report<'_>) -> String {
 
 fn footer(report: &Report<'_>) -> String {
     let notice = if !report.flames.is_empty() {
-        "<p>The flame graphs are laid out by inferno, which is under the Common Development and Distribution License 1.0 \
-         (CDDL-1.0). Its source is the crate inferno; nothing of it stands in this page.</p>\n"
+        "<p>The flame graphs are laid out by inferno, which is under the Common Development and \
+         Distribution License 1.0 (CDDL-1.0). Its source is the crate inferno; this page contains no part \
+         of it.</p>\n"
     } else {
         ""
     };
     format!(
-        "<footer>\n<p>Made by biopsy {}. The page loads nothing from elsewhere; the numbers behind it stand at its end as \
+        "<footer>\n<p>Made by biopsy {}. The page loads nothing from elsewhere. Its data is at the end as \
          JSON (<code>script#biopsy</code>, schema <code>biopsy.diagnose/1</code>).</p>\n{notice}</footer>\n",
         escape(&report.summaries.envelope.version)
     )

@@ -23,7 +23,7 @@ const TOO_MUCH: f64 = 1.05;
 const LEAST_BYTES_PER_SECOND: f64 = 1024.0 * 1024.0;
 
 const REFAULT_PERCENT: Number =
-    Number::new("refault_percent", "pages that were in the cache before, of what is read");
+    Number::new("refault_percent", "share of the reads that were in the cache before");
 const REFAULTS_PER_SECOND: Number =
     Number::new("refaults_per_second", "pages per second that were in the cache before");
 
@@ -83,7 +83,7 @@ fn judge(s: &Summaries<'_>) -> Option<Finding> {
         severity: if share >= MOST { Severity::Warning } else { Severity::Note },
         confidence: 0.6,
         sentence: format!(
-            "The page cache is too small: {} of what is read was in it before, {}/s.",
+            "The page cache is too small: {} of the data read, {}/s, was in it before.",
             in_percent(share),
             bytes(again / seconds)
         ),
@@ -94,9 +94,13 @@ fn judge(s: &Summaries<'_>) -> Option<Finding> {
         ]),
         evidence: vec![
             format!("{}/s are read from {}", bytes(read as f64 / seconds), readers.join(", ")),
-            format!("{}/s of file pages are evicted meanwhile", bytes(evicted as f64 * PAGE_BYTES / seconds)),
+            format!(
+                "{}/s of file pages are evicted at the same time",
+                bytes(evicted as f64 * PAGE_BYTES / seconds)
+            ),
         ],
-        advice: "Give the readers more memory, or keep what is read once out of the cache (O_DIRECT, RWF_DONTCACHE)."
+        advice: "Give the readers more memory, or keep data that is read only once out of the cache \
+            (O_DIRECT, RWF_DONTCACHE)."
             .to_string(),
         check: "biopsy locks --for 10s".to_string(),
         worth: None,

@@ -101,16 +101,17 @@ fn judge(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Finding> {
         severity: Severity::Warning,
         confidence: held.confidence,
         sentence: format!(
-            "The CPU that completes the I/Os of {name} is the limit: interrupts take {} of it, and the {of} wait {} \
-             of their time for it after the device has answered.",
+            "The CPU that completes the I/Os of {name} is the bottleneck: interrupts use {} of it, and the \
+             {of} wait for it for {} of their time, after the device has answered.",
             in_percent(held.each),
             in_percent(share)
         ),
         numbers,
         evidence,
         advice: format!(
-            "Let more CPUs complete: spread the interrupts of {name}'s queues (/proc/irq/N/smp_affinity_list), or \
-             echo 2 > /sys/block/{disk}/queue/rq_affinity, and compare the I/Os per second."
+            "Complete on more CPUs: spread the interrupts of {name}'s queues \
+             (/proc/irq/N/smp_affinity_list), or echo 2 > /sys/block/{disk}/queue/rq_affinity, and compare \
+             the IOPS."
         ),
         check: command::latency(name),
         worth: Some(Worth {
@@ -147,16 +148,16 @@ fn by_profile(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Held> {
     let interrupt_ns = per_io(CpuClass::Irq) + per_io(CpuClass::Softirq);
     let mut evidence = vec![
         format!(
-            "interrupts take {} of one CPU in all, {} of each completing one, {} for an I/O",
+            "interrupts use {} of one CPU in total: {} of each completing CPU, {} per I/O",
             in_percent(all),
             in_percent(each),
             time(interrupt_ns as u64)
         ),
-        format!("{} of the interrupt time is block I/O's", in_percent(ours)),
+        format!("{} of the interrupt time is for block I/O", in_percent(ours)),
     ];
     if !one {
         evidence.push(format!(
-            "{} queues carried I/O: whether one of their CPUs takes most interrupts is not known",
+            "{} queues carried I/O: one of their CPUs may take most interrupts, which was not measured",
             p.active_queues()
         ));
     }
@@ -221,7 +222,7 @@ mod tests {
             total: times(100_000),
             ..OperationLatency::default()
         });
-        assert!(find(&case.summaries())[0].sentence.contains("the operations wait 40"));
+        assert!(find(&case.summaries())[0].sentence.contains("the operations wait for it for 40"));
     }
 
     #[test]

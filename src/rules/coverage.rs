@@ -17,8 +17,8 @@ pub fn list(s: &Summaries<'_>) -> Vec<NotExamined> {
         |what: &str, why: &str| list.push(NotExamined { what: what.to_string(), why: why.to_string() });
     if s.load.is_none() {
         add(
-            "what the application asked for",
-            "the load is not biopsy's own, so its depth, its pace and its own times are not known",
+            "the application's own operations",
+            "the load is not biopsy's own, so its depth, rate and latencies are unknown",
         );
     }
     if s.load.is_some() && regime::regime(s).is_none() {
@@ -27,7 +27,7 @@ pub fn list(s: &Summaries<'_>) -> Vec<NotExamined> {
             "other depths were not tried, were cut short, or differ too much from block to block",
             |missing| missing.why.as_str(),
         );
-        add("whether more in flight gives more", why);
+        add("whether more I/Os in flight give more IOPS", why);
     }
     for stage in Stage::ALL {
         if unseen(s, stage) {
@@ -36,7 +36,7 @@ pub fn list(s: &Summaries<'_>) -> Vec<NotExamined> {
                 .missing
                 .iter()
                 .find(|m| m.part.is_none() && m.stage.as_deref() == Some(stage.name()))
-                .map_or("no probe sees it here", |m| m.why.as_str());
+                .map_or("no probe can measure it here", |m| m.why.as_str());
             add(&format!("stage {}", stage.name()), why);
         }
     }
@@ -44,9 +44,9 @@ pub fn list(s: &Summaries<'_>) -> Vec<NotExamined> {
         (None, _) => {
             let refused = s.envelope.missing.iter().find(|m| m.part.as_deref() == Some("profile"));
             let why = refused.map_or("no profile could be taken", |missing| missing.why.as_str());
-            add("what the CPUs did", why);
+            add("CPU profile", why);
         }
-        (Some(_), None) => add("what the CPUs did", "the profile has too few samples or lost too many"),
+        (Some(_), None) => add("CPU profile", "the profile has too few samples or lost too many"),
         (_, Some(profile)) => {
             if let Some(note) = &profile.sampler_note {
                 add("hard interrupts and code with interrupts off", note);
@@ -67,12 +67,12 @@ pub fn list(s: &Summaries<'_>) -> Vec<NotExamined> {
             add(what, refused.map_or(else_why, |missing| missing.why.as_str()));
         }
     };
-    pressure("lock contention", s.locks.is_some(), "locks", "locks were not followed");
+    pressure("lock contention", s.locks.is_some(), "locks", "locks were not measured");
     let reclaim = s.pagecache.is_some_and(|seen| seen.scanned_pages.is_some() || seen.reclaims.is_some());
-    pressure("page-cache reclaim", reclaim, "pagecache", "the page cache was not followed");
+    pressure("page-cache reclaim", reclaim, "pagecache", "the page cache was not measured");
     let ahead = s.pagecache.is_some_and(|seen| seen.readahead.is_some());
-    pressure("use of read-ahead", ahead, "readahead", "read-ahead was not counted");
-    pressure("what threads wait for", s.threads.is_some(), "threads", "threads were not sampled");
+    pressure("use of read-ahead", ahead, "readahead", "read-ahead was not measured");
+    pressure("thread waits", s.threads.is_some(), "threads", "threads were not sampled");
     links(s, &mut add);
     NO_PROBE.iter().for_each(|what| add(what, "this version has no probe for it"));
     list.extend(link_bound::beyond(s));
@@ -88,15 +88,15 @@ fn links(s: &Summaries<'_>, add: &mut impl FnMut(&str, &str)) {
     let disks: Vec<&BlockDevice> = traced.filter_map(|device| facts::disk(s, &device.name)).collect();
     let mut of_pci = disks.iter().filter(|disk| disk.pci_address.is_some()).peekable();
     if s.host.virtualization.is_some() && of_pci.peek().is_some() {
-        add("PCIe links", "what a virtual machine shows of them is not the machine's");
+        add("PCIe links", "not checked in a virtual machine");
     } else if of_pci.any(|disk| disk.hops.is_empty()) {
         add("PCIe links", "sysfs shows no speed and width of them");
     }
     if s.scaling.is_none() && sharing::root_complexes(&disks).iter().any(|complex| complex.devices.len() > 1)
     {
         add(
-            "what the drives' root complex carries",
-            "only the rates of each drive alone would show it: --beside names the others to be driven",
+            "capacity of the drives' root complex",
+            "this needs the rate of each drive alone: name the other drives with --beside",
         );
     }
 }
@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn memory_locks_and_threads_are_named_where_nobody_looked() {
         let mut case = Case::new(1_000, 32);
-        let what = ["lock contention", "page-cache reclaim", "use of read-ahead", "what threads wait for"];
+        let what = ["lock contention", "page-cache reclaim", "use of read-ahead", "thread waits"];
         let named = |case: &Case| {
             let all = list(&case.summaries());
             what.iter().filter(|what| all.iter().any(|n| n.what == **what)).count()
@@ -169,7 +169,7 @@ mod tests {
         case.pagecache.as_mut().unwrap().readahead = Some(Default::default());
         assert_eq!(named(&case), 0);
         case.locks = None;
-        let why = "locks were not followed: no rights".to_string();
+        let why = "locks were not measured: no rights".to_string();
         case.envelope.missing.push(Missing {
             part: Some("locks".into()),
             why: why.clone(),
@@ -191,8 +191,8 @@ mod tests {
         };
         assert!(has(&case, "stage reap", "no event marks it"));
         assert!(!has(&case, "stage device", ""));
-        assert!(!has(&case, "what the CPUs did", ""));
+        assert!(!has(&case, "CPU profile", ""));
         case.profile = None;
-        assert!(has(&case, "what the CPUs did", "no profile"));
+        assert!(has(&case, "CPU profile", "no profile"));
     }
 }

@@ -421,7 +421,7 @@ pub fn others_line(s: &Summaries<'_>) -> Option<String> {
     names.sort_by(|a, b| b.1.total_cmp(&a.1));
     let names: Vec<String> =
         names.iter().take(3).map(|(name, share)| format!("{name} {}", in_percent(*share))).collect();
-    (!names.is_empty()).then(|| format!("other threads, of one CPU: {}", names.join(", ")))
+    (!names.is_empty()).then(|| format!("other threads, in % of one CPU: {}", names.join(", ")))
 }
 
 /// `busiest threads, of one CPU each: qemu (4711) 78 %, rustc (815) 12 %`; None without a profile.
@@ -431,7 +431,7 @@ pub fn busiest_line(s: &Summaries<'_>) -> Option<String> {
     let threads = profile.top.iter().filter(|(_, _, ns)| share(*ns) >= BUSY_THREAD).take(3);
     let threads: Vec<String> =
         threads.map(|(name, pid, ns)| format!("{name} ({pid}) {}", in_percent(share(*ns)))).collect();
-    (!threads.is_empty()).then(|| format!("busiest threads, of one CPU each: {}", threads.join(", ")))
+    (!threads.is_empty()).then(|| format!("busiest threads, in % of one CPU each: {}", threads.join(", ")))
 }
 
 /// The functions with the most busy samples, with their shares: `_raw_spin_lock 12 %`.

@@ -11,7 +11,7 @@ use crate::findings::{Finding, Number, Numbers, Severity};
 use crate::units::in_percent;
 
 const OTHERS_CPU_PERCENT: Number =
-    Number::new("others_cpu_percent", "CPU time of other processes, of the busy CPU time");
+    Number::new("others_cpu_percent", "share of other processes in the busy CPU time");
 
 const OTHERS_OF_ONE_CPU_PERCENT: Number =
     Number::new("others_of_one_cpu_percent", "CPU time of other processes on the load's CPU");
@@ -80,12 +80,15 @@ fn on_the_loads_cpu(s: &Summaries<'_>) -> Option<Finding> {
         severity: Severity::Warning,
         confidence: 0.75,
         sentence: format!(
-            "Other processes use {} of CPU {number}, to which threads of the load are pinned, and it is never idle.",
+            "Other processes use {} of CPU {number}, which is never idle and to which threads of the load \
+             are pinned.",
             in_percent(others)
         ),
         numbers: Numbers::from([(OTHERS_OF_ONE_CPU_PERCENT, percent(others))]),
         evidence,
-        advice: "Stop the named processes or move them to other CPUs, or drive from another one: biopsy load --cpus N.".to_string(),
+        advice: "Stop the named processes, move them to other CPUs, or run the load on another CPU: biopsy \
+            load --cpus N."
+            .to_string(),
         check: command::load(load, load.job.iodepth, load.job.numjobs),
         worth: None,
     })
@@ -101,7 +104,7 @@ fn judge(s: &Summaries<'_>) -> Option<Finding> {
     let is_named = others.is_some();
     let mut evidence: Vec<String> = others.into_iter().collect();
     if let Some(workers) = cpu::workers(s) {
-        evidence.push(format!("the load's threads get {} of a CPU each", in_percent(workers.busy)));
+        evidence.push(format!("each thread of the load gets {} of a CPU", in_percent(workers.busy)));
     }
     evidence.extend(cpu::profile(s).and_then(|profile| profile.sampler_note.clone()));
     Some(Finding {
@@ -111,7 +114,8 @@ fn judge(s: &Summaries<'_>) -> Option<Finding> {
         // The smaller the I/O's share of the CPU time, the more of its waiting is for a CPU.
         confidence: if own < 0.5 { 0.75 } else { 0.6 },
         sentence: format!(
-            "Other processes use the CPUs: all CPUs are busy for {} of the time, and {} of that is not this I/O.",
+            "Other processes use the CPUs: all CPUs together are {} busy, and {} of that is not for this \
+             I/O.",
             in_percent(busy),
             in_percent(1.0 - own)
         ),
@@ -157,8 +161,8 @@ mod tests {
     fn others_are_named_when_no_cpu_is_idle() {
         let found = find(&crowded(200, 800).summaries());
         assert_eq!(found.len(), 1);
-        assert!(found[0].sentence.contains("busy for 100 %"), "{}", found[0].sentence);
-        assert!(found[0].sentence.contains("80 % of that is not this I/O"), "{}", found[0].sentence);
+        assert!(found[0].sentence.contains("100 % busy"), "{}", found[0].sentence);
+        assert!(found[0].sentence.contains("80 % of that is not for this I/O"), "{}", found[0].sentence);
         assert!(found[0].evidence[0].contains("make 90 %"), "{:?}", found[0].evidence);
         assert_eq!(found[0].numbers["others_cpu_percent"].round(), 80.0);
         assert!(find(&crowded(200, 740).summaries()).is_empty(), "6 % are idle");

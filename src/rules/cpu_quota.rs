@@ -43,10 +43,10 @@ How it is computed
 When it is wrong
   - A process that starts after the beginning of the interval and exits before its end is not in
     cgroup.procs at either.
-  - A command that moves itself to another cgroup is not looked for.
+  - A command that moves itself to another cgroup is not followed.
   - How long the threads stop in each period is not in it. On several CPUs a group may be throttled
     on one of them and go on on the others.
-  - Outside a container its quota is seen; inside, only where its own cgroup is mounted.
+  - From outside a container its quota is visible; from inside, only if its own cgroup is mounted.
   - A quota that changes during the interval counts with its last value.
 
 What to do
@@ -71,7 +71,8 @@ fn worst(s: &Summaries<'_>) -> Option<Finding> {
         severity: if is_limit { Severity::Warning } else { Severity::Note },
         confidence: if is_limit { 0.85 } else { 0.5 },
         sentence: format!(
-            "The CPU quota of cgroup {name} stops the processes that do the I/O: {} CPUs, used up in {} of the periods.",
+            "The CPU quota of cgroup {name} stops the processes that do the I/O: its {} CPUs were used up \
+             in {} of the periods.",
             figure(cpus),
             in_percent(throttled)
         ),
@@ -145,7 +146,7 @@ mod tests {
         let found = super::super::diagnose(&case.summaries()).findings;
         assert_eq!((found[0].id, found[0].subject.as_str()), ("cpu-quota", "/pod"));
         assert!(
-            found[0].sentence.contains("0.20 CPUs, used up in 90 % of the periods"),
+            found[0].sentence.contains("0.20 CPUs were used up in 90 % of the periods"),
             "{}",
             found[0].sentence
         );

@@ -67,7 +67,7 @@ fn judge(s: &Summaries<'_>) -> Option<Finding> {
         severity: if full { Severity::Warning } else { Severity::Note },
         confidence: if full { 0.7 } else { 0.5 },
         sentence: format!(
-            "The hypervisor takes {} of CPU {number} away{}.",
+            "The hypervisor takes away {} of CPU {number} (steal){}.",
             in_percent(stolen),
             if full { ", and no CPU is idle" } else { "" }
         ),

@@ -40,8 +40,8 @@ const NAMESPACE_CAPACITY_BYTES: Number = Number::new("namespace_capacity_bytes",
 const NAMESPACE_USED_BYTES: Number = Number::new("namespace_used_bytes", "in use of the namespace");
 const OPERATION_BYTES: Number = Number::new("operation_bytes", "bytes that the operations returned");
 const SAMPLED_BLOCKS: Number = Number::new("sampled_blocks", "sampled blocks");
-const ZERO_BLOCKS: Number = Number::new("zero_blocks", "blocks of nothing but zeros");
-const ZERO_PERCENT: Number = Number::new("zero_percent", "share of blocks of nothing but zeros");
+const ZERO_BLOCKS: Number = Number::new("zero_blocks", "blocks of zeros only");
+const ZERO_PERCENT: Number = Number::new("zero_percent", "share of blocks of zeros only");
 
 pub const RULE: Rule = Rule { id: "deallocated-read", page: PAGE, find };
 
@@ -166,13 +166,14 @@ fn unread(reads: &Reads<'_>) -> Finding {
     let mut evidence = reads.evidence();
     if let Some(fill) = load.fill {
         evidence.push(format!(
-            "the scratch file had been filled with {} before: a cache or compression answers, not a hole",
+            "the scratch file was filled with {} before: a cache or compression answers, not a hole",
             bytes(fill.bytes as f64)
         ));
     }
     if let Some(sampled) = load.drive.sampled.filter(|sampled| sampled.empty() > 0) {
         evidence.push(format!(
-            "of {} before the load {} had no content: {} in holes, {} in unwritten extents, {} read as zeros",
+            "of {} before the load, {} had no content: {} in holes, {} in unwritten extents, {} read as \
+             zeros",
             counted(sampled.samples, "sampled block"),
             sampled.empty(),
             sampled.holes,
@@ -191,8 +192,8 @@ fn unread(reads: &Reads<'_>) -> Finding {
         severity: Severity::Critical,
         confidence: if load.fill.is_some() { 0.8 } else { 0.95 },
         sentence: format!(
-            "The device did not do the reads: {target} read {} of the bytes that the operations returned, \
-             so the figures say nothing about it.",
+            "The device did not do the reads: {target} read only {} of the bytes that the operations \
+             returned, so the figures say nothing about it.",
             in_percent(reads.share())
         ),
         numbers: reads.numbers(),
@@ -238,7 +239,7 @@ fn empty(s: &Summaries<'_>, reads: &Reads<'_>) -> Option<Finding> {
     let share = found.share();
     let mut evidence = reads.evidence();
     evidence.push(format!(
-        "of {} that were read before the load {} had nothing but zeros",
+        "of {} read before the load, {} had only zeros",
         counted(found.read, "sampled block"),
         found.zeros
     ));
@@ -257,16 +258,13 @@ fn empty(s: &Summaries<'_>, reads: &Reads<'_>) -> Option<Finding> {
         numbers.insert(NAMESPACE_USED_BYTES, usage.used as f64);
         numbers.insert(NAMESPACE_CAPACITY_BYTES, usage.capacity as f64);
         evidence.push(format!(
-            "{} of {} of the namespace are in use, as the drive tells",
+            "{} of {} of the namespace are in use, as the drive reports",
             bytes(usage.used as f64),
             bytes(usage.capacity as f64)
         ));
     }
     if !is_told {
-        evidence.push(
-            "zeros that were written would look the same, and most drives read those like content"
-                .to_string(),
-        );
+        evidence.push("written zeros look the same, and most drives read those like other data".to_string());
     }
     Some(Finding {
         id: RULE.id,
@@ -274,15 +272,15 @@ fn empty(s: &Summaries<'_>, reads: &Reads<'_>) -> Option<Finding> {
         severity: if share >= MOSTLY_SHARE { Severity::Warning } else { Severity::Note },
         confidence: if is_told { 0.9 } else { 0.6 },
         sentence: format!(
-            "The reads reach {target}, but {} of its sampled blocks hold nothing but zeros: where they were never \
-             written, or discarded, the device answers without its media, and the figures flatter it.",
+            "The reads reach {target}, but {} of its sampled blocks hold only zeros: if discarded or never \
+             written, the device answers without its media, and the figures are too good.",
             in_percent(share)
         ),
         numbers,
         evidence,
         advice: format!(
-            "Write {} with data before reading it, if nobody needs what it holds, or give a directory: a filled scratch \
-             file is read then.",
+            "Fill {} with data before reading it, if its content is not needed, or give a directory: then \
+             a filled scratch file is read.",
             load.target
         ),
         check: command::diagnose(load),
@@ -296,8 +294,7 @@ pub fn doubt(found: &[Finding]) -> Option<String> {
         found.iter().find(|finding| finding.id == RULE.id && finding.severity >= Severity::Warning)?;
     let share = empty.numbers.get(&ZERO_PERCENT)?;
     Some(format!(
-        "{} of the sampled blocks were zeros (deallocated-read): this is said of such reads, and those of content may \
-         be slower",
+        "{} of the sampled blocks were zeros (deallocated-read): reads of real data may be slower",
         in_percent(share / 100.0)
     ))
 }
@@ -329,7 +326,7 @@ mod tests {
         case.load.as_mut().unwrap().drive.sampled = Some(sampled);
         let said = line(&case).unwrap();
         assert!(
-            said.starts_with("of 64 sampled blocks before the load 63 had no content: 3 in holes, 60"),
+            said.starts_with("of 64 sampled blocks before the load, 63 had no content: 3 in holes, 60"),
             "{said}"
         );
     }
@@ -434,7 +431,7 @@ mod tests {
         let told = with((1 << 40) / 16 * 9);
         assert_eq!((told.confidence, told.numbers["namespace_used_bytes"]), (0.9, 618_475_290_624.0));
         assert!(
-            !told.evidence.iter().any(|line| line.contains("would look the same")),
+            !told.evidence.iter().any(|line| line.contains("zeros look the same")),
             "{:?}",
             told.evidence
         );

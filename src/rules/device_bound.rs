@@ -215,7 +215,7 @@ fn finding(s: &Summaries<'_>, p: &DeviceView<'_>, share: f64, in_device: f64, fu
         .filter(|half| half.low > 1.0 + experiment::SATURATED);
     let sentence = if let Some(half) = &overloaded {
         confidence *= OVERLOADED;
-        format!("{name} does more with fewer I/Os in flight: half the depth gave {}.", half.change("IOPS"))
+        format!("{name} is faster with fewer I/Os in flight: half the depth gave {}.", half.change("IOPS"))
     } else if let Some((Regime::NearTheKnee, line)) = &tried {
         confidence *= NEAR;
         format!("{name} is near its limit: {line}.")
@@ -250,7 +250,7 @@ fn finding(s: &Summaries<'_>, p: &DeviceView<'_>, share: f64, in_device: f64, fu
             "Look at the disk below its file, and at the loop driver's thread: with losetup --direct-io=on it reads past \
              the page cache."
         } else if overloaded.is_some() {
-            "Submit fewer I/Os at once; look at what more of them cost (CPU, workers, requeues)."
+            "Submit fewer I/Os at once; check what more of them cost (CPU, workers, requeues)."
         } else {
             "Compare with the data sheet for this block size and depth. Below it, check the link, the temperature and, \
                  in a virtual machine, the host. At it, only a faster device or less I/O helps."
@@ -279,7 +279,7 @@ fn host_on_time(
     match interrupts::counted(s, name).and_then(|counted| counted.median(None)) {
         None => {
             factor *= 0.85;
-            evidence.push("how many completions an interrupt brings is not known".to_string());
+            evidence.push("the completions per interrupt were not measured".to_string());
         }
         Some(median) => {
             numbers.insert(numbers::COMPLETIONS_PER_INTERRUPT_P50_RATIO, median as f64);
@@ -294,16 +294,17 @@ fn host_on_time(
     match (interrupts::punctuality(s, name), interrupts::per_cpu(s, p)) {
         (Some(Punctuality::OnTime { completer, sure }), by_profile) => {
             numbers.insert(numbers::INTERRUPT_PER_CPU_PERCENT, percent(completer.busy()));
-            evidence.push(format!("{}, the most of its completing CPUs", completer.line()));
+            evidence.push(format!("{}, the busiest of its completing CPUs", completer.line()));
             if !sure {
                 factor *= 0.6;
-                evidence.push("how the softirqs lie on the CPUs is not known: one may be late".to_string());
+                evidence
+                    .push("the softirqs per CPU were not measured: one CPU may be overloaded".to_string());
             }
             // The profile is not limited to the traced devices.
             if let Some((all, each)) = by_profile.filter(|(_, each)| *each >= LIMIT) {
                 factor *= 0.8;
                 evidence.push(format!(
-                    "all interrupts together take {} of one CPU, about {} of each completing one",
+                    "interrupts use {} of one CPU in total, about {} of each completing CPU",
                     in_percent(all),
                     in_percent(each)
                 ));
@@ -317,13 +318,13 @@ fn host_on_time(
             numbers.insert(numbers::INTERRUPT_CPU_PERCENT, percent(all));
             if all < LIMIT {
                 evidence.push(format!(
-                    "interrupts take {} of one CPU in all, so no CPU is late with completions",
+                    "interrupts use {} of one CPU in total, so no CPU delays completions",
                     in_percent(all)
                 ));
             } else {
                 factor *= 0.6;
                 evidence.push(format!(
-                    "interrupts take {} of one CPU in all, about {} of each completing one",
+                    "interrupts use {} of one CPU in total, about {} of each completing CPU",
                     in_percent(all),
                     in_percent(each)
                 ));
@@ -332,7 +333,7 @@ fn host_on_time(
     }
     if let Some(busy) = cpu::nothing_left(s) {
         factor *= 0.6;
-        evidence.push(format!("all CPUs are busy for {}, most of it with something else", in_percent(busy)));
+        evidence.push(format!("all CPUs together are {} busy, mostly with other work", in_percent(busy)));
         evidence.extend(cpu::busiest_line(s));
     }
     if let Some(note) = cpu::profile(s).and_then(|profile| profile.sampler_note.as_ref()) {
@@ -401,7 +402,7 @@ mod tests {
         case.at_twice_the_depth(0.7);
         let found = find(&case.summaries());
         assert!(
-            found[0].sentence.starts_with("vda does more with fewer I/Os in flight: half the depth gave +2")
+            found[0].sentence.starts_with("vda is faster with fewer I/Os in flight: half the depth gave +2")
         );
         assert!((found[0].confidence - sure * OVERLOADED).abs() < 0.01, "{found:?}");
     }

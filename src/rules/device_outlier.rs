@@ -41,8 +41,8 @@ const OTHERS_IOS: Number = Number::new("others_ios", "median I/Os of the others"
 const OTHERS_P50_NS: Number = Number::new("others_p50_ns", "median of the device stage of the others");
 const OTHERS_P99_NS: Number =
     Number::new("others_p99_ns", "99th percentile of the device stage of the others");
-const P50_RATIO: Number = Number::new("p50_ratio", "median to that of the others");
-const P99_RATIO: Number = Number::new("p99_ratio", "99th percentile to that of the others");
+const P50_RATIO: Number = Number::new("p50_ratio", "median / median of the others");
+const P99_RATIO: Number = Number::new("p99_ratio", "99th percentile / that of the others");
 
 pub const RULE: Rule = Rule { id: "device-outlier", page: PAGE, find };
 
@@ -161,7 +161,7 @@ fn judge(all: &[One<'_>], one: &One<'_>, op: Op) -> Option<Finding> {
     ]);
     let line = |(own, usual): (f64, f64), which: &str| {
         format!(
-            "{which} of the device stage of {}s: {}, and a median of {} of the others",
+            "{which} of the device stage of {}s: {}; median of the others: {}",
             op.name(),
             time(own as u64),
             time(usual as u64)
@@ -183,7 +183,7 @@ fn judge(all: &[One<'_>], one: &One<'_>, op: Op) -> Option<Finding> {
     let names: Vec<&str> = others.iter().map(|other| other.name).collect();
     evidence.push(format!("compared with {} ({})", names.join(" "), one.kind.0.trim()));
     evidence.push(format!(
-        "it has {} {}s of {} on average, and the others have {}",
+        "it has {} {}s of {} on average, the others {}",
         count(one.ios),
         op.name(),
         bytes(one.mean_bytes),
@@ -206,8 +206,8 @@ fn judge(all: &[One<'_>], one: &One<'_>, op: Op) -> Option<Finding> {
         ),
         numbers,
         evidence,
-        advice: "Look at its link, temperature and wear (biopsy devices), and at who else uses it; then swap it with \
-                 another one."
+        advice: "Check its link, temperature and wear (biopsy devices) and its other users; then swap it \
+            with another drive."
             .to_string(),
         check: command::latency(one.name),
         worth: None,

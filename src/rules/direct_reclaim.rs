@@ -25,7 +25,7 @@ const MEMCG_RECLAIMS: Number =
     Number::new("memcg_reclaims", "reclaims by tasks whose memory cgroup was at its limit");
 const RECLAIM_SHARE_PERCENT: Number =
     Number::new("reclaim_share_percent", "share of the threads at work that reclaim");
-const THREADS_IN_RECLAIM: Number = Number::new("threads_in_reclaim", "threads in reclaim at a time");
+const THREADS_IN_RECLAIM: Number = Number::new("threads_in_reclaim", "threads in reclaim, on average");
 
 pub const RULE: Rule = Rule { id: "direct-reclaim", page: PAGE, find };
 
@@ -73,7 +73,7 @@ fn counted(s: &Summaries<'_>) -> Option<Finding> {
         (of.count > 0).then(|| {
             let mean = time(of.ns / of.count);
             format!(
-                "{} reclaims {what}, {mean} each: {} threads at a time",
+                "{} reclaims {what}, {mean} each: {} threads on average",
                 count(of.count),
                 figure(threads(of))
             )
@@ -82,7 +82,7 @@ fn counted(s: &Summaries<'_>) -> Option<Finding> {
     let evidence = [
         line("by tasks that found no free memory", direct),
         line("by tasks whose memory cgroup was at its limit", memcg),
-        line("by kswapd, for which no process waits", kswapd),
+        line("by kswapd, without a waiting process", kswapd),
     ];
     let mut evidence: Vec<String> = evidence.into_iter().flatten().collect();
     evidence.extend(most(&pagecache.reclaimers));
@@ -98,7 +98,7 @@ fn most(reclaimers: &[Reclaimer]) -> Option<String> {
     let all: u64 = reclaimers.iter().map(|one| one.reclaim.ns).saturating_sum();
     let group = first.cgroup.as_ref().map_or(String::new(), |group| format!(" in {group}"));
     Some(format!(
-        "most of it by {} ({}){group}: {} times, {} of the time in reclaim",
+        "most of it by {} ({}){group}: {} times, {} of the reclaim time",
         first.comm,
         first.pid,
         count(first.reclaim.count),
@@ -126,7 +126,7 @@ fn sampled(s: &Summaries<'_>) -> Option<Finding> {
         pagecache::sampled(threads, |row| pagecache::is_in(row, DIRECT)).filter(|both| *both >= SOME)?;
     let memcg = pagecache::sampled(threads, |row| pagecache::is_in(row, &DIRECT[1..])).unwrap_or(0.0);
     let evidence = vec![format!(
-        "{} threads at a time have direct reclaim on their stacks (at least {SAMPLES} samples)",
+        "{} threads on average have direct reclaim on their stacks (at least {SAMPLES} samples)",
         figure(both)
     )];
     Some(finding(s, both, memcg > both / 2.0, 0.7, evidence))
@@ -141,7 +141,7 @@ fn finding(
 ) -> Finding {
     let others = s.load.is_some_and(|load| load.job.direct);
     if others {
-        evidence.push("the load reads past the page cache: it is others who reclaim".to_string());
+        evidence.push("the load reads past the page cache: other processes reclaim".to_string());
     }
     // All active threads: reclaim takes a part of their time.
     let active = s.threads.map(|of| {
@@ -159,7 +159,8 @@ fn finding(
         ),
         false => (
             "that find no free memory",
-            "Let kswapd begin earlier (sysctl vm.watermark_scale_factor=200); file I/O with O_DIRECT needs no pages.",
+            "Let kswapd start earlier (sysctl vm.watermark_scale_factor=200); file I/O with O_DIRECT needs \
+             no pages.",
         ),
     };
     Finding {
@@ -167,7 +168,10 @@ fn finding(
         subject: if cgroup { "memory cgroup" } else { "memory" }.to_string(),
         severity: if threads >= MANY && !others { Severity::Warning } else { Severity::Note },
         confidence,
-        sentence: format!("Tasks {who} reclaim it themselves: {} threads at a time do.", figure(threads)),
+        sentence: format!(
+            "Tasks {who} must reclaim it themselves: on average, {} threads do so.",
+            figure(threads)
+        ),
         numbers,
         evidence,
         advice: remedy.to_string(),
@@ -213,7 +217,7 @@ mod tests {
         case.pagecache.as_mut().unwrap().reclaimers = all;
         let found = &find(&case.summaries())[0];
         assert_eq!((found.subject.as_str(), found.severity), ("memory cgroup /jobs", Severity::Warning));
-        let who = "most of it by fio (7) in /jobs: 100 times, 90 % of the time in reclaim";
+        let who = "most of it by fio (7) in /jobs: 100 times, 90 % of the reclaim time";
         assert!(found.evidence.iter().any(|line| line == who), "{:?}", found.evidence);
         case.pagecache.as_mut().unwrap().reclaimers[0].reclaim.ns = 8 * SECOND;
         assert_eq!(find(&case.summaries())[0].subject, "memory cgroup", "no group has nearly all");

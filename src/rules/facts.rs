@@ -181,7 +181,7 @@ impl DeviceView<'_> {
         let each = ios as f64 / operations.max(1) as f64;
         (each >= SEVERAL).then(|| {
             format!(
-                "an operation has {} I/Os on average: what it waits for the earlier ones counts as submit",
+                "an operation has {} I/Os on average: its wait for the earlier ones counts as submit",
                 figure(each)
             )
         })
@@ -363,7 +363,7 @@ pub fn noted(s: &Summaries<'_>, name: &str) -> Vec<String> {
     let share = loss(device.ios, lost);
     let lost = (share > NOTED_LOSS).then(|| {
         format!(
-            "up to {} of {} I/Os of {name} are lost ({:.2} %): the figures are of the others",
+            "up to {} of {} I/Os of {name} were missed ({:.2} %) and are not in the figures",
             count(lost),
             count(device.ios.saturating_add(lost)),
             share * 100.0
@@ -371,7 +371,7 @@ pub fn noted(s: &Summaries<'_>, name: &str) -> Vec<String> {
     });
     let gone = device
         .vanished
-        .then(|| format!("{name} was gone before the end: rates over the whole interval are too low"));
+        .then(|| format!("{name} vanished before the end: rates over the whole interval are too low"));
     lost.into_iter().chain(gone).collect()
 }
 
@@ -388,7 +388,7 @@ fn doubt(s: &Summaries<'_>, device: &DeviceLatency) -> Option<String> {
     let share = loss(device.ios, lost);
     if share > MAX_LOSS {
         return Some(format!(
-            "up to {} of {} I/Os of {name} are lost ({:.2} %, above {:.1} %)",
+            "up to {} of {} I/Os of {name} were missed ({:.2} %, above {:.1} %)",
             count(lost),
             count(device.ios.saturating_add(lost)),
             share * 100.0,
@@ -403,7 +403,8 @@ fn doubt(s: &Summaries<'_>, device: &DeviceLatency) -> Option<String> {
     let off = bracket.min.saturating_sub(seen.saturating_add(lost)).max(seen.saturating_sub(bracket.max));
     (off as f64 > seen.max(bracket.min) as f64 * MAX_LOSS).then(|| {
         format!(
-            "{} I/Os of {name} were seen where the kernel counted {} to {}, so I/Os were missed or counted twice",
+            "{} I/Os of {name} were measured but the kernel counted {} to {}, so I/Os were missed or \
+             counted twice",
             count(seen),
             count(bracket.min),
             count(bracket.max)

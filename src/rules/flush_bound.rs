@@ -31,7 +31,7 @@ pub const SERIAL_BUSY: f64 = 0.25;
 /// One run never predicts more than a doubling.
 const MAX_WORTH: f64 = 2.0;
 
-const FLUSH_BUSY_PERCENT: Number = Number::new("flush_busy_percent", "time in which a flush is out");
+const FLUSH_BUSY_PERCENT: Number = Number::new("flush_busy_percent", "time with a flush in flight");
 const FLUSH_MEAN_NS: Number = Number::new("flush_mean_ns", "mean of a flush or forced write");
 const FLUSH_SHARE_PERCENT: Number =
     Number::new("flush_share_percent", "flushes' share of the time of all I/Os that write");
@@ -59,8 +59,8 @@ How it is computed
 When it is wrong
   - FUA writes can overlap: their sum may exceed the interval while the device still has room.
   - It does not show which threads wait: flushes of a background task delay only other flushes.
-  - With a filter, flushes count by who asked for them (empty_flush), and operations in flight are
-    taken: a flush of the journal's thread is not seen.
+  - With a filter, flushes count for the process that requested them (empty_flush), and operations
+    in flight are used: a flush of the journal's thread is missed.
 
 What to do
   - Flush less often: group commits (a database's commit delay or batch), one fsync for several
@@ -153,8 +153,8 @@ fn judge(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Finding> {
     let mut evidence = vec![match durable.asked {
         0 => format!("{flushes} flush commands and {forced} forced writes{each}"),
         _ => format!(
-            "{flushes} flushes that the processes asked for, and {forced} forced writes; the disk's own flush commands \
-             are not counted with a filter"
+            "{flushes} flushes requested by the processes, and {forced} forced writes; with a filter, the \
+             disk's own flush commands are not counted"
         ),
     }];
     if let Some(device) = p.device.ops.get(&Op::Flush).and_then(|of| of.request_stages.get(&Stage::Device)) {
@@ -165,7 +165,7 @@ fn judge(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Finding> {
         evidence.push(format!("that is {} of the time of all I/Os that write", in_percent(share)));
     }
     let cache = p.disk.and_then(|disk| disk.write_cache.as_deref());
-    evidence.extend(cache.map(|cache| format!("the kernel takes the cache of {name} for {cache}")));
+    evidence.extend(cache.map(|cache| format!("the kernel treats the cache of {name} as {cache}")));
     let mut numbers = BTreeMap::from([
         (FLUSHES, (durable.flushes + durable.asked) as f64),
         (FORCED_WRITES, durable.forced as f64),
@@ -183,7 +183,7 @@ fn judge(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Finding> {
         confidence: if fills_the_device && durable.flush_ns >= durable.forced_ns { 0.8 } else { 0.65 },
         sentence: match fills_the_device {
             true => format!(
-                "Writers of {name} wait for flushes: one is out for {} of the time{each}.",
+                "Writers of {name} wait for flushes: a flush is in flight for {} of the time{each}.",
                 in_percent(busy.min(1.0))
             ),
             false => format!(
@@ -195,10 +195,9 @@ fn judge(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Finding> {
         },
         numbers,
         evidence,
-        advice:
-            "Flush less often: group commits, and fsync once for several writes; or a drive with power-loss \
-                 protection, whose flush has nothing to do."
-                .to_string(),
+        advice: "Flush less often: group commits, and fsync once for several writes. Or use a drive with \
+             power-loss protection, whose flush has nothing to do."
+            .to_string(),
         check: command::latency(name),
         // Fewer flushes also save journal writes and waits: if they are serial there is no upper bound.
         worth: fills_the_device.then(|| Worth {

@@ -95,7 +95,7 @@ fn by_bios(s: &Summaries<'_>, device: &DeviceLatency) -> Option<Finding> {
         subject: name.clone(),
         severity: if share >= MUCH { Severity::Warning } else { Severity::Note },
         confidence: CONFIDENCE[0],
-        sentence: format!("{} of the {of} of {name} are other processes': {names}.", in_percent(share)),
+        sentence: format!("{} of the {of} of {name} are from other processes: {names}.", in_percent(share)),
         numbers: BTreeMap::from([
             (FOREIGN_PERCENT, percent(share)),
             (FOREIGN_BYTES, others.iter().map(|share| share.process.bytes).sum::<u64>() as f64),
@@ -103,12 +103,12 @@ fn by_bios(s: &Summaries<'_>, device: &DeviceLatency) -> Option<Finding> {
             (numbers::DEVICE_IOS, all as f64),
         ]),
         evidence: vec![format!(
-            "{} of the {} that processes submitted to {name} belong to neither the {} nor the kernel",
+            "{} of the {} that processes submitted to {name} belong neither to the {} nor to the kernel",
             count(bios),
             counted(all, "bio"),
-            if s.command { "command" } else { "chosen processes" }
+            if s.command { "command" } else { "selected processes" }
         )],
-        advice: "Stop these processes for the measurement, or use a device of its own.".to_string(),
+        advice: "Stop these processes for the measurement, or use a dedicated device.".to_string(),
         check: format!("biopsy latency -d {name} --by process --for 5s"),
         worth: None,
     })
@@ -124,7 +124,7 @@ fn outside(s: &Summaries<'_>, device: &DeviceLatency) -> Option<Finding> {
     }
     let name = &device.name;
     let mut evidence = vec![format!(
-        "the kernel counted {} of {name}, and {} are of the chosen processes",
+        "the kernel counted {} of {name}, of which {} are from the selected processes",
         counted(all, "I/O"),
         count(device.ios)
     )];
@@ -135,7 +135,7 @@ fn outside(s: &Summaries<'_>, device: &DeviceLatency) -> Option<Finding> {
         severity: if share >= MUCH { Severity::Warning } else { Severity::Note },
         confidence: CONFIDENCE[0],
         sentence: format!(
-            "{} of the I/Os of {name} are of other processes than the chosen ones.",
+            "{} of the I/Os of {name} are from other processes than the selected ones.",
             in_percent(share)
         ),
         numbers: BTreeMap::from([
@@ -144,8 +144,7 @@ fn outside(s: &Summaries<'_>, device: &DeviceLatency) -> Option<Finding> {
             (numbers::DEVICE_IOS, all as f64),
         ]),
         evidence,
-        advice: "Find out which processes they are, and stop them for the time of the measurement."
-            .to_string(),
+        advice: "Find these processes, and stop them for the measurement.".to_string(),
         check: format!("biopsy latency -d {name} --by process --for 5s"),
         worth: None,
     })
@@ -155,7 +154,7 @@ fn outside(s: &Summaries<'_>, device: &DeviceLatency) -> Option<Finding> {
 fn by_process(s: &Summaries<'_>, device: &DeviceLatency) -> Option<String> {
     let has_bytes = device.processes.iter().flatten().any(|row| row.bytes > 0);
     let of = if has_bytes { "bytes" } else { "I/Os" };
-    Some(format!("by process, of the {of}: {}", neighbours::names(s, device)?))
+    Some(format!("by process, share of the {of}: {}", neighbours::names(s, device)?))
 }
 
 fn judge(s: &Summaries<'_>) -> Option<Finding> {
@@ -180,9 +179,9 @@ fn judge(s: &Summaries<'_>) -> Option<Finding> {
     );
     let mut evidence: Vec<String> = by_process(s, device).into_iter().collect();
     evidence.extend([
-        format!("not the load's, by class: {}", classes.join(", ")),
+        format!("not from the load, by type: {}", classes.join(", ")),
         format!(
-            "{} of {name}, and {} of the load ({})",
+            "{} on {name}; the load did {} ({})",
             counted(device.ios, "I/O"),
             counted(load.operations(), "operation"),
             bytes(load.bytes() as f64)
@@ -190,12 +189,14 @@ fn judge(s: &Summaries<'_>) -> Option<Finding> {
     ]);
     if beyond.is_some() {
         evidence.push(
-            "I/Os were cut or merged, so that others' reads are known by their bytes alone".to_string(),
+            "I/Os were split or merged, so reads of other processes are counted only in bytes".to_string(),
         );
     }
     if !load.job.direct {
-        evidence
-            .push("the load reads through the page cache, so that others' reads are not known".to_string());
+        evidence.push(
+            "the load reads through the page cache, so reads of other processes cannot be counted"
+                .to_string(),
+        );
     }
     Some(Finding {
         id: RULE.id,
@@ -203,7 +204,7 @@ fn judge(s: &Summaries<'_>) -> Option<Finding> {
         severity: if share >= MUCH { Severity::Warning } else { Severity::Note },
         confidence: CONFIDENCE[usize::from(by_bytes)],
         sentence: format!(
-            "{} of the {} of {name} are not the load's: others use it at the same time.",
+            "{} of the {} of {name} are not from the load: other processes use it at the same time.",
             in_percent(share),
             if by_bytes { "bytes" } else { "I/Os" }
         ),
@@ -214,7 +215,7 @@ fn judge(s: &Summaries<'_>) -> Option<Finding> {
             (numbers::OPERATIONS, load.operations() as f64),
         ]),
         evidence,
-        advice: "Stop these processes for the measurement, or use a device of its own.".to_string(),
+        advice: "Stop these processes for the measurement, or use a dedicated device.".to_string(),
         check: format!("biopsy latency -d {name} --by process --for 5s"),
         worth: None,
     })
@@ -261,9 +262,9 @@ mod tests {
         assert_eq!(much.severity, Severity::Warning);
         assert_eq!(
             much.sentence,
-            "50 % of the I/Os of vda are not the load's: others use it at the same time."
+            "50 % of the I/Os of vda are not from the load: other processes use it at the same time."
         );
-        assert_eq!(much.evidence[0], "not the load's, by class: 10,000 read");
+        assert_eq!(much.evidence[0], "not from the load, by type: 10,000 read");
     }
 
     #[test]
@@ -346,7 +347,7 @@ mod tests {
         };
         shared(&mut case, 25 << 20);
         let found = find(&case.summaries());
-        assert_eq!(found[0].sentence, "25 % of the bytes of vda are other processes': fio (7) 25 %.");
+        assert_eq!(found[0].sentence, "25 % of the bytes of vda are from other processes: fio (7) 25 %.");
         assert_eq!((found[0].severity, found[0].numbers["foreign_ios"]), (Severity::Note, 100.0));
         shared(&mut case, 75 << 20);
         assert_eq!(find(&case.summaries())[0].severity, Severity::Warning);

@@ -55,11 +55,11 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
     let idle = cpu::profile(s).map(|p| 1.0 - cpu::machine_busy(p));
     let mut evidence = vec![
         format!(
-            "{} of {} run on a CPU that the load uses for at least 90 %",
+            "{} of {} run on a CPU of which the load uses at least 90 %",
             workers.saturated,
             counted(workers.count as u64, "worker")
         ),
-        format!("per operation the load uses {}", cpu::per_operation(load, operations)),
+        format!("CPU time of the load per operation: {}", cpu::per_operation(load, operations)),
     ];
     if let Some(idle) = idle {
         evidence.push(format!("all CPUs together are idle for {} of the time", in_percent(idle)));
@@ -70,7 +70,8 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
         severity: Severity::Warning,
         confidence: if workers.limited() { 0.9 } else { 0.6 },
         sentence: format!(
-            "The generator is the limit: its workers use {} of their CPUs, {} of that in user space.",
+            "The load generator is the bottleneck: its workers use {} of their CPUs, {} of that in user \
+             space.",
             in_percent(workers.busy),
             in_percent(workers.user)
         ),
@@ -84,7 +85,7 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
         ]),
         evidence,
         advice: format!(
-            "Use more jobs than {} (--numjobs), one per CPU, and see whether the rate rises.",
+            "Use more than {} jobs (--numjobs), one per CPU, and see whether the rate rises.",
             load.job.numjobs
         ),
         check: command::compare_jobs(load),

@@ -60,12 +60,12 @@ pub fn too_little(s: &Summaries<'_>) -> Option<Finding> {
         }
         Some(load) if load.operations() < facts::MIN_IOS => few(&counted(load.operations(), "operation")),
         _ if most < facts::MIN_IOS && held > 0 => format!(
-            "{} of the chosen processes finished, and blk-throttle held {} of which no process is known: choose by \
-             --cgroup",
+            "{} of the selected processes finished, and blk-throttle throttled {} whose process is \
+             unknown: select by --cgroup",
             counted(most, "I/O"),
             counted(held, "I/O")
         ),
-        _ if most == 0 => "no I/O was seen".to_string(),
+        _ if most == 0 => "no I/O was measured".to_string(),
         _ if most < facts::MIN_IOS => {
             let why = few(&format!("{} of one device", counted(most, "I/O")));
             why + &pictures.iter().find_map(slow).unwrap_or_default()
@@ -107,7 +107,7 @@ fn finding(s: &Summaries<'_>, subject: String, severity: Severity, why: Vec<Stri
     let advice = match s.load {
         Some(_) => "Run longer (--runtime), while little else runs.",
         None if s.latency.filtered && !s.command && super::ios(s) == 0 => {
-            "Choose more: -p leaves out child processes, --cgroup includes them, and so does -- COMMAND."
+            "Select more: -p excludes child processes; --cgroup and -- COMMAND include them."
         }
         None => "Run longer while there is I/O, or drive a load: biopsy diagnose DIRECTORY.",
     };
@@ -155,7 +155,7 @@ mod tests {
         });
         let text = sentence(&case);
         assert!(text.ends_with("; each took 40.0 ms, 92 % of that in the queue stage."), "{text}");
-        assert!(!too_little(&case.summaries()).unwrap().advice.contains("leaves out child"));
+        assert!(!too_little(&case.summaries()).unwrap().advice.contains("excludes child"));
     }
 
     #[test]
@@ -194,7 +194,7 @@ mod tests {
         case.load = None;
         assert!(why(&case).contains("only 50 I/Os"), "{}", why(&case));
         case.latency.devices.clear();
-        assert!(why(&case).contains("no I/O was seen"));
+        assert!(why(&case).contains("no I/O was measured"));
         assert_eq!(why(&Case::new(100, 32)), "");
     }
 
@@ -206,7 +206,10 @@ mod tests {
         let why = |case: &Case| too_little(&case.summaries()).unwrap().sentence;
         assert!(!why(&case).contains("--cgroup"), "without a filter they are measured");
         case.latency.filtered = true;
-        assert!(why(&case).contains("7 I/Os of the chosen processes finished, and blk-throttle held 3,000"));
+        assert!(
+            why(&case)
+                .contains("7 I/Os of the selected processes finished, and blk-throttle throttled 3,000")
+        );
     }
 
     #[test]

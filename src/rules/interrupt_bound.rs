@@ -104,7 +104,7 @@ fn finding(
     let mut evidence = vec![one.line()];
     evidence.extend(counted.lines(one.cpu, LINES));
     evidence.push(format!(
-        "CPU {} takes {} of the interrupts of {name}, which come to {cpus} of {} CPUs",
+        "CPU {} takes {} of the interrupts of {name}, which go to {cpus} of {} CPUs",
         one.cpu,
         in_percent(one.share),
         s.host.cpus_online
@@ -131,12 +131,12 @@ fn finding(
     }
     let neighbours = counted.neighbours(one.cpu);
     if !neighbours.is_empty() {
-        evidence.push(format!("to CPU {} come the interrupts of {} as well", one.cpu, neighbours.join(", ")));
+        evidence.push(format!("CPU {} also takes the interrupts of {}", one.cpu, neighbours.join(", ")));
     }
     let room = cpus < s.host.cpus_online as usize;
     let others = match room {
-        true => format!("let others of the {} CPUs take part: submit from more of them", s.host.cpus_online),
-        false => "make fewer interrupts, since all CPUs take part already".to_string(),
+        true => format!("use more of the {} CPUs: submit from more of them", s.host.cpus_online),
+        false => "reduce the interrupts, as all CPUs take some already".to_string(),
     };
     let handler = match counted.handler_ns() {
         Some((mean, _)) => format!(", {} each", time(mean as u64)),
@@ -152,7 +152,8 @@ fn finding(
             false => 0.6,
         },
         sentence: format!(
-            "Interrupts take {} of CPU {}, which completes I/Os of {name}, whose own are {} a second{handler}.",
+            "Interrupts use {} of CPU {}, which completes I/Os of {name}; that device causes {} interrupts \
+             a second{handler}.",
             in_percent(one.busy()),
             one.cpu,
             short(one.per_second)
@@ -160,8 +161,8 @@ fn finding(
         numbers,
         evidence,
         advice: format!(
-            "To relieve CPU {}, {others}; or poll (nvme.poll_queues=N, --hipri), let the drive collect completions \
-             (feature 08h) or the interrupts be posted (intremap=posted_msi), or ask for fewer, larger I/Os.",
+            "To relieve CPU {}, {others}; or poll (nvme.poll_queues=N, --hipri), coalesce interrupts (NVMe \
+             feature 08h), use posted MSI (intremap=posted_msi), or submit fewer, larger I/Os.",
             one.cpu
         ),
         check: format!("biopsy interrupts -d {name} --for 5s"),
@@ -241,7 +242,7 @@ mod tests {
         seen.vectors.push(vector);
         let found = find(&case.summaries());
         assert_eq!((found.len(), found[0].subject.as_str()), (1, "vda"), "it brings the most");
-        assert!(found[0].evidence.iter().any(|line| line.contains("the interrupts of vdb as well")));
+        assert!(found[0].evidence.iter().any(|line| line.contains("also takes the interrupts of vdb")));
         assert_eq!(found[0].numbers["interrupt_per_cpu_percent"].round(), 75.0);
     }
 
@@ -282,6 +283,6 @@ mod tests {
         case.interrupt(42, &[(0, 50_000)], 14_000, 1);
         let found = find(&case.summaries());
         assert_eq!((found.len(), found[0].worth.is_none()), (1, true), "one finding for a device");
-        assert!(found[0].advice.contains("all CPUs take part already"), "{}", found[0].advice);
+        assert!(found[0].advice.contains("all CPUs take some already"), "{}", found[0].advice);
     }
 }

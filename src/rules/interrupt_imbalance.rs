@@ -158,27 +158,29 @@ fn finding(
             numbers.insert(numbers::TIMED_INTERRUPTS, one.timed as f64);
             evidence.push(one.line());
         }
-        None => evidence
-            .push(format!("too few interrupts of CPU {cpu} were timed to say what share of it they take")),
+        None => {
+            evidence.push(format!("too few interrupts of CPU {cpu} were timed to estimate their share of it"))
+        }
     }
     evidence.extend(counted.lines(cpu, LINES));
     let managed = p.disk.and_then(|disk| disk.driver.as_deref()).is_some_and(|d| MANAGED.contains(&d));
     let advice = match cause {
         Cause::Delivery if managed => format!(
-            "The kernel manages the vectors of {name}, and they cannot be moved: see whether CPUs are kept out \
-             (isolcpus=managed_irq, offline when the driver came), and bind the threads to CPUs of other queues. echo 2 \
-             > /sys/block/{disk}/queue/rq_affinity has the rest of the work done where it was submitted."
+            "The kernel manages the vectors of {name}, so they cannot be moved. Check whether CPUs are \
+             excluded (isolcpus=managed_irq, or offline when the driver was loaded), and bind threads to \
+             CPUs of other queues. echo 2 > /sys/block/{disk}/queue/rq_affinity moves the rest of the work \
+             to the submitting CPU."
         ),
         Cause::Delivery => format!(
             "Spread the vectors: run irqbalance, or write other CPUs than {cpu} to /proc/irq/N/smp_affinity_list of those \
              that are named (if the write fails, the kernel manages them)."
         ),
         Cause::Submission | Cause::OneQueue => format!(
-            "Submit from more CPUs: the I/Os of {name} go through {}, whose interrupts come to CPU {cpu}. Threads on \
-             the CPUs of other queues use the other vectors (biopsy devices shows them).",
+            "Submit from more CPUs: the I/Os of {name} go through {}, whose interrupts go to CPU {cpu}. \
+             Threads on the CPUs of other queues use the other vectors (biopsy devices shows them).",
             match cause {
                 Cause::OneQueue => "one queue",
-                _ => "one queue for the most part",
+                _ => "mostly one queue",
             }
         ),
     };

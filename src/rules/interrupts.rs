@@ -69,11 +69,11 @@ impl Completer {
     /// `hard interrupts take 61 % and soft ones about 12 % of CPU 3 (estimated from 1,234 timed interrupts)`
     pub fn line(&self) -> String {
         let soft = match self.soft > 0.0 {
-            true => format!(" and soft ones about {}", in_percent(self.soft)),
+            true => format!(" and softirqs about {}", in_percent(self.soft)),
             false => String::new(),
         };
         format!(
-            "hard interrupts take {}{soft} of CPU {} (estimated from {} timed interrupts)",
+            "hard interrupts use {}{soft} of CPU {} (estimated from {} timed interrupts)",
             in_percent(self.hard),
             self.cpu,
             count(self.timed)
@@ -199,7 +199,7 @@ impl<'a> Counted<'a> {
         here.sort_by_key(|vector| (std::cmp::Reverse(on(vector, cpu)), vector.irq));
         let mut lines: Vec<String> = here.iter().take(most).map(|vector| self.line(vector, cpu)).collect();
         if here.len() > most {
-            lines.push(format!("{} more of its vectors come to CPU {cpu}", here.len() - most));
+            lines.push(format!("{} more of its vectors go to CPU {cpu}", here.len() - most));
         }
         lines
     }
@@ -276,7 +276,7 @@ pub fn punctuality(s: &Summaries<'_>, name: &str) -> Option<Punctuality> {
         return Some(Punctuality::Late(one.line()));
     }
     if let Some(median) = counted.median(None).filter(|median| *median >= PILED_UP && !collected(s, name)) {
-        return Some(Punctuality::Late(format!("an interrupt finds a median of {median} completions")));
+        return Some(Punctuality::Late(format!("median completions per interrupt: {median}")));
     }
     let completer = busiest?;
     let sure = completer.busy_most().is_some_and(|most| most < LIMIT);
@@ -290,7 +290,7 @@ pub fn late(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<String> {
         Some(Punctuality::OnTime { .. }) => None,
         None => per_cpu(s, p)
             .filter(|(_, each)| *each >= LIMIT)
-            .map(|(_, each)| format!("interrupts take {} of the completing CPUs", in_percent(each))),
+            .map(|(_, each)| format!("interrupts use {} of the completing CPUs", in_percent(each))),
     }
 }
 
@@ -318,7 +318,7 @@ mod tests {
         assert!((one.hard - 0.24).abs() < 1e-9 && (one.share - 0.7).abs() < 1e-9, "{one:?}");
         assert_eq!((one.soft, one.busy_most()), (0.0, Some(one.hard)));
         assert_eq!(counted(&s, "vda").unwrap().busiest().unwrap().cpu, 1);
-        assert!(one.line().starts_with("hard interrupts take 24 % of CPU 1"), "{}", one.line());
+        assert!(one.line().starts_with("hard interrupts use 24 % of CPU 1"), "{}", one.line());
     }
 
     #[test]

@@ -88,7 +88,7 @@ fn finding(s: &Summaries<'_>, p: &DeviceView<'_>, severity: Severity, confidence
     let stage_name = stage.name();
     let each: Vec<String> =
         stages.iter().map(|(stage, share)| format!("{} {}", stage.name(), in_percent(*share))).collect();
-    let mut evidence = vec![format!("of the time of an {what}: {}", each.join(", "))];
+    let mut evidence = vec![format!("shares of the time of an {what}: {}", each.join(", "))];
     evidence.extend(p.earlier_ios_line().filter(|_| of_operations && stage == Stage::Submit));
     let tried = regime::line(s).filter(|_| severity > Severity::Note);
     let interrupts_fill_a_cpu = cpu::saturation(s).is_some() && cpu::interrupts_dominate(s);
@@ -98,8 +98,8 @@ fn finding(s: &Summaries<'_>, p: &DeviceView<'_>, severity: Severity, confidence
             in_percent(share)
         ),
         None if interrupts_fill_a_cpu => format!(
-            "A CPU is saturated, most of it by interrupts; the largest part of each {what}'s time on {name} is the \
-             {stage_name} stage ({}).",
+            "A CPU is saturated, mostly by interrupts; the largest part of each {what}'s time on {name} is \
+             the {stage_name} stage ({}).",
             in_percent(share)
         ),
         None => format!(
@@ -116,14 +116,14 @@ fn finding(s: &Summaries<'_>, p: &DeviceView<'_>, severity: Severity, confidence
     if tried.is_none() {
         evidence.push(match s.load {
             Some(_) if regime::line(s).is_some() => regime::line(s).unwrap_or_default(),
-            Some(_) => "whether more in flight gives more IOPS was not tried".to_string(),
+            Some(_) => "more I/Os in flight were not tried".to_string(),
             None => regime::UNTRIED.to_string(),
         });
     }
     evidence.extend(regime::observed(s, p).map(|(_, line)| line));
     evidence.extend(interrupts::late(s, p));
     if let Some(busy) = cpu::nothing_left(s) {
-        evidence.push(format!("all CPUs are busy for {} of the time", in_percent(busy)));
+        evidence.push(format!("all CPUs together are {} busy", in_percent(busy)));
         evidence.extend(cpu::busiest_line(s));
     }
     evidence.extend(facts::queue_parts_line(p));
@@ -152,16 +152,17 @@ fn advice(s: &Summaries<'_>, stage: Stage) -> String {
     let can_try = s.load.is_some() && s.experiment.is_none();
     match stage {
         Stage::Submit if s.load.is_none() => {
-            "Look at what its threads do before the last I/O of an operation: biopsy flame --off-cpu and --on-cpu."
+            "Find out what its threads do before the last I/O of an operation: biopsy flame --off-cpu and \
+             --on-cpu."
         }
         Stage::Submit => "Make submission cheaper: fewer layers, larger I/Os, registered files and buffers.",
         Stage::Queue => {
-            "Run again with --detail, which splits the queue stage, and look at the part that is largest."
+            "Run again with --detail, which splits the queue stage, and examine the largest part."
         }
         Stage::Device if can_try => "Run again without --no-experiment: it tries half and twice the depth.",
         Stage::Device => "If the application can keep more I/Os in flight, let it, and compare the IOPS.",
         Stage::Complete => {
-            "Let more CPUs complete: spread the interrupts of the queues, or set rq_affinity to 2."
+            "Complete on more CPUs: spread the interrupts of the queues, or set rq_affinity to 2."
         }
         Stage::Reap => "Fetch results sooner: more threads with fewer I/Os each, or smaller batches.",
     }

@@ -11,9 +11,9 @@ use crate::findings::{Finding, NotExamined, Number, Severity};
 use crate::units::in_percent;
 
 const CEILING_HIGH_BYTES_PER_SECOND: Number =
-    Number::new("ceiling_high_bytes_per_second", "bytes per second that the link can carry, at most");
+    Number::new("ceiling_high_bytes_per_second", "highest capacity of the link, in bytes per second");
 const CEILING_LOW_BYTES_PER_SECOND: Number =
-    Number::new("ceiling_low_bytes_per_second", "bytes per second that the link can carry, at least");
+    Number::new("ceiling_low_bytes_per_second", "lowest capacity of the link, in bytes per second");
 const PAYLOAD_BYTES: Number = Number::new("payload_bytes", "payload of a packet");
 const WRITTEN_BYTES_PER_SECOND: Number = Number::new("written_bytes_per_second", "bytes written per second");
 
@@ -68,8 +68,8 @@ pub fn beyond(s: &Summaries<'_>) -> Vec<NotExamined> {
             NotExamined {
                 what: carried.called(),
                 why: format!(
-                    "{} were {verb} over it, and {} is all that it can carry as sysfs shows it: its speed, its width, the \
-                     size of its packets or the count is wrong",
+                    "{} were {verb} over it, but by sysfs it can carry only {}: its speed, width or packet \
+                     size, or the count, is wrong",
                     in_gigabytes(rate),
                     in_gigabytes(most)
                 ),
@@ -103,17 +103,17 @@ fn finding(s: &Summaries<'_>, full: &Full<'_>) -> Finding {
     ]);
     numbers.extend(link.payload_bytes.map(|bytes| (PAYLOAD_BYTES, f64::from(bytes))));
     let mut evidence = vec![format!(
-        "{} were read and {} written, each in a direction of its own; the line rate is {}",
+        "{} were read and {} written, in separate directions; the line rate is {}",
         in_gigabytes(carried.read),
         in_gigabytes(carried.written),
         in_gigabytes(link.raw_bytes_per_second)
     )];
     evidence.push(match (known, full.payload) {
         (true, Some(bytes)) => {
-            format!("with packets of {bytes} bytes it carries {} of data at most", in_gigabytes(full.ceiling))
+            format!("with packets of {bytes} bytes it carries at most {} of data", in_gigabytes(full.ceiling))
         }
         (_, size) => format!(
-            "the size of its packets cannot be read: with {} it carries {}, with others up to {}",
+            "its packet size cannot be read: with {} it carries {}, with other sizes up to {}",
             size.map_or("more than 512 bytes".to_string(), |bytes| format!("{bytes} bytes")),
             in_gigabytes(full.ceiling),
             in_gigabytes(high)
@@ -143,7 +143,8 @@ fn finding(s: &Summaries<'_>, full: &Full<'_>) -> Finding {
         )
     } else {
         format!(
-            "{} may be full: {} are {verb} over it, {} to {} of what it can carry, as the size of its packets is not known.",
+            "{} may be full: {} are {verb} over it, {} to {} of what it can carry; its packet size is \
+             unknown.",
             capital(&carried.called()),
             in_gigabytes(rate),
             in_percent(rate / high),
@@ -159,10 +160,10 @@ fn finding(s: &Summaries<'_>, full: &Full<'_>) -> Finding {
         numbers,
         evidence,
         advice: if carried.own {
-            "See with biopsy devices whether both ends of the link can do more (link-degraded); else another slot, or \
-             larger packets (pci=pcie_bus_perf), or fewer bytes: more depth does not help."
+            "Check with biopsy devices whether both ends of the link can do more (link-degraded). Else use \
+             another slot, larger packets (pci=pcie_bus_perf) or fewer bytes. More depth does not help."
         } else {
-            "Part the drives: some at a port that does not share this link. More depth does not help."
+            "Move some drives to a port that does not share this link. More depth does not help."
         }
         .to_string(),
         check: match s.load {
@@ -246,7 +247,11 @@ mod tests {
         let above = case(3.64e9, Some(256));
         assert!(found(&above).is_empty());
         let flagged = beyond(&above.summaries()).remove(0);
-        assert!(flagged.why.contains("3.64 GB/s were read over it, and 3.60 GB/s is all"), "{}", flagged.why);
+        assert!(
+            flagged.why.contains("3.64 GB/s were read over it, but by sysfs it can carry only 3.60 GB/s"),
+            "{}",
+            flagged.why
+        );
         assert!(beyond(&case(3.96e9, None).summaries()).is_empty());
         assert_eq!(beyond(&case(3.98e9, None).summaries()).len(), 1);
     }

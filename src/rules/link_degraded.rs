@@ -15,8 +15,8 @@ use crate::units::in_percent;
 /// for 0.5 x 0.7 / (1 - 0.7) = 1.2 others on average: from here on the wait exceeds the transfer itself.
 pub const LOADED: f64 = 0.70;
 
-const POSSIBLE_LANES: Number = Number::new("possible_lanes", "lanes that both ends have");
-const POSSIBLE_SPEED_GTS: Number = Number::new("possible_speed_gts", "speed that both ends can do, in GT/s");
+const POSSIBLE_LANES: Number = Number::new("possible_lanes", "lanes that both ends support");
+const POSSIBLE_SPEED_GTS: Number = Number::new("possible_speed_gts", "speed that both ends support, in GT/s");
 
 pub const RULE: Rule = Rule { id: "link-degraded", page: PAGE, find };
 
@@ -86,16 +86,16 @@ fn judge(s: &Summaries<'_>, carried: &Carried<'_>) -> Option<Finding> {
     let mut evidence: Vec<String> = facts(link, carried).into_iter().collect();
     evidence.push(match (share, ceiling) {
         (Some(share), Some(most)) => format!(
-            "{} were {verb} over it, {} of the {} that it carries now",
+            "{} were {verb} over it, {} of the {} that it can carry now",
             in_gigabytes(rate),
             in_percent(share),
             in_gigabytes(most)
         ),
-        _ => "too little is certain of what was moved over it to say how near it is to its limit".to_string(),
+        _ => "the measured traffic is too uncertain to tell how close the link is to its limit".to_string(),
     });
     let subject = carried.subject();
     let runs =
-        format!("{} runs below the {speed} GT/s x{width} that both of its ends can do", carried.called());
+        format!("{} runs below the {speed} GT/s x{width} that both of its ends support", carried.called());
     Some(Finding {
         id: RULE.id,
         subject,
@@ -109,8 +109,8 @@ fn judge(s: &Summaries<'_>, carried: &Carried<'_>) -> Option<Finding> {
         },
         numbers,
         evidence,
-        advice: "Look at the firmware's setting of the slot, at the riser or cable and at the seat of the drive, then at \
-                 the kernel's log for corrected PCIe errors."
+        advice: "Check the firmware setting of the slot, the riser or cable, the seating of the drive, and \
+            the kernel log for corrected PCIe errors."
             .to_string(),
         check: match &carried.hop.function {
             function if carried.own => format!("biopsy devices; lspci -vv -s {function} | grep Lnk"),
@@ -159,7 +159,7 @@ mod tests {
         assert_eq!((loaded.len(), loaded[0].severity), (1, Severity::Warning), "70.0 %");
         assert_eq!(
             loaded[0].sentence,
-            "The PCIe link of vda (8 GT/s x4) runs below the 16 GT/s x4 that both of its ends can do, and this run \
+            "The PCIe link of vda (8 GT/s x4) runs below the 16 GT/s x4 that both of its ends support, and this run \
              uses 70 % of it."
         );
         assert_eq!(
@@ -200,7 +200,7 @@ mod tests {
         // It was idle and slow at the time of the check.
         let found = found(&case(7.0e9)).remove(0);
         assert_eq!(found.severity, Severity::Note);
-        assert!(found.sentence.ends_with("can do."), "{}", found.sentence);
+        assert!(found.sentence.ends_with("of its ends support."), "{}", found.sentence);
     }
 
     #[test]

@@ -38,11 +38,11 @@ const MAX_WORTH: f64 = 2.0;
 
 const CONTENTIONS: Number = Number::new("contentions", "waits for the lock, at least");
 const MAX_WAIT_NS: Number = Number::new("max_wait_ns", "longest wait for the lock");
-const SPIN_PERCENT: Number = Number::new("spin_percent", "spinning for the lock, of all CPUs, at least");
+const SPIN_PERCENT: Number = Number::new("spin_percent", "spinning on the lock, of all CPUs, at least");
 const OF_OPERATIONS_PERCENT: Number =
-    Number::new("of_operations_percent", "waits for the lock, of the operations' time");
-const THREADS_WAITING: Number = Number::new("threads_waiting", "threads that wait for the lock at a time");
-const WAIT_NS: Number = Number::new("wait_ns", "time of all waits for the lock, at least");
+    Number::new("of_operations_percent", "lock wait, share of the operations' time");
+const THREADS_WAITING: Number = Number::new("threads_waiting", "threads that wait for the lock, on average");
+const WAIT_NS: Number = Number::new("wait_ns", "total wait time for the lock, at least");
 
 /// The subject if the lock is unknown.
 const NAMELESS: &str = "kernel";
@@ -69,7 +69,7 @@ How it is computed
 
 When it is wrong
   - Wait times are lower bounds: the first waiter of a spinlock has no event, nor has a waiter that
-    a hypervisor puts to sleep. The evidence counts waits that were lost.
+    a hypervisor puts to sleep. The evidence counts waits that were missed.
   - Many waits may be one long one: see max_wait_ns.
   - A contended mutex may just order the work and cost nothing.
   - A name that comes from the caller, not from the lock's address, may combine several locks.
@@ -112,14 +112,14 @@ fn judge(s: &Summaries<'_>, locks: &Locks, lock: &Contention) -> Option<(f64, Fi
         return None;
     }
     let mut evidence = vec![format!(
-        "{} waits for it, {} each, {} at most",
+        "{} waits for it, {} each on average, {} at most",
         count(lock.contentions),
         time(lock.wait_ns / lock.contentions),
         time(lock.max_wait_ns)
     )];
-    evidence.extend(lock.caller.as_ref().map(|caller| format!("most of the wait is in {caller}")));
+    evidence.extend(lock.caller.as_ref().map(|caller| format!("most of the wait time is in {caller}")));
     if locks.lost > 0 {
-        evidence.push(format!("{} waits were lost: it is more", count(locks.lost)));
+        evidence.push(format!("{} more waits were missed", count(locks.lost)));
     }
     let mut numbers = BTreeMap::from([
         (CONTENTIONS, lock.contentions as f64),
@@ -132,16 +132,16 @@ fn judge(s: &Summaries<'_>, locks: &Locks, lock: &Contention) -> Option<(f64, Fi
     let is_limit = spins || of_operations.is_some();
     let sentence = if let Some(share) = of_operations {
         format!(
-            "Operations wait for {}, {} of their time: {} threads at a time.",
+            "Operations wait for {} for {} of their time: {} threads on average.",
             lock.name,
             in_percent(share),
             figure(threads)
         )
     } else if spins {
         numbers.insert(SPIN_PERCENT, percent(of_cpus));
-        format!("CPUs spin for {} at least {} of the time of all.", lock.name, in_percent(of_cpus))
+        format!("CPUs spin on {} for at least {} of the time of all CPUs.", lock.name, in_percent(of_cpus))
     } else {
-        format!("{} threads at a time wait for {}.", figure(threads), lock.name)
+        format!("On average, {} threads wait for {}.", figure(threads), lock.name)
     };
     let gain = (1.0 / (1.0 - of_cpus.min(0.9))).min(MAX_WORTH);
     let finding = Finding {
@@ -153,10 +153,8 @@ fn judge(s: &Summaries<'_>, locks: &Locks, lock: &Contention) -> Option<(f64, Fi
         numbers,
         evidence,
         advice: match pagecache::is_its_lock(&lock.name) {
-            true => {
-                "Use O_DIRECT, which does not take the locks of the page cache; or fewer readers at a time."
-            }
-            false => "Let fewer threads take it at a time, or give each a ring, file or queue of its own.",
+            true => "Use O_DIRECT, which takes no page cache locks, or fewer concurrent readers.",
+            false => "Let fewer threads take it at once, or give each thread its own ring, file or queue.",
         }
         .to_string(),
         check: "biopsy locks --for 10s".to_string(),
@@ -196,7 +194,7 @@ fn nameless(locks: &Locks) -> Option<Finding> {
         severity: Severity::Warning,
         confidence: 0.6,
         sentence: format!(
-            "CPUs spin for locks {} to {} of the time of all.",
+            "CPUs spin on locks for {} to {} of the time of all CPUs.",
             in_percent(low),
             in_percent(high)
         ),
@@ -206,8 +204,7 @@ fn nameless(locks: &Locks) -> Option<Finding> {
         ]),
         evidence: vec![
             format!("sampled in the slow paths of locks, by {}", spin.sampler),
-            "no lock is waited for that much by the events that were seen: they miss the first waiter"
-                .to_string(),
+            "no single lock has that much wait time by its events, which miss the first waiter".to_string(),
         ],
         advice:
             "Look for the callers in the profile: biopsy diagnose --no-load -o report.html has a flame graph."
@@ -245,7 +242,7 @@ mod tests {
     fn a_spinning_lock_has_two_sides() {
         let one = found(vec![lock(LockKind::Spin, 100, SECOND / 10)]);
         assert_eq!((one[0].severity, one[0].numbers["spin_percent"]), (Severity::Warning, 5.0));
-        assert_eq!(one[0].evidence[0], "100 waits for it, 1.00 ms each, 5.00 µs at most");
+        assert_eq!(one[0].evidence[0], "100 waits for it, 1.00 ms each on average, 5.00 µs at most");
         assert!(found(vec![lock(LockKind::Spin, 100, SECOND / 10 - 1_000)]).is_empty());
         assert!(found(vec![lock(LockKind::Spin, 99, SECOND)]).is_empty());
         let worth = found(vec![lock(LockKind::Spin, 100, 100 * SECOND)]).remove(0).worth.unwrap();
@@ -269,7 +266,7 @@ mod tests {
         let one = find(&case.summaries());
         assert_eq!((one.len(), one[0].severity, one[0].confidence), (1, Severity::Warning, 0.65));
         assert!(
-            one[0].sentence.starts_with("3.50 threads at a time wait for uring_lock"),
+            one[0].sentence.starts_with("On average, 3.50 threads wait for uring_lock"),
             "{}",
             one[0].sentence
         );
@@ -302,7 +299,7 @@ mod tests {
         };
         let one = diagnose(&with(750_000, 250_000).summaries()).findings.remove(0);
         assert_eq!((one.id, one.severity), (RULE.id, Severity::Warning), "{one:?}");
-        assert!(one.sentence.contains("75 % of their time: 6.00 threads at a time"), "{}", one.sentence);
+        assert!(one.sentence.contains("75 % of their time: 6.00 threads on average"), "{}", one.sentence);
         let is_limit = |case: &Case| find(&case.summaries())[0].severity > Severity::Note;
         assert!(!is_limit(&with(250_000, 750_000)), "the submit stage is too short for it");
         assert!(!is_limit(&with(1_000_000, 1_000_000)), "more than half of the time is something else");
@@ -343,7 +340,7 @@ mod tests {
         });
         let found = find(&named.summaries());
         assert_eq!(found.len(), 1, "it has a name");
-        assert!(found[0].evidence.iter().any(|line| line.starts_with("7 waits were lost")));
+        assert!(found[0].evidence.iter().any(|line| line.starts_with("7 more waits were missed")));
     }
 
     #[test]

@@ -23,10 +23,14 @@ pub const COMPUTES: f64 = 0.9;
 /// From this share on it is a line of evidence.
 const SOME_CPU: f64 = 0.25;
 
-const BUSY_PERCENT: Number = Number::new("busy_percent", "at most busy");
+const BUSY_PERCENT: Number = Number::new("busy_percent", "busy, at most");
 const IO_MEAN_NS: Number = Number::new("io_mean_ns", "mean time of an I/O");
-const PROCESS_CPU_PERCENT: Number = Number::new("process_cpu_percent", "CPU time of the process, of one CPU");
-const UNDER_WAY_PERCENT: Number = Number::new("under_way_percent", "operations at most under way");
+const PROCESS_CPU_PERCENT: Number = Number::new(
+    "process_cpu_percent",
+    "CPU time of the process, in % of \
+    one CPU",
+);
+const UNDER_WAY_PERCENT: Number = Number::new("under_way_percent", "time with operations under way, at most");
 
 pub const RULE: Rule = Rule { id: "not-enough-io", page: PAGE, find };
 
@@ -128,7 +132,8 @@ fn finding(s: &Summaries<'_>, p: &DeviceView<'_>, busy: f64, devices: usize) -> 
     let under_way = under_way(p);
     if under_way > 0.0 {
         evidence.push(format!(
-            "an operation is under way for at most {} of the time, with what the host needs before and after",
+            "an operation is under way for at most {} of the time, including the host's work before and \
+             after",
             in_percent(under_way)
         ));
     }
@@ -146,7 +151,7 @@ fn finding(s: &Summaries<'_>, p: &DeviceView<'_>, busy: f64, devices: usize) -> 
     }
     if let Some(profile) = cpu::profile(s) {
         numbers.insert(numbers::MACHINE_BUSY_PERCENT, percent(cpu::machine_busy(profile)));
-        evidence.push(format!("all CPUs together are busy for {}", in_percent(cpu::machine_busy(profile))));
+        evidence.push(format!("all CPUs together are {} busy", in_percent(cpu::machine_busy(profile))));
     }
     let computing = busiest.filter(|(_, share)| *share >= COMPUTES);
     if let Some((_, share)) = computing {
@@ -163,21 +168,22 @@ fn finding(s: &Summaries<'_>, p: &DeviceView<'_>, busy: f64, devices: usize) -> 
         confidence: if p.ios >= facts::MIN_IOS { 0.8 } else { 0.6 },
         sentence: if let Some((process, share)) = &computing {
             format!(
-                "{process} uses {} of a CPU, and does little I/O: {name} works for at most {} of the time.",
+                "{process} uses {} of a CPU and does little I/O: {name} is busy for at most {} of the time.",
                 in_percent(*share),
                 in_percent(busy)
             )
         } else if s.latency.filtered {
             let (whose, them) =
-                if s.command { ("The command does", "it") } else { ("The chosen processes do", "them") };
+                if s.command { ("The command does", "it") } else { ("The selected processes do", "them") };
             format!(
-                "{whose} little I/O: {name}, the busiest device, works for {them} for at most {} of the time.",
+                "{whose} little I/O: {name}, the busiest device, is busy for {them} for at most {} of the \
+                 time.",
                 in_percent(busy)
             )
         } else {
             format!(
-                "There is little I/O: the busiest device, {name}, is idle for at least {} of the time, so that at most {} \
-             of it can be a wait for it.",
+                "There is little I/O: the busiest device, {name}, is idle for at least {} of the time, so \
+                 at most {} of the time can be I/O wait.",
                 in_percent(1.0 - busy),
                 in_percent(busy)
             )
@@ -189,11 +195,10 @@ fn finding(s: &Summaries<'_>, p: &DeviceView<'_>, busy: f64, devices: usize) -> 
                 "Make {process} use less CPU time per byte or more threads: biopsy flame shows what it computes."
             )
         } else if no_cpu_left {
-            "Nothing is left of the CPUs: see first whether the application is among those that use them, or waits for \
-             them."
+            "No CPU time is left: first find out whether the application uses the CPUs, or waits for them."
                 .to_string()
         } else {
-            "Look at what the application waits for besides I/O: computing, locks, the network.".to_string()
+            "Find out what else the application waits for: computation, locks, the network.".to_string()
         },
         check: command::latency_by_second(name),
         worth: None,
@@ -233,7 +238,11 @@ mod tests {
         let mut case = case(1_000);
         case.latency.filtered = true;
         let found = find(&case.summaries());
-        assert!(found[0].sentence.starts_with("The chosen processes do little I/O"), "{}", found[0].sentence);
+        assert!(
+            found[0].sentence.starts_with("The selected processes do little I/O"),
+            "{}",
+            found[0].sentence
+        );
         assert!(!found[0].sentence.contains("idle"), "{}", found[0].sentence);
         case.latency.devices[0].vanished = true;
         assert!(find(&case.summaries()).is_empty(), "its rates are too low");
@@ -261,7 +270,7 @@ mod tests {
         case.latency.devices[0].processes = Some(vec![row]);
         let found = find(&case.summaries()).remove(0);
         assert!(
-            found.sentence.starts_with("md5sum (7) uses 95 % of a CPU, and does little I/O"),
+            found.sentence.starts_with("md5sum (7) uses 95 % of a CPU and does little I/O"),
             "{}",
             found.sentence
         );
@@ -331,8 +340,11 @@ mod tests {
     fn no_more_is_claimed_than_the_device_could_have_cost() {
         let mut case = case(1_000);
         let found = find(&case.summaries()).remove(0);
-        assert!(found.sentence.contains("at most 10 % of it can be a wait for it"), "{}", found.sentence);
-        assert!(found.advice.contains("besides I/O") && !found.numbers.contains_key("under_way_percent"));
+        assert!(found.sentence.contains("at most 10 % of the time can be I/O wait"), "{}", found.sentence);
+        assert!(
+            found.advice.contains("what else the application waits for")
+                && !found.numbers.contains_key("under_way_percent")
+        );
         // The application is in system calls half of the time, and no CPU is left to fetch completions.
         let total = hist(1_000, 500_000, 500_000);
         case.read().operations = Some(OperationLatency { operations: 1_000, total, ..Default::default() });
@@ -342,8 +354,8 @@ mod tests {
         seen.top = vec![("make".into(), 7, 900_000_000), ("idler".into(), 8, 1_000_000)];
         let found = find(&case.summaries()).remove(0);
         assert_eq!(found.numbers["under_way_percent"].round(), 50.0);
-        assert!(found.advice.starts_with("Nothing is left of the CPUs"), "{}", found.advice);
-        let busiest = "busiest threads, of one CPU each: make (7) 90 %";
+        assert!(found.advice.starts_with("No CPU time is left"), "{}", found.advice);
+        let busiest = "busiest threads, in % of one CPU each: make (7) 90 %";
         assert!(found.evidence.iter().any(|line| line == busiest), "{:?}", found.evidence);
     }
 }

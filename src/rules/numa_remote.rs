@@ -46,7 +46,7 @@ How it is computed
   latency.devices[].queues[].ios.
 
 When it is wrong
-  - The node is what the firmware says; some say 0 for all devices.
+  - The node comes from the firmware; some report 0 for all devices.
   - One slow drive is not affected: it matters at hundreds of thousands of I/Os or gigabytes a
     second.
   - With few hardware queues each has CPUs of all nodes: without biopsy's own load nothing is known.
@@ -67,9 +67,9 @@ pub fn unknown(s: &Summaries<'_>) -> Vec<NotExamined> {
     let gap = |device: &DeviceLatency| {
         let disk = facts::disk(s, &device.name).filter(|disk| disk.pci_address.is_some())?;
         let why = match disk.numa_node {
-            None => "the firmware does not say which node it is attached to",
+            None => "the firmware does not report the node that it is attached to",
             Some(node) if far(s, device, disk, node).is_none() => {
-                "its hardware queues have CPUs of several nodes, so that they do not tell where I/Os come from"
+                "its hardware queues have CPUs of several nodes, so they do not show where I/Os come from"
             }
             Some(_) => return None,
         };
@@ -160,7 +160,7 @@ fn judge(s: &Summaries<'_>, device: &DeviceLatency) -> Option<Finding> {
     }
     let asked = load.is_some_and(|load| load.job.placement == Placement::Remote);
     if asked {
-        evidence.push("it was asked for (--numa remote)".to_string());
+        evidence.push("it was requested (--numa remote)".to_string());
     }
     Some(Finding {
         id: RULE.id,
@@ -168,7 +168,7 @@ fn judge(s: &Summaries<'_>, device: &DeviceLatency) -> Option<Finding> {
         severity: if share >= MOST && !asked { Severity::Warning } else { Severity::Note },
         confidence: 0.7,
         sentence: format!(
-            "{} of the {}s of {name} are submitted on another NUMA node than its own, {node}.",
+            "{} of the {}s of {name} are submitted on other NUMA nodes than its own, {node}.",
             in_percent(share),
             far.noun
         ),

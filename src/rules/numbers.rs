@@ -5,12 +5,12 @@ use crate::findings::Number;
 pub const CARRIED_BYTES_PER_SECOND: Number =
     Number::new("carried_bytes_per_second", "bytes per second over the link, in one direction");
 pub const CEILING_SHARE_PERCENT: Number =
-    Number::new("ceiling_share_percent", "share of what the link can carry");
+    Number::new("ceiling_share_percent", "share of the link's capacity");
 pub const COMPLETIONS_PER_INTERRUPT_P50_RATIO: Number =
     Number::new("completions_per_interrupt_p50_ratio", "median completions per interrupt");
 pub const DEVICE_IOS: Number = Number::new("device_ios", "I/Os of the device");
 pub const DEVICE_P50_TO_MIN_RATIO: Number =
-    Number::new("device_p50_to_min_ratio", "median to minimum of the device stage");
+    Number::new("device_p50_to_min_ratio", "device time, median / minimum");
 pub const DEVICE_P99_NS: Number = Number::new("device_p99_ns", "99th percentile of the device stage");
 pub const DEVICE_SHARE_PERCENT: Number =
     Number::new("device_share_percent", "device stage's share of the I/O");
@@ -40,7 +40,7 @@ pub const SPIN_LOW_PERCENT: Number = Number::new("spin_low_percent", "spinning, 
 pub const SYSTEM_NS_PER_OPERATION: Number =
     Number::new("system_ns_per_operation", "system time per operation");
 pub const TAGS: Number = Number::new("tags", "tags");
-pub const TIMED_INTERRUPTS: Number = Number::new("timed_interrupts", "interrupts that were timed");
+pub const TIMED_INTERRUPTS: Number = Number::new("timed_interrupts", "timed interrupts");
 pub const USER_NS_PER_OPERATION: Number = Number::new("user_ns_per_operation", "user time per operation");
 pub const WORKER_CPU_PERCENT: Number = Number::new("worker_cpu_percent", "workers' share of their CPUs");
 pub const WORKERS: Number = Number::new("workers", "workers");

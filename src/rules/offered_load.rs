@@ -70,7 +70,8 @@ fn judge(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Finding> {
         severity: Severity::Note,
         confidence: 0.7,
         sentence: format!(
-            "No limit was found: the load offers {} I/Os per second to {name} at a steady pace, and gets them.",
+            "No limit was found: the load submits a steady {} I/Os per second to {name}, and {name} keeps \
+             up.",
             count(iops.round() as u64)
         ),
         numbers: Numbers::from([
@@ -88,9 +89,8 @@ fn judge(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Finding> {
             ),
             format!("the median device time is {crowding:.1} times the fastest"),
         ],
-        advice:
-            "Compare the latency with that of the idle device; the rate is what the application asks for."
-                .to_string(),
+        advice: "Compare the latency with that of the idle device; the application sets the rate."
+            .to_string(),
         check: command::latency_by_second(name),
         worth: None,
     })
@@ -126,7 +126,7 @@ mod tests {
         let paced = case((0..40).map(|n| (2_000 + n % 10, 3.0 + (n % 7) as f64 / 3.0)));
         let found = diagnose(&paced.summaries()).findings;
         assert_eq!(found[0].id, "offered-load", "{found:?}");
-        assert!(found[0].sentence.contains("offers 20,0"), "{}", found[0].sentence);
+        assert!(found[0].sentence.contains("a steady 20,0"), "{}", found[0].sentence);
         let waiting = case((0..40).map(|n| (2_000 + 20 * (n % 10), 4.0)));
         assert!(find(&waiting.summaries()).is_empty(), "it keeps four in flight");
         let mut of_some = case((0..40).map(|n| (2_000 + n % 10, 3.0 + (n % 7) as f64 / 3.0)));

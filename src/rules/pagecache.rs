@@ -189,13 +189,13 @@ fn counted(s: &Summaries<'_>, onset: Option<&Onset>) -> Option<Reclaiming> {
     let behind = onset.and_then(|onset| mean(behind(pagecache, Some(onset)), rate));
     let all = || pagecache.scanned_pages.and_then(whole).or_else(|| mean(&pagecache.moments, rate));
     let pages = behind.or_else(all).filter(|pages| *pages >= SCANNED)?;
-    let line = format!("reclaim looks at {} pages a second ({}/s)", short(pages), bytes(pages * PAGE_BYTES));
+    let line = format!("reclaim scans {} pages a second ({}/s)", short(pages), bytes(pages * PAGE_BYTES));
     Some(Reclaiming { how: How::Counted, pages_per_second: Some(pages), line })
 }
 
 fn in_stacks(s: &Summaries<'_>) -> Option<Reclaiming> {
     let threads = sampled(s.threads?, |row| is_in(row, RECLAIM)).filter(|threads| *threads >= THREADS)?;
-    let line = format!("{} threads are in reclaim at a time (sampled)", figure(threads));
+    let line = format!("{} threads are in reclaim on average (sampled)", figure(threads));
     Some(Reclaiming { how: How::Sampled, pages_per_second: None, line })
 }
 
@@ -228,8 +228,8 @@ fn must_be(s: &Summaries<'_>, onset: Option<&Onset>) -> Option<Reclaiming> {
         return None;
     }
     let line = format!(
-        "{}/s are read through the page cache, which does not grow any more, with {} free: about as much is taken back \
-         (inferred, reclaim was not counted)",
+        "{}/s are read through the page cache, which no longer grows, with {} free: about as much is \
+         reclaimed (inferred, reclaim was not counted)",
         bytes(read),
         bytes(free)
     );
@@ -255,7 +255,7 @@ fn spin(how: How, (low, high): (f64, f64), by: &str) -> Option<Spinning> {
         (low, high) if low == high => low,
         (low, high) => format!("{low} to {high}"),
     };
-    let line = format!("CPUs spin for {range} of the time of all ({by})");
+    let line = format!("CPUs spin for {range} of the time of all CPUs ({by})");
     (low >= SHARE).then_some(Spinning { how, share: Some((low, high)), line })
 }
 
@@ -280,7 +280,7 @@ fn waited(s: &Summaries<'_>) -> Option<Spinning> {
     let mine = locks.locks.iter().filter(|lock| lock.kind == LockKind::Spin && is_its_lock(&lock.name));
     let low = mine.map(|lock| lock.wait_ns).sum::<u64>() as f64 / (locks.duration_ns as f64 * cpus(s));
     let high = locks.spin.as_ref().map_or(1.0, |spin| spin.high_percent / 100.0);
-    spin(How::Counted, (low.min(1.0), high.max(low)), "by the waits for its locks")
+    spin(How::Counted, (low.min(1.0), high.max(low)), "by waits for its locks")
 }
 
 fn profiled(s: &Summaries<'_>) -> Option<Spinning> {
@@ -312,7 +312,7 @@ fn threads_spin(s: &Summaries<'_>, onset: Option<&Onset>) -> Option<Spinning> {
         return spin(How::Sampled, (slow, most.max(slow)), "sampled stacks of threads");
     }
     let line = format!(
-        "threads spin for {} of the CPUs at least, while reclaim has {} of them and the kernel {}",
+        "threads spin on at least {} of the CPUs, while reclaim uses {} and the kernel {}",
         in_percent(slow),
         in_percent(in_reclaim),
         in_percent(most)
@@ -343,7 +343,7 @@ fn kernel_time(s: &Summaries<'_>, onset: Option<&Onset>) -> Option<Spinning> {
     let full = mean(behind(pagecache, onset), |moment| moment.system_percent)? >= KERNEL_FULL * 100.0;
     let was = more.map_or(String::new(), |then| format!(", and {} before", figure(then / 1e3) + " µs"));
     let line = format!(
-        "the kernel takes {} µs of CPU time for each page that is read{was}: work alone does not explain it (inferred, \
+        "the kernel uses {} µs of CPU time per page read{was}, more than the work explains (inferred, \
          spinning was not measured)",
         figure(now / 1e3)
     );

@@ -21,10 +21,10 @@ const COUNTED: f64 = 0.9;
 const SAMPLED: f64 = 0.75;
 const INFERRED: f64 = 0.6;
 
-const ONSET_AFTER_NS: Number = Number::new("onset_after_ns", "began after, from the start of the window");
-const ONSET_NS: Number = Number::new("onset_ns", "began before, from the start of the window");
+const ONSET_AFTER_NS: Number = Number::new("onset_after_ns", "onset after, from the start");
+const ONSET_NS: Number = Number::new("onset_ns", "onset before, from the start");
 const RECLAIMED_PAGES_PER_SECOND: Number =
-    Number::new("reclaimed_pages_per_second", "pages per second that reclaim looks at, or takes");
+    Number::new("reclaimed_pages_per_second", "pages per second scanned or reclaimed");
 
 pub const RULE: Rule = Rule { id: "pagecache-storm", page: PAGE, find };
 
@@ -85,7 +85,7 @@ fn judge(s: &Summaries<'_>) -> Option<Finding> {
     }
     let mut evidence = vec![reclaiming.line.clone(), spinning.line.clone()];
     evidence.extend(
-        part.map(|part| format!("{} of the waits of spinning locks are for its locks", in_percent(part))),
+        part.map(|part| format!("{} of the waits for spinning locks are for its locks", in_percent(part))),
     );
     evidence.extend(onset.as_ref().map(began));
     evidence.extend(onset.iter().flat_map(levels));
@@ -115,9 +115,9 @@ fn judge(s: &Summaries<'_>) -> Option<Finding> {
         sentence: sentence(&reclaiming, &spinning, onset.as_ref()),
         numbers,
         evidence,
-        advice: "Read past the page cache (O_DIRECT; fio --direct=1). Where that cannot be: RWF_DONTCACHE (Linux \
-                 6.14), fewer readers at a time (IORING_REGISTER_IOWQ_MAX_WORKERS), or memory cgroups of their own, \
-                 whose LRU locks are apart; read-ahead is not the cause."
+        advice: "Read past the page cache (O_DIRECT; fio --direct=1). If that is impossible: RWF_DONTCACHE \
+            (Linux 6.14), fewer concurrent readers (IORING_REGISTER_IOWQ_MAX_WORKERS), or one memory \
+            cgroup per reader, with separate LRU locks. Read-ahead is not the cause."
             .to_string(),
         check: "biopsy top --plain 1".to_string(),
         worth: worth(&spinning, onset.as_ref()),
@@ -126,12 +126,12 @@ fn judge(s: &Summaries<'_>) -> Option<Finding> {
 
 fn sentence(reclaiming: &Reclaiming, spinning: &Spinning, onset: Option<&Onset>) -> String {
     let spin = match spinning.share {
-        Some((low, _)) => format!("CPUs spin for at least {} of the time of all", in_percent(low)),
-        None => "the kernel burns CPU time that no work explains".to_string(),
+        Some((low, _)) => format!("CPUs spin for at least {} of the time of all CPUs", in_percent(low)),
+        None => "the kernel uses more CPU time than the work explains".to_string(),
     };
     let pages = match reclaiming.pages_per_second {
-        Some(pages) => format!("{}/s of it are taken back", bytes(pages * 4096.0)),
-        None => "it is taken back by those who read".to_string(),
+        Some(pages) => format!("{}/s of it are reclaimed", bytes(pages * 4096.0)),
+        None => "the readers reclaim it".to_string(),
     };
     let since = onset.map_or(String::new(), |onset| format!(", since second {}", second(onset.at_ns)));
     format!("The page cache is full: {pages}, and {spin}{since}.")
@@ -144,10 +144,10 @@ fn second(ns: u64) -> String {
 fn began(onset: &Onset) -> String {
     let names = |signals: &[Signal]| signals.iter().map(|one| one.name()).collect::<Vec<_>>().join(", ");
     let first = match onset.first.len() == onset.moved.len() {
-        true => "all at the same moment".to_string(),
+        true => "all in the same sample".to_string(),
         false => format!("first {}", names(&onset.first)),
     };
-    format!("it began between second {} and {}: {first}", second(onset.after_ns), second(onset.at_ns))
+    format!("the onset is between second {} and {}: {first}", second(onset.after_ns), second(onset.at_ns))
 }
 
 /// `throughput was 4.21 GB/s and is 2.79`
@@ -160,7 +160,7 @@ fn levels(onset: &Onset) -> impl Iterator<Item = String> {
     };
     onset.moved.iter().map(move |one| {
         format!(
-            "{} was {} and is {} ({} to {} with 95 %)",
+            "{} was {} and is {} (95 %: {} to {})",
             one.signal.name(),
             show(one.signal, one.before.mean),
             show(one.signal, one.after.mean),
@@ -180,7 +180,7 @@ fn readers(s: &Summaries<'_>) -> Option<String> {
     let (running, waiting) = (of('R'), of('D'));
     (running + waiting > 0.0).then(|| {
         format!(
-            "{} threads run and {} wait at a time, on {} CPUs",
+            "on average {} threads run and {} wait, on {} CPUs",
             figure(running),
             figure(waiting),
             pagecache::cpus(s)

@@ -93,15 +93,15 @@ fn finding(
     let all = counted.device.ios;
     let queues = p.disk.and_then(|disk| disk.poll_queues);
     let mut evidence = vec![format!(
-        "of {} I/Os {} ended in an interrupt or a softirq, and {} in a task that polled or in a thread",
+        "of {} I/Os, {} ended in an interrupt or softirq, and {} in a polling task or a thread",
         count(all),
         count(counted.ended_by_interrupt()),
         count(counted.device.completed.task)
     )];
     match foreign {
         Some(0) => {}
-        Some(foreign) => evidence.push(format!("{} I/Os of others are left out", count(foreign))),
-        None => evidence.push("how many of them belong to other processes is not known".to_string()),
+        Some(foreign) => evidence.push(format!("{} I/Os of other processes are left out", count(foreign))),
+        None => evidence.push("some of them may belong to other processes".to_string()),
     }
     let mut numbers = BTreeMap::from([
         (UNPOLLED_PERCENT, percent(share)),
@@ -122,12 +122,12 @@ fn finding(
                 .to_string()
         }
         Some(1..) => format!(
-            "{name} has poll queues: look at what the load's own \"missing\" says of --hipri, at O_DIRECT, and at the \
-             file system and the volumes above the drive, which have to hand the wish on."
+            "{name} has poll queues: check what the load reports about --hipri under \"missing\", whether \
+             it uses O_DIRECT, and whether the file system and volumes above the drive support polling."
         ),
         _ => format!(
-            "Give the driver poll queues: {module}.poll_queues=N on the kernel's command line, or as the module's \
-             parameter when it is loaded again; then biopsy devices has to show them."
+            "Give the driver poll queues: {module}.poll_queues=N on the kernel command line, or as a \
+             parameter when the module is reloaded; then biopsy devices must show them."
         ),
     };
     Finding {
@@ -136,8 +136,8 @@ fn finding(
         severity: if share >= MOST { Severity::Warning } else { Severity::Note },
         confidence: if foreign.is_some() { 0.95 } else { 0.7 },
         sentence: format!(
-            "The load is to be polled, but interrupts complete {} of the I/Os of {name}: what is measured is not \
-             polling.",
+            "The load requests polling, but interrupts complete {} of the I/Os of {name}: the figures are \
+             not those of polling.",
             in_percent(share)
         ),
         numbers,

@@ -31,8 +31,8 @@ pub const POLLED: f64 = 0.10;
 const MOST_GONE: f64 = 0.75;
 
 const COMPLETE_MEAN_NS: Number = Number::new("complete_mean_ns", "mean of the complete stage");
-const HANDLER_NS_PER_IO: Number = Number::new("handler_ns_per_io", "interrupt handler per I/O");
-const HOST_PERCENT: Number = Number::new("host_percent", "share of completing in the latency");
+const HANDLER_NS_PER_IO: Number = Number::new("handler_ns_per_io", "interrupt handler time per I/O");
+const HOST_PERCENT: Number = Number::new("host_percent", "completion's share of the latency");
 const LATENCY_MEAN_NS: Number = Number::new("latency_mean_ns", "mean latency");
 const REAP_MEAN_NS: Number = Number::new("reap_mean_ns", "mean of the reap stage");
 const WAKE_MEAN_NS: Number = Number::new("wake_mean_ns", "mean of the wake-up");
@@ -181,7 +181,7 @@ fn finding(
     let measured = [
         (COMPLETE_MEAN_NS, means.complete, "complete"),
         (REAP_MEAN_NS, means.reap, "reap"),
-        (WAKE_MEAN_NS, means.wake, "of that wake"),
+        (WAKE_MEAN_NS, means.wake, "including wake-up"),
     ];
     for (key, ns, word) in measured {
         if let Some(ns) = ns {
@@ -197,13 +197,13 @@ fn finding(
         numbers.insert(HANDLER_NS_PER_IO, ns);
         numbers.insert(numbers::TIMED_INTERRUPTS, n as f64);
         evidence.push(format!(
-            "the handler takes {} for an I/O (estimated from {} timed interrupts)",
+            "the handler takes {} per I/O (estimated from {} timed interrupts)",
             time(ns as u64),
             count(n)
         ));
     }
     evidence.push(format!(
-        "{} interrupts for {} I/Os, and {} completions by polling",
+        "{} interrupts for {} I/Os, and {} polled completions",
         count(counted.interrupts()),
         count(counted.device.ios),
         count(counted.polled())
@@ -226,16 +226,16 @@ fn finding(
         severity: if share >= MUCH { Severity::Warning } else { Severity::Note },
         confidence: if s.load.is_some() { confidence } else { 0.4 },
         sentence: format!(
-            "{} of the {} that {whole} of {name} takes is the host's way to complete it, with an interrupt for nearly \
-             each: polling could save most of that.",
+            "{} of the {} that {whole} on {name} takes is spent on completion by the host, with nearly one \
+             interrupt each: polling could save most of that.",
             in_percent(share),
             time(means.total as u64)
         ),
         numbers,
         evidence,
         advice: format!(
-            "{first} Then poll (io_uring with IOPOLL; biopsy load --hipri), and compare latency and CPU time: each thread \
-             that polls uses a whole CPU."
+            "{first} Then poll (io_uring with IOPOLL; biopsy load --hipri), and compare latency and CPU \
+             time: each polling thread uses a whole CPU."
         ),
         check: match s.load {
             Some(load) => command::compare(load, "polling", "0", "1"),

@@ -160,13 +160,13 @@ fn with_load(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Finding> {
     finding.evidence.insert(
         0,
         format!(
-            "Little's law: {} operations/s x {} = {in_flight:.2} in flight, of {offered} offered",
+            "Little's law: {} operations/s x {} = {in_flight:.2} in flight, of a depth of {offered}",
             count(load.iops().unwrap_or(0.0).round() as u64),
             time(load.latency().mean().unwrap_or(0.0) as u64),
         ),
     );
     if rotational {
-        finding.evidence.push("the disk is rotational: one arm gains little from depth".to_string());
+        finding.evidence.push("the disk is rotational: it gains little from depth".to_string());
     }
     finding.numbers.insert(DEPTH_OPERATIONS, offered as f64);
     finding.numbers.insert(IN_FLIGHT_OPERATIONS, in_flight);
@@ -195,7 +195,8 @@ fn one_by_one(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Finding> {
     finding.severity = Severity::Note;
     finding.confidence = 0.7;
     finding.sentence = format!(
-        "The load of {} has {in_flight:.2} operations in flight: {} each, the largest part in the {} stage ({}).",
+        "The load of {} keeps {in_flight:.2} operations in flight: each takes {}, the largest part in the {} \
+         stage ({}).",
         p.device.name,
         time(total_ns / operations),
         stage.name(),
@@ -205,11 +206,13 @@ fn one_by_one(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Finding> {
     finding.evidence.extend(p.earlier_ios_line().filter(|_| stage == Stage::Submit));
     finding.evidence.extend(regime::observed(s, p).map(|(_, line)| line));
     finding.numbers.insert(IN_FLIGHT_OPERATIONS, in_flight);
-    finding.advice = turn_read_ahead_on(p).unwrap_or_else(|| format!(
-        "Keep more operations in flight (asynchronous I/O, or more threads); at one at a time only a shorter {} stage \
-         gives more IOPS.",
-        stage.name()
-    ));
+    finding.advice = turn_read_ahead_on(p).unwrap_or_else(|| {
+        format!(
+            "Keep more operations in flight (asynchronous I/O, or more threads); with one in flight, only a \
+         shorter {} stage gives more IOPS.",
+            stage.name()
+        )
+    });
     finding.check = command::latency_by_second(&p.device.name);
     Some(finding)
 }
@@ -350,9 +353,12 @@ mod tests {
         let case = with(9_500, 100_000);
         let found = diagnose(&case.summaries()).findings;
         assert_eq!((found[0].id, found[0].severity), (RULE.id, Severity::Note), "{found:?}");
-        assert!(found[0].sentence.contains("has 0.95 operations in flight: 100 µs each"), "{found:?}");
+        assert!(
+            found[0].sentence.contains("keeps 0.95 operations in flight: each takes 100 µs"),
+            "{found:?}"
+        );
         let is_one = |case: &Case| {
-            find(&case.summaries()).iter().any(|one| one.sentence.contains("The load of vda has"))
+            find(&case.summaries()).iter().any(|one| one.sentence.contains("The load of vda keeps"))
         };
         let advice = |read_ahead_bytes| {
             let mut case = with(9_500, 100_000);

@@ -36,5 +36,5 @@ pub fn following(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Following> {
 pub fn following_line(following: &Following) -> String {
     let [few, many] = following.in_flight;
     let [slow, fast] = following.iops.map(|iops| count(iops.round() as u64));
-    format!("with {few:.1} I/Os in flight {slow} I/Os per second, with {many:.1} in flight {fast}")
+    format!("{few:.1} I/Os in flight: {slow} IOPS; {many:.1} in flight: {fast} IOPS")
 }

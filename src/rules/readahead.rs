@@ -93,11 +93,13 @@ fn judge(s: &Summaries<'_>) -> Option<Finding> {
         bytes(seen.asked_pages as f64 * PAGE_BYTES),
         count(seen.unused_pages)
     )];
-    evidence.extend(wasted.map(|part| format!("that is {} of all that was read", in_percent(part))));
+    evidence.extend(wasted.map(|part| format!("that is {} of all bytes read", in_percent(part))));
     let disks: Vec<String> = facts::device_views(s)
         .iter()
         .filter_map(|p| p.disk)
-        .map(|disk| format!("the window of {} is {}", disk.name, bytes(disk.read_ahead_bytes as f64)))
+        .map(|disk| {
+            format!("the read-ahead window of {} is {}", disk.name, bytes(disk.read_ahead_bytes as f64))
+        })
         .collect();
     evidence.extend(disks);
     Some(Finding {
@@ -116,8 +118,8 @@ fn judge(s: &Summaries<'_>) -> Option<Finding> {
             (UNUSED_PERCENT, percent(share.min(1.0))),
         ]),
         evidence,
-        advice: "Tell the kernel that reads are random (POSIX_FADV_RANDOM), or make the window smaller \
-                 (queue/read_ahead_kb), and compare."
+        advice: "Declare the reads as random (POSIX_FADV_RANDOM), or reduce the read-ahead window \
+            (queue/read_ahead_kb), and compare."
             .to_string(),
         check: "biopsy locks --for 10s".to_string(),
         worth: wasted.map(|part| Worth {

@@ -9,8 +9,7 @@ use crate::findings::{Finding, Number};
 const UNSURE: f64 = 0.8;
 
 /// Without biopsy's own load, and if the I/Os in flight did not vary.
-pub const UNTRIED: &str =
-    "the load is not biopsy's own: whether more in flight gives more IOPS cannot be tried";
+pub const UNTRIED: &str = "the load is not biopsy's own, so more I/Os in flight could not be tried";
 
 const TWICE_THE_DEPTH_PERCENT: Number =
     Number::new("twice_the_depth_percent", "IOPS gained by twice the depth");

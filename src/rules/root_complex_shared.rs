@@ -22,7 +22,7 @@ const ALONE_BYTES_PER_SECOND: Number =
     Number::new("alone_bytes_per_second", "bytes per second of the drives alone");
 const DRIVES: Number = Number::new("drives", "drives");
 const NEAREST_LINK_PERCENT: Number =
-    Number::new("nearest_link_percent", "share of its ceiling of the fullest link");
+    Number::new("nearest_link_percent", "fullest link, share of its capacity");
 const TOGETHER_BYTES_PER_SECOND: Number =
     Number::new("together_bytes_per_second", "bytes per second of the drives together");
 const TOGETHER_PERCENT: Number = Number::new("together_percent", "share of the sum of the drives alone");
@@ -65,7 +65,7 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
 /// The root complexes whose drives lose throughput for an unknown reason.
 pub fn unknown(s: &Summaries<'_>) -> Vec<NotExamined> {
     let doubtful = judged(s).into_iter().filter_map(|(name, judged)| Some((name, judged.err()?)));
-    doubtful.map(|(name, why)| NotExamined { what: format!("what {name} carries"), why }).collect()
+    doubtful.map(|(name, why)| NotExamined { what: format!("capacity of {name}"), why }).collect()
 }
 
 /// A drive, and its results.
@@ -107,7 +107,7 @@ fn judge(
         return Ok(None);
     }
     if drives.len() > different {
-        return Err("of its drives two are namespaces, or functions, of one".to_string());
+        return Err("two of its drives are namespaces or functions of the same drive".to_string());
     }
     let worker = scaling.worker_percent / 100.0;
     if worker >= BUSY {
@@ -118,19 +118,17 @@ fn judge(
     }
     match scaling.machine_percent.map(|percent| percent / 100.0) {
         None => {
-            return Err("its drives are slower together, and how busy the CPUs were is not known".to_string());
+            return Err("its drives are slower together, but the CPU load was not measured".to_string());
         }
         Some(busy) if busy >= BUSY => {
             let share = in_percent(busy);
-            return Err(format!(
-                "its drives are slower together, but all CPUs were busy for {share} of the time"
-            ));
+            return Err(format!("its drives are slower together, but all CPUs together were {share} busy"));
         }
         Some(_) => {}
     }
     let Some(nearest) = nearest(s, drives) else {
         return Err(
-            "its drives are slower together, but what the links above them carry is not known".to_string()
+            "its drives are slower together, but the capacity of the links above them is unknown".to_string()
         );
     };
     if nearest >= FULL {
@@ -162,14 +160,15 @@ fn finding(complex: &str, drives: &[Driven<'_>], alone: f64, together: f64, near
         format!("{}: {} alone, {} with the others", disk.name, rate(drive.alone), rate(drive.together))
     };
     let mut evidence: Vec<String> = drives.iter().map(each).collect();
-    evidence.push(format!("the link that is nearest to its ceiling is at {}", in_percent(nearest)));
+    evidence.push(format!("the fullest link is at {} of its capacity", in_percent(nearest)));
     Finding {
         id: RULE.id,
         subject: complex.to_string(),
         severity: Severity::Warning,
         confidence: 0.8,
         sentence: format!(
-            "{} drives below {complex} move {} together, {} of the {} that they move alone, and no link is full.",
+            "{} drives below {complex} transfer {} together, {} of the {} that they transfer alone, and no \
+             link is full.",
             drives.len(),
             in_gigabytes(together),
             in_percent(share),
@@ -183,7 +182,8 @@ fn finding(complex: &str, drives: &[Driven<'_>], alone: f64, together: f64, near
             (NEAREST_LINK_PERCENT, percent(nearest)),
         ]),
         evidence,
-        advice: "Part the drives over the machine's root complexes (biopsy devices names them).".to_string(),
+        advice: "Distribute the drives over the machine's root complexes (biopsy devices lists them)."
+            .to_string(),
         check: "biopsy devices".to_string(),
         worth: Some(Worth {
             metric: "bytes_per_second_ratio".to_string(),
@@ -238,7 +238,7 @@ mod tests {
         let found = found(&case(39.4e9)).unwrap();
         assert_eq!(
             found.sentence,
-            "8 drives below pci0000:40 move 39.40 GB/s together, 69 % of the 57.04 GB/s that they move alone, and no \
+            "8 drives below pci0000:40 transfer 39.40 GB/s together, 69 % of the 57.04 GB/s that they transfer alone, and no \
              link is full."
         );
         assert_eq!(found.subject, "pci0000:40");
@@ -321,6 +321,6 @@ mod tests {
         assert!(found(&busy(89.9, Some(89.9))).is_some());
         assert!(why(&busy(90.0, Some(50.0))).contains("a thread of the load"));
         assert!(why(&busy(50.0, Some(90.0))).contains("all CPUs"));
-        assert!(why(&busy(50.0, None)).contains("not known"));
+        assert!(why(&busy(50.0, None)).contains("not measured"));
     }
 }

@@ -93,8 +93,8 @@ fn judge(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Finding> {
         severity: Severity::Warning,
         confidence: if profile.sampler_note.is_some() { 0.82 } else { 0.87 },
         sentence: format!(
-            "The I/O scheduler {scheduler} of {name} limits the run: it takes {} of the busy CPU time, and no CPU \
-             is left.",
+            "The I/O scheduler {scheduler} of {name} limits the run: it uses {} of the busy CPU time, and \
+             no CPU time is left.",
             in_percent(share)
         ),
         numbers: BTreeMap::from([
@@ -105,7 +105,7 @@ fn judge(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Finding> {
         ]),
         evidence,
         advice: format!(
-            "echo none > /sys/block/{disk}/queue/scheduler, and compare the I/Os per second before and after."
+            "echo none > /sys/block/{disk}/queue/scheduler, and compare the IOPS before and after."
         ),
         check: match s.load {
             Some(load) => command::compare_setting(load, disk, "scheduler", scheduler, "none"),

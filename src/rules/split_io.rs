@@ -128,7 +128,8 @@ fn with_load(s: &Summaries<'_>, load: &LoadSummary, p: &DeviceView<'_>) -> Optio
     if foreign > FOREIGN_SHARE {
         finding.confidence = 0.5;
         finding.evidence.push(format!(
-            "the device read {} more bytes than the operations asked for: part of the factor is others' reads",
+            "the device read {} more bytes than the operations requested: part of the factor is reads of \
+             other processes",
             in_percent(foreign)
         ));
     }
@@ -150,8 +151,8 @@ fn without_load(p: &DeviceView<'_>) -> Option<Finding> {
     let mut finding = finding(p, factor, p.bytes as f64 / whole as f64, None);
     finding.confidence = 0.8;
     finding.evidence = vec![format!(
-        "the block layer made {} of bios; {} came of it",
-        counted(p.device.splits, "cut"),
+        "the block layer did {} of bios; the result was {}",
+        counted(p.device.splits, "split"),
         counted(p.ios, "I/O")
     )];
     Some(finding)
@@ -176,7 +177,7 @@ fn finding(p: &DeviceView<'_>, factor: f64, size: f64, load: Option<&LoadSummary
     }
     let (what, advice, worth) = match limit {
         Limit::Soft(value) => (
-            format!("max_sectors_kb is {} there, and the hardware takes {}", soft >> 10, hard >> 10),
+            format!("max_sectors_kb is {}, and the hardware takes {}", soft >> 10, hard >> 10),
             format!("Raise the soft limit: echo {} > /sys/block/{disk}/queue/max_sectors_kb", value >> 10),
             // At best one I/O per new maximum; at worst the next limit is only slightly larger.
             Some(Worth {
@@ -187,12 +188,13 @@ fn finding(p: &DeviceView<'_>, factor: f64, size: f64, load: Option<&LoadSummary
         ),
         Limit::Hard => (
             format!("{} is the most that the hardware of {name} takes in one request", bytes(hard as f64)),
-            format!("No setting changes this limit; operations of {} are not cut.", bytes(hard as f64)),
+            format!("No setting changes this limit; operations of {} are not split.", bytes(hard as f64)),
             None,
         ),
         Limit::Other => (
-            "the I/Os are smaller than the size limits: segments, a boundary or the file's extents cut first".into(),
-            "Put the buffers in huge pages, or look at the file's extents (filefrag -v) and at queue/max_segments."
+            "the I/Os are smaller than the size limits: segments, a boundary or the file's extents split \
+             first".into(),
+            "Put the buffers in huge pages, or check the file's extents (filefrag -v) and queue/max_segments."
                 .to_string(),
             None,
         ),
@@ -204,7 +206,7 @@ fn finding(p: &DeviceView<'_>, factor: f64, size: f64, load: Option<&LoadSummary
         confidence: 0.95,
         sentence: format!("Each operation becomes {factor:.1} I/Os on {name}: {what}."),
         numbers,
-        evidence: vec![format!("the block layer made {} of bios", counted(p.device.splits, "cut"))],
+        evidence: vec![format!("the block layer did {} of bios", counted(p.device.splits, "split"))],
         advice,
         check: match (load, limit) {
             (Some(load), Limit::Soft(value)) => {

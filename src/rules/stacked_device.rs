@@ -104,7 +104,7 @@ fn judge(s: &Summaries<'_>, device: &DeviceLatency) -> Option<Finding> {
     let name = &device.name;
     let stack: Vec<String> = below.iter().map(|lower| called(s, lower)).collect();
     let mut numbers = BTreeMap::from([(LAYERS, below.len() as f64)]);
-    let mut evidence = vec![format!("{} stands on {}", called(s, name), stack.join(", "))];
+    let mut evidence = vec![format!("{} is layered on {}", called(s, name), stack.join(", "))];
     match (&cost, &doubt) {
         (Ok(of), _) => {
             let layer = of.mean_ns;
@@ -114,15 +114,15 @@ fn judge(s: &Summaries<'_>, device: &DeviceLatency) -> Option<Finding> {
             numbers.insert(numbers::IOS, of.ios as f64);
             numbers.extend(share.map(|share| (LAYER_PERCENT, percent(share))));
             evidence.push(format!(
-                "{}: {} on average on {name}, {} of it in the layer and {} below",
+                "{}: {} on average on {name}, of which {} in the layer and {} below",
                 counted(of.ios, "I/O"),
                 time(of.upper_mean_ns as u64),
                 time(layer as u64),
                 time(of.lower_mean_ns as u64)
             ));
         }
-        (Err(_), Some(doubt)) => evidence.push(format!("the time in the layer is not known: {doubt}")),
-        (Err(why), None) => evidence.push(format!("the time in the layer is not known: {}", reason(why))),
+        (Err(_), Some(doubt)) => evidence.push(format!("the time in the layer was not measured: {doubt}")),
+        (Err(why), None) => evidence.push(format!("the time in the layer was not measured: {}", reason(why))),
     }
     let sentence = match share {
         Some(share) => format!(
@@ -130,7 +130,10 @@ fn judge(s: &Summaries<'_>, device: &DeviceLatency) -> Option<Finding> {
             in_percent(share),
             device.below()
         ),
-        None => format!("{name} stands on {}, and its figures are those of all of them.", stack.join(", ")),
+        None => format!(
+            "{name} is layered on {}, and its figures are those of the whole stack.",
+            stack.join(", ")
+        ),
     };
     let lowest = below.last().map_or(name.as_str(), String::as_str);
     Some(Finding {
@@ -143,8 +146,8 @@ fn judge(s: &Summaries<'_>, device: &DeviceLatency) -> Option<Finding> {
         numbers,
         evidence,
         advice: format!(
-            "Compare with {lowest} alone (biopsy load /dev/{lowest} only reads); where the layer is what costs, look at \
-             its settings, or do without it."
+            "Compare with {lowest} alone (biopsy load /dev/{lowest} only reads). If the layer costs the \
+             time, check its settings, or do without it."
         ),
         check: match s.load.filter(|_| is_target) {
             Some(load) => command::load(load, load.job.iodepth, load.job.numjobs),
@@ -158,13 +161,14 @@ fn reason(unsaid: &Option<Unsaid>) -> String {
     match unsaid {
         Some(Unsaid::NotTraced(name)) => format!("{name} below it is not traced"),
         Some(Unsaid::NotOneToOne { upper, lower }) => format!(
-            "{} of {} on it became {} of {} below, so that they are split, merged or cached, or others' are among them",
+            "{} of {} on it became {} of {} below: they are split, merged or cached, or other processes \
+             use the lower device",
             counted(upper.0, "I/O"),
             bytes(upper.1 as f64),
             count(lower.0),
             bytes(lower.1 as f64)
         ),
-        Some(Unsaid::NotTimed) | None => "not all of its I/Os were timed as a whole".to_string(),
+        Some(Unsaid::NotTimed) | None => "not all of its I/Os were timed completely".to_string(),
     }
 }
 
@@ -217,10 +221,10 @@ mod tests {
         assert_eq!((dear.len(), dear[0].subject.as_str()), (1, "dm-0"));
         assert_eq!((dear[0].severity, dear[0].numbers["layer_percent"]), (Severity::Warning, 20.0));
         assert_eq!(dear[0].numbers["layer_mean_ns"], 20_000.0);
-        assert_eq!(dear[0].evidence[0], "dm-0 (dm) stands on vda (virtio_blk)");
+        assert_eq!(dear[0].evidence[0], "dm-0 (dm) is layered on vda (virtio_blk)");
         assert_eq!(
             dear[0].evidence[1],
-            "10,000 I/Os: 100 µs on average on dm-0, 20.0 µs of it in the layer and 80.0 µs below"
+            "10,000 I/Os: 100 µs on average on dm-0, of which 20.0 µs in the layer and 80.0 µs below"
         );
         assert!(found(&case(99_900)).is_empty(), "19.9 %, and nobody's aim");
     }

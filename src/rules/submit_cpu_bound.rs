@@ -82,7 +82,8 @@ fn finding(s: &Summaries<'_>, saturation: &Saturation, operations: u64) -> Findi
         numbers.insert(numbers::WORKER_CPU_PERCENT, percent(workers.busy));
         numbers.insert(numbers::USER_NS_PER_OPERATION, per(load.user_ns()));
         numbers.insert(numbers::SYSTEM_NS_PER_OPERATION, per(load.system_ns()));
-        evidence.push(format!("per operation the load uses {}", cpu::per_operation(load, operations)));
+        evidence
+            .push(format!("CPU time of the load per operation: {}", cpu::per_operation(load, operations)));
     }
     if let Some(profile) = cpu::profile(s) {
         let class = |class| super::class_ns(s, profile, class).unwrap_or(0) as f64 / operations as f64;
@@ -101,7 +102,7 @@ fn finding(s: &Summaries<'_>, saturation: &Saturation, operations: u64) -> Findi
         }
         evidence.extend(profile.sampler_note.clone());
     } else {
-        evidence.push("no profile: what the kernel does with the time is not known".to_string());
+        evidence.push("no profile: the kernel's use of the time was not measured".to_string());
     }
     for p in facts::device_views(s) {
         if let Some(scheduler) = p.scheduler() {
@@ -130,7 +131,7 @@ fn describe(s: &Summaries<'_>, saturation: &Saturation) -> (String, f64, String)
             workers,
             0.8,
             format!(
-                "The CPU is the limit: the workers use {} of their CPUs, {} of that in the kernel.",
+                "The CPU is the bottleneck: the workers use {} of their CPUs, {} of that in the kernel.",
                 in_percent(w.busy),
                 in_percent(1.0 - w.user)
             ),
@@ -139,8 +140,8 @@ fn describe(s: &Summaries<'_>, saturation: &Saturation) -> (String, f64, String)
             workers,
             0.6,
             format!(
-                "The CPU is the limit: the workers use {} of their CPUs, and interrupts about {} more if they \
-                 come to the same CPUs.",
+                "The CPU is the bottleneck: the workers use {} of their CPUs, and interrupts about {} more \
+                 if they go to the same CPUs.",
                 in_percent(w.busy),
                 in_percent(*interrupts)
             ),
@@ -149,15 +150,16 @@ fn describe(s: &Summaries<'_>, saturation: &Saturation) -> (String, f64, String)
             s.load.and_then(|l| l.device.clone()).unwrap_or_else(|| "loop driver".to_string()),
             0.7,
             format!(
-                "The CPU is the limit: kernel threads, which do the loop device's work, use {cpus:.2} CPUs."
+                "The CPU is the bottleneck: kernel threads, which do the loop device's work, use {cpus:.2} \
+                 CPUs."
             ),
         ),
         Saturation::Thread(BusyThread { comm, pid, share, io }) => (
             format!("{comm} ({pid})"),
             0.65,
             format!(
-                "The CPU is the limit: {comm} ({pid}) uses {} of a CPU, as much as one thread can, {} of that in the \
-                 kernel's file and block I/O.",
+                "The CPU is the bottleneck: {comm} ({pid}) uses {} of a CPU, as much as one thread can, {} \
+                 of that in the kernel's file and block I/O.",
                 in_percent(*share),
                 in_percent(*io)
             ),
@@ -166,7 +168,7 @@ fn describe(s: &Summaries<'_>, saturation: &Saturation) -> (String, f64, String)
             "all CPUs".to_string(),
             0.6,
             format!(
-                "The CPUs are the limit: all together are busy for {}, most of it for I/O.",
+                "The CPUs are the bottleneck: together they are {} busy, mostly with I/O.",
                 in_percent(*busy)
             ),
         ),
@@ -181,10 +183,12 @@ fn advise(s: &Summaries<'_>, saturation: &Saturation) -> (String, String) {
             "Read the backing file or its device directly: the loop driver cannot use a second CPU."
         }
         Saturation::Machine(_) => {
-            "Spend less CPU per I/O: larger blocks, larger batches, a scheduler of none, fewer layers; or more CPUs."
+            "Spend less CPU per I/O (larger blocks, larger batches, scheduler none, fewer layers), or use \
+             more CPUs."
         }
         _ => {
-            "Use more workers on other CPUs, or less CPU per I/O: larger blocks, larger batches, a scheduler of none."
+            "Use more workers on other CPUs, or spend less CPU per I/O: larger blocks, larger batches, \
+             scheduler none."
         }
     };
     (advice.to_string(), check)

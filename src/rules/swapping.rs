@@ -16,7 +16,7 @@ pub const MOST: f64 = 0.5;
 const LEAST_BYTES_PER_SECOND: f64 = 1024.0 * 1024.0;
 
 const SWAP_BYTES_PER_SECOND: Number = Number::new("swap_bytes_per_second", "swap, in bytes per second");
-const SWAP_PERCENT: Number = Number::new("swap_percent", "swap's share of the bytes of all devices");
+const SWAP_PERCENT: Number = Number::new("swap_percent", "share of swap in the bytes of all devices");
 
 pub const RULE: Rule = Rule { id: "swapping", page: PAGE, find };
 

@@ -102,7 +102,7 @@ const BEFORE: &[(&str, &str, Of, Left)] = &[
         direct_reclaim::RULE.id,
         cache_too_small::RULE.id,
         Of::Any,
-        Left::Note("direct-reclaim says who waits for it"),
+        Left::Note("direct-reclaim names the threads that wait for it"),
     ),
     (
         readahead::RULE.id,

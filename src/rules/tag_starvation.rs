@@ -31,7 +31,7 @@ const MAX_WORTH: f64 = 8.0;
 
 const IN_BLOCK_LAYER_IOS: Number = Number::new("in_block_layer_ios", "I/Os in the block layer");
 const NR_REQUESTS: Number = Number::new("nr_requests", "nr_requests");
-const PRESENT_IOS: Number = Number::new("present_ios", "I/Os that want a request");
+const PRESENT_IOS: Number = Number::new("present_ios", "I/Os that need a request");
 const REQUESTS: Number = Number::new("requests", "requests");
 const WAITING_IOS: Number = Number::new("waiting_ios", "I/Os that wait for a request");
 
@@ -61,7 +61,7 @@ How it is computed
   (queue/nr_requests), .scheduler, .queues[].tags.
 
 When it is wrong
-  - Write-back throttling (queue/wbt_lat_usec), io.latency and io.cost hold I/Os at the same place,
+  - Write-back throttling (queue/wbt_lat_usec), io.latency and io.cost delay I/Os at the same place,
     before they get a request.
   - The settings are read at the start; they may change during the run.
   - If the median device time is 2 times the fastest or more, I/Os also wait for each other in the
@@ -102,8 +102,8 @@ fn judge(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Finding> {
     let mut evidence = vec![
         match held_up {
             Some(_) => format!(
-                "{present:.1} operations are in flight on average and at most {} have a request; a submitter that sleeps \
-                 for one fetches no results meanwhile",
+                "{present:.1} operations are in flight on average, and at most {} have a request; a \
+                 submitter that sleeps for one fetches no results meanwhile",
                 count(requests)
             ),
             None => format!(
@@ -129,7 +129,8 @@ fn judge(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Finding> {
     }
     if full {
         evidence.push(
-            "all tags are in use, and the median device time is near the fastest: I/Os do not wait in the device"
+            "all tags are in use, and the median device time is close to the fastest: I/Os do not wait in \
+             the device"
                 .to_string(),
         );
     }
@@ -154,12 +155,11 @@ fn judge(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Finding> {
     let advised = setting.saturating_mul(2);
     let advice = match full {
         true => format!(
-            "Give the driver of {disk} more tags (a module parameter), or submit fewer I/Os at once: more than {} do \
-             not fit.",
+            "Give the driver of {disk} more tags (a module parameter), or submit at most {} I/Os at once.",
             count(requests)
         ),
         false => format!(
-            "echo {advised} > /sys/block/{disk}/queue/nr_requests, and compare the I/Os per second and the queue stage."
+            "echo {advised} > /sys/block/{disk}/queue/nr_requests, and compare the IOPS and the queue stage."
         ),
     };
     let what = if full { "tag" } else { "request" };

@@ -28,7 +28,7 @@ const WARNING_MINUTES: Number = Number::new("warning_minutes", "minutes above th
 pub const RULE: Rule = Rule { id: "thermal-throttle", page: PAGE, find };
 
 const PAGE: &str = "\
-The drive slowed itself down because it was hot.
+The drive throttled itself because it was hot.
 
 How it is computed
   For biopsy's own load on an NVMe drive, the health log (SMART, log page 02h) is read before and
@@ -67,16 +67,16 @@ pub fn unknown(s: &Summaries<'_>) -> Option<NotExamined> {
     let of_load = s.load.and_then(|load| facts::disk(s, load.device.as_deref()?));
     let why = match s.load.map(|load| load.drive.health) {
         Some(None) if of_load.is_some_and(|disk| !disk.is_nvme()) => {
-            "only NVMe drives have their health read around the load"
+            "the health log is read around the load only for NVMe drives"
         }
-        None => "a drive's health is asked for only around a load of biopsy's own",
+        None => "a drive's health log is read only around biopsy's own load",
         Some(None) => "the drive's health log could not be read around the load",
         Some(Some((before, after))) if after.suffered_since(&before).is_none() => {
-            "the drive does not count when it slows itself down"
+            "the drive does not count thermal throttling"
         }
         _ => return None,
     };
-    Some(NotExamined { what: "whether the drive slowed down for heat".to_string(), why: why.to_string() })
+    Some(NotExamined { what: "thermal throttling".to_string(), why: why.to_string() })
 }
 
 fn judge(s: &Summaries<'_>) -> Option<Finding> {
@@ -116,7 +116,7 @@ fn judge(s: &Summaries<'_>) -> Option<Finding> {
     ] {
         if times > 0 || seconds > 0 {
             evidence.push(format!(
-                "it entered its thermal level {level} {} and was in it for {seconds} s",
+                "it entered thermal level {level} {} and stayed in it for {seconds} s",
                 counted(times.into(), "time")
             ));
         }
@@ -136,11 +136,11 @@ fn judge(s: &Summaries<'_>) -> Option<Finding> {
             Some(share) => format!(", for {seconds} s or {} of the load's time", in_percent(share)),
             None => format!(" ({})", counted(entries.into(), "time")),
         };
-        let sentence = format!("{name} slowed itself down because it was hot{time}.");
+        let sentence = format!("{name} throttled itself because it was hot{time}.");
         (Severity::Warning, CONFIDENCE[if long { 0 } else { 1 }], sentence)
     } else if value(CRITICAL_MINUTES) > 0 {
         let sentence =
-            format!("{name} was above its critical temperature, where drives slow themselves down.");
+            format!("{name} was above its critical temperature, where drives throttle themselves.");
         (Severity::Warning, CONFIDENCE[1], sentence)
     } else {
         let sentence = format!("{name} was above its warning temperature.");
@@ -154,8 +154,8 @@ fn judge(s: &Summaries<'_>) -> Option<Finding> {
         sentence,
         numbers,
         evidence,
-        advice: "Cool the drive (air, a heat sink, another slot) and pause before the next run: figures of a hot drive are \
-                 not those that it could do."
+        advice: "Cool the drive (air flow, a heat sink, another slot) and pause before the next run: a hot \
+            drive is slower."
             .to_string(),
         check: command::load(load, load.job.iodepth, load.job.numjobs),
         worth: None,
@@ -203,7 +203,7 @@ mod tests {
         assert_eq!((slowed.severity, slowed.confidence), (Severity::Warning, CONFIDENCE[0]));
         assert_eq!(
             slowed.sentence,
-            "vda slowed itself down because it was hot, for 1 s or 10 % of the load's time."
+            "vda throttled itself because it was hot, for 1 s or 10 % of the load's time."
         );
         assert_eq!((slowed.numbers["t1_seconds"], slowed.numbers["after_celsius"]), (1.0, 83.0));
         case.load.as_mut().unwrap().duration_ns += 1_000_000;
@@ -229,7 +229,7 @@ mod tests {
         blind.load.as_mut().unwrap().drive.health = Some((Health::default(), Health::default()));
         assert!(found(&blind).is_none() && why(&blind).contains("does not count"));
         blind.load.as_mut().unwrap().drive.health = None;
-        assert!(why(&blind).contains("only NVMe drives"));
+        assert!(why(&blind).contains("only for NVMe drives"));
         blind.disk().driver = Some("nvme".into());
         assert!(why(&blind).contains("could not be read"));
         blind.load = None;

@@ -34,13 +34,12 @@ pub const WRITEBACK_SHARE: f64 = 0.5;
 const READS: &str = "reads";
 const WRITES: &str = "writes";
 
-const HELD_IOS_PERCENT: Number =
-    Number::new("held_ios_percent", "I/Os of no operation that blk-throttle held");
+const HELD_IOS_PERCENT: Number = Number::new("held_ios_percent", "throttled I/Os without operation");
 const HELD_PERCENT: Number = Number::new("held_percent", "share of the operation outside the device");
 const LIMIT_BYTES_PER_SECOND: Number = Number::new("limit_bytes_per_second", "limit of bytes per second");
 const LIMIT_IOS_PER_SECOND: Number = Number::new("limit_ios_per_second", "limit of I/Os per second");
 const MEASURED_BYTES_PER_SECOND: Number = Number::new("measured_bytes_per_second", "bytes per second");
-const RATE_TO_LIMIT_RATIO: Number = Number::new("rate_to_limit_ratio", "rate to limit");
+const RATE_TO_LIMIT_RATIO: Number = Number::new("rate_to_limit_ratio", "rate / limit");
 const WRITE_QUEUE_MEAN_NS: Number = Number::new("write_queue_mean_ns", "mean of the queue stage of writes");
 const WRITE_QUEUE_SHARE_PERCENT: Number =
     Number::new("write_queue_share_percent", "queue stage's share of writes");
@@ -54,7 +53,7 @@ A cgroup limit or write-back throttling slows the I/O.
 How it is computed
   Cgroup limits of the device are read at the start; with biopsy's own load, only those that apply
   to biopsy. Found in one of three ways:
-  - Operations wait in blk-throttle. It holds a bio before the first event of the block layer: the
+  - Operations wait in blk-throttle. It delays a bio before the first event of the block layer: the
     wait is in the queue stage of the operation, but in no stage of its I/Os. held_percent = (queue
     stages of the operations - queue stages of their I/Os) / total times of the operations; with
     --detail, the throttle part. Found from 25 % on, at any rate, if it is at least half of the
@@ -62,7 +61,7 @@ How it is computed
   - The rate (I/Os or bytes a second, reads or writes) is within 10 % of a limit. With biopsy's own
     load, held_percent = 1 - device times / latencies of the generator must be at least 25 %
     (confidence 0.9). Without it: 0.7 if the queue stage has 25 % of their time, else 0.5.
-  - Without biopsy's own load, blk-throttle holds 10 % of the I/Os or more that belong to no
+  - Without biopsy's own load, blk-throttle delays 10 % of the I/Os or more that belong to no
     operation (buffered reads, write-back; held_ios_percent), at any rate. Confidence 0.8.
   Write-back throttling (queue/wbt_lat_usec above 0) is a note with confidence 0.3: if, without
   biopsy's own load, 100 writes or more spend at least 50 % of their time in the queue stage, no
@@ -73,7 +72,7 @@ How it is computed
 When it is wrong
   - Without biopsy's own load, a rate near a limit may be chance: it contains the I/O of all
     processes. Of several limits the nearest is named, which may be another cgroup's.
-  - How long I/O without an operation (write-back, read-ahead) is held is not measured. With -p and
+  - How long I/O without an operation (write-back, read-ahead) is delayed is not measured. With -p and
     --comm it is left out: choose it by --cgroup.
   - A limit covers a cgroup and those below it, and counts bios: splits and merges shift the rate.
   - Limits that change during the run, or lie outside a container, are missed. io.latency and
@@ -144,7 +143,7 @@ fn by_cgroup(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Finding> {
     let name = &p.device.name;
     let Reached { throttle, what, .. } = reached;
     let mut evidence = vec![format!(
-        "the limit of cgroup {} for {what} of {name} is {}, and {} were measured",
+        "the limit of cgroup {} for {what} of {name} is {}; {} were measured",
         throttle.cgroup,
         reached.show(reached.limit),
         reached.show(reached.rate)
@@ -175,29 +174,32 @@ fn by_cgroup(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Finding> {
         Shown::HeldIos(share) => {
             numbers.insert(HELD_IOS_PERCENT, percent(share));
             evidence.push(format!(
-                "blk-throttle held {} of the I/Os: buffered reads or write-back, for how long is not measured",
+                "blk-throttle throttled {} of the I/Os (buffered reads or write-back); for how long was \
+                 not measured",
                 in_percent(share)
             ));
         }
         Shown::Rate(None) => evidence.push(
-            "the I/O is not biopsy's own: whether it comes from that cgroup, and waits, is not measured"
+            "the I/O is not biopsy's own: it was not measured whether it comes from that cgroup and waits"
                 .to_string(),
         ),
     }
     let allowed = reached.show(reached.limit);
     let sentence = match shown {
         Shown::Held(share) => format!(
-            "A limit holds the I/O of {name} back for {} of the operations' time: {} allows {allowed} of {what}.",
+            "A limit throttles the I/O of {name} for {} of the operations' time: {} allows {allowed} of \
+             {what}.",
             in_percent(share),
             throttle.cgroup
         ),
         Shown::HeldIos(share) => format!(
-            "A limit holds {} of the I/Os of {name} back: {} allows {allowed} of {what}.",
+            "A limit throttles {} of the I/Os of {name}: {} allows {allowed} of {what}.",
             in_percent(share),
             throttle.cgroup
         ),
         Shown::Rate(_) => format!(
-            "The I/O of {name} runs at the limit of a cgroup: {} allows {allowed} of {what}, and that is the rate.",
+            "The I/O of {name} runs at the limit of a cgroup: {} allows {allowed} of {what}, and that is \
+             the measured rate.",
             throttle.cgroup
         ),
     };
@@ -210,8 +212,8 @@ fn by_cgroup(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Finding> {
         numbers,
         evidence,
         advice: format!(
-            "Raise the limit of cgroup {} on {name} (io.max; blkio.throttle.* in cgroup v1), or take it away, if it is \
-             not wanted.",
+            "Raise the limit of cgroup {} on {name} (io.max; blkio.throttle.* in cgroup v1), or remove it \
+             if it is not intended.",
             throttle.cgroup
         ),
         check: command::latency_by_second(name),
@@ -342,7 +344,7 @@ fn by_writeback(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Finding> {
         severity: Severity::Note,
         confidence: 0.3,
         sentence: format!(
-            "Writes of {name} may be held back by write-back throttling: they spend {} of their time before the \
+            "Write-back throttling may delay writes of {name}: they spend {} of their time before the \
              device, which is not full.",
             in_percent(share)
         ),
@@ -360,7 +362,7 @@ fn by_writeback(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Finding> {
                 count(writes.ios),
                 time(mean as u64)
             ),
-            "no scheduler is active; that the throttle is what they wait for is not measured".to_string(),
+            "no scheduler is active; it was not measured whether they wait for the throttle".to_string(),
         ],
         advice: format!(
             "echo 0 > /sys/block/{disk}/queue/wbt_lat_usec, and compare the queue stage of writes, and the latency of \

@@ -26,7 +26,7 @@ pub const ALONE: f64 = 0.01;
 /// Leading digits of limits on the market. About one rate in ten is that close to one of them by chance.
 const ROUND: [f64; 12] = [1.0, 1.2, 1.25, 1.5, 1.6, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 7.5];
 
-const CAP_PER_SECOND: Number = Number::new("cap_per_second", "round rate next to the measured one");
+const CAP_PER_SECOND: Number = Number::new("cap_per_second", "round number closest to the measured rate");
 
 pub const RULE: Rule = Rule { id: "volume-cap", page: PAGE, find };
 
@@ -102,14 +102,14 @@ fn judge(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Finding> {
         ]),
         evidence: vec![
             format!(
-                "the rate varies by {} over {} samples, next to the round number {}",
+                "the rate varies by {} over {} samples, close to the round number {}",
                 in_percent(variation),
                 samples.windows.len(),
                 count((cap / scale).round() as u64)
             ),
             format!("the median device time is {crowding:.1} times the fastest"),
         ],
-        advice: "Compare the rate with the limits of the volume and of the machine's type.".to_string(),
+        advice: "Compare the rate with the limits of the volume type and the instance type.".to_string(),
         check: match s.load {
             Some(load) => command::compare_depth(load),
             None => command::latency_by_second(name),

@@ -29,8 +29,8 @@ const WORKER_CPUS: Number = Number::new("worker_cpus", "CPUs that io_uring's wor
 const WORKER_SHARE_PERCENT: Number =
     Number::new("worker_share_percent", "workers' share of the threads at work");
 const WORKER_THREADS: Number = Number::new("worker_threads", "io_uring's worker threads");
-const WORKERS_RUNNING: Number = Number::new("workers_running", "workers that run at a time");
-const WORKERS_WAITING: Number = Number::new("workers_waiting", "workers that wait at a time");
+const WORKERS_RUNNING: Number = Number::new("workers_running", "running workers, on average");
+const WORKERS_WAITING: Number = Number::new("workers_waiting", "waiting workers, on average");
 
 pub const RULE: Rule = Rule { id: "worker-punt", page: PAGE, find };
 
@@ -96,7 +96,7 @@ fn sampled(s: &Summaries<'_>) -> Option<Finding> {
     let share = workers / all;
     let places = places(&threads.rows);
     let mut evidence = vec![
-        format!("{} of them run and {} wait at a time", figure(running), figure(waiting)),
+        format!("on average {} of them run and {} wait", figure(running), figure(waiting)),
         format!("that is {} of the threads at work (at least {SAMPLES} samples)", in_percent(share)),
     ];
     evidence.extend(places.iter().map(|(place, threads)| format!("{} wait in {place}", figure(*threads))));
@@ -106,7 +106,7 @@ fn sampled(s: &Summaries<'_>) -> Option<Finding> {
         severity: if share >= MOST { Severity::Warning } else { Severity::Note },
         confidence: 0.8,
         sentence: format!(
-            "io_uring has {} worker threads at work at a time, for operations that would have blocked.",
+            "io_uring keeps {} worker threads busy with operations that would block.",
             figure(workers)
         ),
         numbers: BTreeMap::from([
@@ -139,7 +139,7 @@ fn places(rows: &[ThreadRow]) -> Vec<(String, f64)> {
 fn advice(place: Option<&str>) -> String {
     let first = match place {
         Some(place) if place.contains("page_bit") || place.contains("folio") || place.contains("filemap") => {
-            "They wait for pages of the page cache: use O_DIRECT, and no operation needs one. "
+            "They wait for pages of the page cache: use O_DIRECT, which needs none. "
         }
         Some(place) if place.contains("get_tag") => {
             "They wait for a free request: less depth, or more requests (queue/nr_requests). "
@@ -159,7 +159,7 @@ fn by_load(s: &Summaries<'_>) -> Option<Finding> {
         severity: Severity::Note,
         confidence: 0.7,
         sentence: format!(
-            "io_uring's worker threads take {} CPUs, for operations that would have blocked.",
+            "io_uring's worker threads use {} CPUs for operations that would block.",
             figure(cpus)
         ),
         numbers: BTreeMap::from([(WORKER_CPUS, cpus), (WORKER_THREADS, f64::from(workers.threads))]),
@@ -200,7 +200,7 @@ mod tests {
         let one =
             found(vec![row("iou-wrk-*", 'D', "folio_wait_bit_common", 0.7), row("iou-wrk-*", 'R', "0", 0.3)]);
         assert_eq!((one[0].severity, one[0].numbers["workers_waiting"]), (Severity::Warning, 0.7));
-        assert!(one[0].advice.contains("O_DIRECT, and no operation needs one"), "{}", one[0].advice);
+        assert!(one[0].advice.contains("O_DIRECT, which needs none"), "{}", one[0].advice);
         let tags = found(vec![row("iou-wrk-*", 'D', "blk_mq_get_tag", 2.0)]);
         assert!(tags[0].advice.contains("nr_requests"));
         let mut few = row("iou-wrk-*", 'R', "0", 3.0);

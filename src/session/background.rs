@@ -48,7 +48,7 @@ impl<T: Send + 'static> Background<T> {
                 }
             };
             let _sent = prepared.send(Ok(()));
-            may_open.recv().context("the window of a probe was never opened")?;
+            may_open.recv().context("the measurement of a probe never started")?;
             probe.begin()?;
             drop(is_open);
             probe.wait(None, Duration::MAX, &|| asked.load(Ordering::Relaxed));

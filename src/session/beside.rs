@@ -69,8 +69,8 @@ struct Part(&'static str, &'static str);
 
 const INTERRUPTS: Part = Part("interrupts", "interrupts were not counted");
 const PROFILE: Part = Part("profile", "there is no profile and no flame graph");
-const LOCKS: Part = Part("locks", "locks were not followed");
-const PAGECACHE: Part = Part("pagecache", "the page cache was not followed");
+const LOCKS: Part = Part("locks", "locks were not measured");
+const PAGECACHE: Part = Part("pagecache", "the page cache was not measured");
 const THREADS: Part = Part("threads", "threads were not sampled");
 
 impl Part {

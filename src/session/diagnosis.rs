@@ -63,7 +63,7 @@ fn of_disk(host: &Host, names: &[String]) -> impl Iterator<Item = Missing> {
         device: Some(name.clone()),
         part: Some("tags, queues, interrupts, locks".to_string()),
         reason: Reason::Partition,
-        why: format!("these have no partitions: they are those of the whole disk {disk}"),
+        why: format!("these are not per partition: they are those of the whole disk {disk}"),
         ..Missing::default()
     })
 }

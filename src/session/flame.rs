@@ -121,8 +121,8 @@ fn too_short() -> Missing {
     Missing {
         part: Some("cost".to_string()),
         reason: Reason::TooShort,
-        why: "the programs ran too little, or the window was too short, to tell what they cost".to_string(),
-        remedy: Some("take it longer with --for, or while the load runs".to_string()),
+        why: "the programs ran too little, or the run was too short, to measure their cost".to_string(),
+        remedy: Some("measure longer with --for, or while the load runs".to_string()),
         ..Missing::default()
     }
 }

@@ -115,8 +115,8 @@ fn hidden_by_mapping() -> Missing {
     Missing {
         part: Some("readahead.unused_pages".to_string()),
         reason: Reason::Mapped,
-        why: "programs read files by mapping them: pages that were in the cache were mapped beside those that were \
-              touched, and whether anybody wanted them no event tells"
+        why: "programs read mapped files: a page fault also maps neighbouring cached pages, and no event \
+            shows whether these were used"
             .to_string(),
         ..Missing::default()
     }
@@ -127,8 +127,8 @@ pub fn unmeasured() -> Missing {
     Missing {
         part: Some("cost.pagecache".to_string()),
         reason: Reason::TooFewIos,
-        why: "what it costs to follow the page cache is not in the cost: there were too few I/Os while the kernel's \
-              program statistics were on"
+        why: "the cost excludes the page cache probes: too few I/Os while the kernel's program statistics \
+            were on"
             .to_string(),
         ..Missing::default()
     }
@@ -203,8 +203,8 @@ impl<'a> Naming<'a> {
         self.sampled.then(|| Missing {
             part: Some("cost.paths".to_string()),
             reason: Reason::NotCounted,
-            why: "what it costs to take samples of the functions of the LRU lists is not in the cost: their program is \
-                  none of the probes'"
+            why: "the cost excludes sampling the functions of the LRU lists: its program is not one of the \
+                probes"
                 .to_string(),
             ..Missing::default()
         })

@@ -48,14 +48,14 @@ impl Chosen {
         let root = Path::new("/");
         if !pids.is_empty() && !pids.iter().any(|pid| processes::is_running(root, *pid)) {
             return Some(match pids.len() {
-                1 => "the process of -p has ended, and so does the measurement",
-                _ => "the processes of -p have ended, and so does the measurement",
+                1 => "the process of -p has ended: the measurement ends",
+                _ => "the processes of -p have ended: the measurement ends",
             });
         }
         if !self.folders.is_empty() && !self.folders.iter().any(|folder| folder.is_dir()) {
             return Some(match self.folders.len() {
-                1 => "the cgroup of --cgroup has ended, and so does the measurement",
-                _ => "the cgroups of --cgroup have ended, and so does the measurement",
+                1 => "the cgroup of --cgroup is gone: the measurement ends",
+                _ => "the cgroups of --cgroup are gone: the measurement ends",
             });
         }
         None

@@ -28,8 +28,8 @@ impl Keeper {
     pub fn begin(saved: Saved, lock: Lock) -> Result<Self> {
         if lock.values.exists() {
             return Err(Refusal::Refused(format!(
-                "the settings that an earlier comparison left are not restored: run biopsy compare --restore, or set them \
-                 by hand and remove {}",
+                "settings of an earlier comparison are not restored: run biopsy compare --restore, or set \
+                 them by hand and remove {}",
                 lock.values.display()
             ))
             .into());
@@ -59,7 +59,7 @@ impl Keeper {
     /// Sets the setting with this name to a value.
     pub fn set(&mut self, name: &str, value: &str) -> Result<()> {
         if let Some(disk) = self.saved.gone(Path::new("/")) {
-            let why = format!("{disk} is gone, and what was measured with it: compare again when it is back");
+            let why = format!("{disk} is gone, and the comparison with it: compare again when it is back");
             return Err(Refusal::Untrusted(why).into());
         }
         if self.watcher.try_wait().is_ok_and(|ended| ended.is_some()) {
@@ -108,7 +108,7 @@ fn write_values(saved: &Saved, lock: &Lock) -> Result<()> {
 /// Starts the watcher, and waits until it has the old values.
 fn start(saved: &Saved, lock: &Lock) -> Result<Child> {
     let refused = || {
-        Refusal::Refused("the process that restores settings does not start: nothing is changed".to_string())
+        Refusal::Refused("the process that restores settings did not start: nothing is changed".to_string())
     };
     let lock_fd = lock.file.as_raw_fd();
     let mut command = Command::new("/proc/self/exe");

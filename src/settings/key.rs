@@ -45,7 +45,8 @@ impl Key {
             return match name.split(['.', '/']).all(is_plain) {
                 true => Ok(Some(Self::Sysctl(name.replace('/', ".")))),
                 false => Err(Refusal::Usage(format!(
-                    "sysctl:{} is no name of a sysctl: write it as sysctl(8) does, as in sysctl:vm.dirty_ratio",
+                    "sysctl:{} is not the name of a sysctl: write it as sysctl(8) does, as in \
+                     sysctl:vm.dirty_ratio",
                     name.escape_debug()
                 ))),
             };
@@ -60,7 +61,7 @@ impl Key {
             return match limit.filter(|_| is_inside) {
                 Some(limit) => Ok(Some(Self::Cgroup(path, limit))),
                 None => Err(Refusal::Usage(format!(
-                    "{} is no limit of a cgroup: write it as cgroup:PATH:FILE with one of {}",
+                    "{} is not a cgroup limit: write it as cgroup:PATH:FILE with one of {}",
                     word.escape_debug(),
                     Limit::ALL.map(Limit::file).join(", ")
                 ))),
@@ -88,7 +89,7 @@ impl Key {
         let Self::Cgroup(_, limit) = self else { return Ok(value.to_string()) };
         limit.canonical(value).ok_or_else(|| {
             let (name, value) = (self.name(), value.escape_debug());
-            Refusal::Usage(format!("{name}={value} is no value of it: give {}", limit.example()))
+            Refusal::Usage(format!("{name}={value} is not a valid value: give {}", limit.example()))
         })
     }
 

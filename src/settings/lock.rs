@@ -43,7 +43,7 @@ impl Lock {
             // SAFETY: the descriptor is open.
             if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
                 return Err(Refusal::Refused(format!(
-                    "another comparison runs on {name}: wait until it ends ({} is locked)",
+                    "another comparison is running on {name}: wait until it ends ({} is locked)",
                     path.display()
                 )));
             }
@@ -91,7 +91,7 @@ fn folder() -> Result<PathBuf, Refusal> {
         .map_err(|error| Refusal::Refused(format!("{FOLDER} cannot be read: {}", reason(&error))))?;
     if !found.is_dir() || found.uid() != 0 || found.mode() & 0o022 != 0 {
         return Err(Refusal::Refused(format!(
-            "{FOLDER} is not a directory that only root can write to: remove it, and try again"
+            "{FOLDER} is not a directory writable only by root: remove it, and try again"
         )));
     }
     Ok(folder)

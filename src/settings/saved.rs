@@ -79,18 +79,16 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Gone { disk } => {
-                write!(f, "{disk} is gone: its settings went with it, nothing is restored")
+                write!(f, "{disk} is gone, with its settings: nothing is restored")
             }
             Self::NoCgroup { path } => {
-                write!(f, "{} is gone with its cgroup: nothing is restored there", path.display())
+                write!(f, "the cgroup of {} is gone: nothing is restored there", path.display())
             }
-            Self::Changed { path, found, old } => write!(
-                f,
-                "{} is {found} now, which another process has set: it is left so; before the comparison it was {old}",
-                path.display()
-            ),
+            Self::Changed { path, found, old } => {
+                write!(f, "another process set {} to {found}: it is not restored to {old}", path.display())
+            }
             Self::Failed { path, old, why } => {
-                write!(f, "{} cannot be set back: {why}; run: echo '{old}' >{0}", path.display())
+                write!(f, "{} cannot be restored: {why}; run: echo '{old}' >{0}", path.display())
             }
         }
     }
@@ -122,8 +120,7 @@ impl Setting {
         })?;
         if PAIRED.contains(&name.as_str()) && old == "0" {
             return Err(Refusal::Refused(format!(
-                "{name} is 0, so that its other form is in use (_ratio or _bytes), and to set one clears the other: vary \
-                 the one that is not 0"
+                "{name} is 0 because its other form (_ratio or _bytes) is in use: vary the one that is not 0"
             )));
         }
         let resets = match name.as_str() {
@@ -170,7 +167,7 @@ impl Setting {
         }
         self.write(value).map_err(|error| match error.kind() {
             io::ErrorKind::PermissionDenied => Refusal::Refused(format!(
-                "{} cannot be set: run as root, or vary only words of the load",
+                "{} cannot be set: run as root, or vary only load options",
                 self.name
             )),
             io::ErrorKind::NotFound if self.is_of_cgroup() => refused("its cgroup is gone"),
@@ -183,7 +180,7 @@ impl Setting {
         }
         match self.now() {
             Ok(now) if now == value => Ok(()),
-            Ok(now) => Err(refused(&format!("the kernel made {now} of it: give a value that it keeps"))),
+            Ok(now) => Err(refused(&format!("the kernel changed it to {now}: give a value that it keeps"))),
             Err(error) => Err(refused(&format!("it cannot be read back ({})", reason(&error)))),
         }
     }
@@ -265,14 +262,14 @@ impl Saved {
             .iter()
             .map(|(key, values)| match (disk, key.needs_disk()) {
                 (None, true) => {
-                    Err(Refusal::Usage(format!("{} belongs to a disk: name it with -d", key.name())))
+                    Err(Refusal::Usage(format!("{} is a setting of a disk: name it with -d", key.name())))
                 }
                 _ => Setting::read(root, disk.unwrap_or_default(), key, values),
             })
             .collect::<Result<Vec<_>, _>>()?;
         if let Some(disk) = disk.filter(|disk| has_no_medium(root, disk)) {
             return Err(Refusal::Refused(format!(
-                "{disk} has no size, as a loop device that is not attached: attach it, or name another disk with -d"
+                "{disk} has no size, like an unattached loop device: attach it, or name another disk with -d"
             )));
         }
         let sequence = disk.and_then(|disk| sequence(root, disk));
@@ -399,7 +396,7 @@ mod tests {
         tree.put("queue/nomerges", "2");
         let problems = saved.restore(&tree.0);
         assert!(matches!(&problems[..], [Problem::Changed { found, .. }] if found == "512"), "{problems:?}");
-        assert!(problems[0].to_string().contains("is 512 now, which another process has set"));
+        assert!(problems[0].to_string().contains("to 512: it is not restored"));
         assert_eq!((tree.get("queue/read_ahead_kb"), tree.get("queue/nomerges")), ("512".into(), "0".into()));
         saved.trial = true;
         assert_eq!(saved.restore(&tree.0), [], "while values are tried the kernel may have made it");

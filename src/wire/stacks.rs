@@ -221,8 +221,8 @@ impl Sampler {
         match self {
             Self::Cycles => None,
             Self::CpuClock => Some(
-                "cpu-clock cannot fire while interrupts are off: time in hard interrupts and \
-                 irq-disabled spinlocks shows at the point where they are enabled again",
+                "cpu-clock cannot sample with interrupts off: time in hard interrupts and irq-disabled \
+                 spinlocks appears where interrupts are enabled again",
             ),
         }
     }

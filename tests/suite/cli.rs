@@ -80,7 +80,11 @@ fn a_file_that_is_no_btf_is_named() {
     let wrong = scratch.path().join("wrong\x1b[31m");
     fs::write(&wrong, "text").unwrap();
     for file in [wrong.to_str().unwrap(), "/dev/null"] {
-        refused(&run(&["latency", "--btf", file, "--for", "1s"]), 2, &["is no BTF of a kernel", "pahole"]);
+        refused(
+            &run(&["latency", "--btf", file, "--for", "1s"]),
+            2,
+            &["is not the BTF of a kernel", "pahole"],
+        );
     }
     let absent = run(&["latency", "--btf", "/nonexistent/file", "--for", "1s"]);
     refused(&absent, 2, &["/nonexistent/file, does not exist", "pahole"]);
@@ -96,9 +100,9 @@ fn a_wrong_command_line_is_one_sentence() {
         (&["diagnose", "--iodepth", "0"], "--iodepth"),
         (&["diagnose", "--freq", "0"], "--freq"),
         (&["diagnose", "--no-load", "."], "cannot be used with"),
-        (&["diagnose", "-d", "loop0", "--bs", "8k"], "name what to drive"),
-        // The value is the default one.
-        (&["diagnose", "-d", "loop0", "--bs", "4k"], "name what to drive"),
+        (&["diagnose", "-d", "loop0", "--bs", "8k"], "name a target to drive"),
+        // Its value is the default one.
+        (&["diagnose", "-d", "loop0", "--bs", "4k"], "name a target to drive"),
         (&["diagnose", "--no-load", "--for", "1s", "--runtime", "3s"], "are the same here"),
         (&["diagnose", "--iodepth", "4", "--", "true"], "cannot be used with"),
         (&["diagnose", ".", "--", "true"], "cannot be used with"),
@@ -113,7 +117,7 @@ fn a_wrong_command_line_is_one_sentence() {
         (&["trace", "--cgroup="], "--cgroup"),
         (&["latncy"], "similar subcommands exist: 'lat', 'latency'"),
         (&["load"], "<TARGET>"),
-        (&["explain", "nosuch"], "no finding is called 'nosuch': use one of "),
+        (&["explain", "nosuch"], "no finding is named 'nosuch': use one of "),
     ] {
         refused(&finish(biopsy(words).current_dir(scratch.path()).spawn().unwrap()), 2, &[said]);
     }

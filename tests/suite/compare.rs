@@ -191,10 +191,7 @@ fn a_value_that_another_process_sets_meanwhile_is_left() {
     until("the watcher restores", || !left(&disk).exists());
     assert_eq!(queue.get(), ["512", "1", "2"]);
     let said = stderr(&output);
-    assert!(
-        said.contains("read_ahead_kb is 512 now, which another process has set: it is left so"),
-        "{said}"
-    );
+    assert!(said.contains("read_ahead_kb to 512: it is not restored"), "{said}");
 }
 
 /// The queue of a detached device stays in sysfs, and accepts settings that no disk uses.
@@ -212,7 +209,7 @@ fn a_loop_device_that_is_detached_ends_the_comparison() {
     let output = finish(tool);
     assert_eq!(output.status.code(), Some(4), "{output:?}");
     let said = stderr(&output);
-    assert!(said.contains(&format!("{} is gone: its settings went with it", disk.name)), "{said}");
+    assert!(said.contains(&format!("{} is gone, with its settings", disk.name)), "{said}");
     assert!(said.contains("compare again when it is back"), "{said}");
     assert!(nothing_is_left(&disk));
     refused(&run(&words), 3, &["has no size"]);
@@ -225,7 +222,7 @@ fn a_second_comparison_on_a_disk_is_refused() {
     let queue = Queue::of(&disk);
     let tool = started(&disk, &queue);
     let second = ["compare", "--vary", "rq_affinity=0,1", "--", "load", disk.path.to_str().unwrap()];
-    refused(&run(&second), 3, &["another comparison runs on", &disk.name]);
+    refused(&run(&second), 3, &["another comparison is running on", &disk.name]);
     signal(&tool, libc::SIGTERM);
     finish(tool);
     assert!(queue.is_as_it_was());
@@ -234,7 +231,7 @@ fn a_second_comparison_on_a_disk_is_refused() {
         ["compare", "--vary", "iodepth=1,2", "--rounds", "200", "--", "load", disk.path.to_str().unwrap()];
     let tool = biopsy(&words).spawn().unwrap();
     until("it runs", || left(&disk).with_extension("lock").exists());
-    refused(&run(&second), 3, &["another comparison runs on", &disk.name]);
+    refused(&run(&second), 3, &["another comparison is running on", &disk.name]);
     signal(&tool, libc::SIGTERM);
     finish(tool);
     assert!(queue.is_as_it_was() && nothing_is_left(&disk));
@@ -264,7 +261,7 @@ fn the_unused_form_of_a_limit_is_refused() {
     let vary = format!("sysctl:vm.{unused}=1000000,2000000");
     let output = run(&["compare", "--vary", &vary, "--", "true"]);
     if crate::support::tool::is_root() {
-        refused(&output, 3, &[unused, "is 0, so that its other form is in use"]);
+        refused(&output, 3, &[unused, "is 0 because its other form"]);
     }
     assert_eq!([read("dirty_bytes"), read("dirty_ratio")], before);
 }
@@ -317,16 +314,16 @@ fn words_that_do_not_go_together_are_refused() {
         (&["compare", "--vary", "bs=4k", "--", "load", "x"], "--vary has one value"),
         (&["compare", "--vary", "bs", "--", "load", "x"], "has no values"),
         (&["compare", "--vary", "nosuch=1,2", "--", "load", "x"], "'nosuch' cannot be varied"),
-        (&["compare", "--vary", "bs=4k,8k", "--", "true"], "bs is a word of the load"),
+        (&["compare", "--vary", "bs=4k,8k", "--", "true"], "bs is a load option"),
         (&["compare", "--vary", "bs=4k,x", "--", "load", "x"], "--bs"),
         (&["compare", "--vary", "bs=4k,8k", "--", "load", "x", "--iodepth", "1,2"], "vary it with --vary"),
         (&["compare", "--vary", "bs=4k,8k", "--", "load", "x", "y"], "compare runs one job"),
-        (&["compare", "--vary", "bs=4k,8k", "--", "load", "x", "--json"], "give --json and -o before --"),
+        (&["compare", "--vary", "bs=4k,8k", "--", "load", "x", "--json"], "give them before --"),
         (
             &["compare", "--vary", "bs=4k,8k", "--metric", "elapsed_ns", "--", "load", "x"],
             "is not measured here",
         ),
-        (&["compare", "--vary", "sysctl:vm/../x=1,2", "--", "true"], "is no name of a sysctl"),
+        (&["compare", "--vary", "sysctl:vm/../x=1,2", "--", "true"], "is not the name of a sysctl"),
         (&["compare", "--vary", "scheduler=none,none", "--", "true"], "name it with -d"),
     ] {
         let code = if said.contains("-d") { &[2, 3][..] } else { &[2] };
@@ -439,7 +436,7 @@ fn a_command_is_compared_by_what_it_prints() {
     refused(&run(&left), 3, &["keeps its output open"]);
     assert!(begin.elapsed() < Duration::from_secs(15), "{:?}", begin.elapsed());
     let load = ["compare", "--vary", "bs=4k,8k", "--value", "x", "--", "load", "x"];
-    refused(&run(&load), 2, &["--value is for a COMMAND"]);
+    refused(&run(&load), 2, &["--value needs a COMMAND"]);
     let metric = ["compare", "--vary", "sysctl:vm.swappiness=1,2", "--metric", "value", "--", "true"];
     refused(&run(&metric), 2, &["value is not measured here"]);
 }
@@ -459,7 +456,7 @@ fn a_stop_ends_the_command() {
     assert!(queue.is_as_it_was(), "{:?}", queue.get());
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.starts_with("Nothing was compared: "), "{text}");
-    assert!(text.contains("sleep 3600: 0 rounds in ") && text.contains(", then it was stopped\n"), "{text}");
+    assert!(text.contains("sleep 3600: 0 rounds in ") && text.contains(", stopped\n"), "{text}");
 }
 
 /// JSON of `biopsy load` and of fio, with several runs in one file.
@@ -485,11 +482,11 @@ fn kept_results_are_compared_where_they_are_alike() {
     assert!(text.starts_with(&format!("{b} is worse than {a}: 0.500 × IOPS (0.4")), "{text}");
     one_error(&run(&["compare", &a, &b, "--fail-if-worse"]), 11, &["is worse than"]);
     let newer = write("newer", "6.12", &[100]);
-    refused(&run(&["compare", &a, &newer]), 3, &["differ in their kernel (6.1, 6.12)", "--across"]);
+    refused(&run(&["compare", &a, &newer]), 3, &["differ in kernel (6.1, 6.12)", "--across"]);
     let across = run(&["compare", &a, &newer, "--across", "--json"]);
     assert_eq!(object(&across, "biopsy.compare/1")["differences"][0]["what"], "kernel");
     for (content, said) in
-        [("", ""), ("{}", "has nothing to compare"), ("{\"a\":", "is no JSON"), ("\u{1b}", "")]
+        [("", ""), ("{}", "has nothing to compare"), ("{\"a\":", "is not JSON"), ("\u{1b}", "")]
     {
         let wrong = dir.join("wrong");
         fs::write(&wrong, content).unwrap();
@@ -541,12 +538,12 @@ fn rounds_of_now_are_compared_with_a_kept_result() {
         assert_eq!(found["arms"][1]["settings"]["block size"], "4096", "{found}");
     }
     let other = [&["compare", "--before", &kept, "--"], &load[..], &["--bs", "8k"]].concat();
-    refused(&run(&other), 3, &["differ in their block size (4096, 8192)", "--across"]);
+    refused(&run(&other), 3, &["differ in block size (4096, 8192)", "--across"]);
     refused(&run(&["compare", "--before", &kept, "--", "true"]), 3, &["has no elapsed time", "--metric"]);
     refused(
         &run(&[&["compare", "--before", &kept, "-o", &kept, "--"], &load[..]].concat()),
         2,
-        &["is the kept result"],
+        &["is the saved result"],
     );
     refused(&run(&["compare", "--before", &kept]), 2, &["nothing to compare"]);
 }
@@ -597,7 +594,11 @@ fn the_comparison_of_a_report_is_run() {
     let none = run(&["compare", "--from-report", &write(&none)]);
     refused(&none, 3, &["has no comparison", "check it with biopsy latency -d vda 1"]);
     for wrong in ["", "{}", "{\"schema\": \"biopsy.load/1\"}", "<p>", "\u{1b}"] {
-        refused(&run(&["compare", "--from-report", &write(wrong)]), 3, &["is no report of biopsy diagnose"]);
+        refused(
+            &run(&["compare", "--from-report", &write(wrong)]),
+            3,
+            &["is not a report of biopsy diagnose"],
+        );
     }
     refused(&run(&["compare", "--from-report", &dir.join("nosuch")]), 3, &["cannot read", "no such file"]);
     refused(&run(&["compare", "--from-report", "x", "--vary", "a=1,2"]), 2, &["cannot be used with"]);

@@ -57,7 +57,7 @@ fn a_difference_names_what_appeared() {
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("1 frame that appeared") && text.contains("blk_mq_do_dispatch_sched"), "{text}");
     assert!(text.contains("samples per million I/Os: 10000 before, 13000 after (+30.0 %)"), "{text}");
-    assert!(text.contains(&format!("picture: {picture}")), "{text}");
+    assert!(text.contains(&format!("flame graph: {picture}")), "{text}");
     let drawn = fs::read_to_string(&picture).unwrap();
     assert!(drawn.contains("blk_mq_do_dispatch_sched"));
     // Each side names its source, as far as it is known.
@@ -80,7 +80,7 @@ fn a_difference_names_what_appeared() {
 
     let output = biopsy(&["--diff", &before, &before, "-o", &picture]);
     let text = String::from_utf8(output.stdout).unwrap();
-    assert!(output.status.success() && text.contains("no frame moved"), "{text}");
+    assert!(output.status.success() && text.contains("no frame changed"), "{text}");
 }
 
 #[test]
@@ -371,7 +371,7 @@ fn folded_text_becomes_any_product() {
         "{text}"
     );
     assert!(
-        text.contains("\nfolded text does not say what it counts: taken for samples; say --unit ns if"),
+        text.contains("\nfolded text does not name its unit: taken as samples; use --unit ns if"),
         "{text}"
     );
     // Unknown facts are not printed.
@@ -397,10 +397,10 @@ fn folded_text_becomes_any_product() {
         let view: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(view["unit"], unit, "{value} {words:?}");
         // An assumption is reported in the JSON and below the graph.
-        let noted = view["notes"].to_string().contains("taken for samples; say --unit ns");
+        let noted = view["notes"].to_string().contains("taken as samples; use --unit ns");
         assert_eq!(noted, value == 3 && words.is_empty(), "{view}");
         let drawn = fs::read_to_string(&out).unwrap();
-        assert_eq!(drawn.contains("taken for samples"), noted, "{drawn}");
+        assert_eq!(drawn.contains("taken as samples"), noted, "{drawn}");
         assert_eq!(String::from_utf8_lossy(&output.stderr).lines().count(), warns, "{value} {words:?}");
         for key in ["what", "start", "duration_ns", "kernel", "lost", "cost", "measured"] {
             assert!(view[key].is_null() && view.get(key).is_some(), "{key}: {view}");
@@ -411,7 +411,7 @@ fn folded_text_becomes_any_product() {
         ("words", "a;b c\n", "line 1 is not folded text"),
         ("nul", "\u{0}", "at byte 0"),
         ("deep", &format!("{}a 1\n", "a;".repeat(4_096)), "its stack has more than 4096 frames"),
-        ("long", &format!("a {}\n", "x".repeat(1 << 20)), "xxx...' is no whole number below 2^64"),
+        ("long", &format!("a {}\n", "x".repeat(1 << 20)), "xxx...' is not an integer below 2^64"),
     ] {
         let bad = folder.file(name, text);
         let output = biopsy(&["-i", &bad, "-o", &folder.path("none")]);

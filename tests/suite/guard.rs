@@ -174,7 +174,7 @@ fn a_device_that_is_taken_between_check_and_open_is_seen() {
     let outcome = machine.writable(&disk.path, &allowed(&[&disk.name]), false);
     // If the machine has a process that cannot be inspected, the first check refuses.
     if view.lock().unwrap().is_empty() {
-        refused(outcome, &["cannot be looked at"]);
+        refused(outcome, &["cannot be examined"]);
         // In a view without the holder, a descriptor of this process is seen.
         let held = Mutex::new(None);
         let taken = || *held.lock().unwrap() = Some(File::open(&disk.path).unwrap());
@@ -288,7 +288,7 @@ fn a_mounted_file_system_is_seen_in_every_namespace() {
     // The mount is in no table: the kernel's claim shows it.
     let holder = Holder::start("lazy", &disk.part(1));
     for (path, named) in &everywhere {
-        refused(write(path, &allowed(&[named])), &["held by"]);
+        refused(write(path, &allowed(&[named])), &["in use by"]);
     }
     drop(holder);
     patient(|| write(&disk.path, &allowed(&[&name])).map(drop));
@@ -340,8 +340,11 @@ fn a_loop_device_above_or_below_or_on_the_same_file_is_seen() {
     let Some(lower) = Disk::partitioned(&[(1, 12), (13, 12)]) else { return };
     let part = format!("{}p1", lower.name);
     let upper = Disk::over(&lower.part(1)).unwrap();
-    refused(write(&lower.path, &allowed(&[&lower.name])), &[&upper.name, "lies on", &part, "losetup -d"]);
-    refused(write(&lower.part(1), &allowed(&[&part])), &[&upper.name, "lies on"]);
+    refused(
+        write(&lower.path, &allowed(&[&lower.name])),
+        &[&upper.name, "is layered on", &part, "losetup -d"],
+    );
+    refused(write(&lower.part(1), &allowed(&[&part])), &[&upper.name, "is layered on"]);
     // The upper device is free; opening it also claims what is below it.
     let opened = write(&upper.path, &allowed(&[&upper.name])).unwrap();
     let claim = OpenOptions::new().read(true).custom_flags_excl().open(lower.part(1));
@@ -353,7 +356,7 @@ fn a_loop_device_above_or_below_or_on_the_same_file_is_seen() {
     }
     // Two loop devices on one device: a write to one changes the other.
     let twin = Disk::over(&lower.part(1)).unwrap();
-    refused(write(&upper.path, &allowed(&[&upper.name])), &[&twin.name, "lies on"]);
+    refused(write(&upper.path, &allowed(&[&upper.name])), &[&twin.name, "is layered on"]);
     drop(twin);
     if ext4(&lower.part(1)) {
         let _holder = Holder::start("mount", &lower.part(1));
@@ -365,11 +368,11 @@ fn a_loop_device_above_or_below_or_on_the_same_file_is_seen() {
     let file = folder.file("shared", 4 * MIB);
     let one = Disk::over(&file).unwrap();
     let two = Disk::over(&file).unwrap();
-    refused(write(&one.path, &allowed(&[&one.name])), &[&two.name, "lies on", "file"]);
-    refused(write(&file, &overwriting(&file)), &["lies on"]);
+    refused(write(&one.path, &allowed(&[&one.name])), &[&two.name, "is layered on", "file"]);
+    refused(write(&file, &overwriting(&file)), &["is layered on"]);
     // A renamed file is the same file.
     fs::rename(&file, folder.join("renamed")).unwrap();
-    refused(write(&one.path, &allowed(&[&one.name])), &[&two.name, "lies on", "file"]);
+    refused(write(&one.path, &allowed(&[&one.name])), &[&two.name, "is layered on", "file"]);
     drop(two);
     let holder = Holder::start("read", &folder.join("renamed"));
     refused(write(&one.path, &allowed(&[&one.name])), &[&holder.pid()]);
@@ -541,7 +544,7 @@ fn who_cannot_see_everybody_writes_to_no_device() {
     if view.root != Path::new("/") {
         refused(
             guard::writable(&disk.path, &allowed(&[&disk.name]), false),
-            &["cannot be looked at", "CAP_SYS_PTRACE"],
+            &["cannot be examined", "CAP_SYS_PTRACE"],
         );
     }
 }
@@ -556,7 +559,7 @@ fn a_user_who_may_open_the_node_but_not_look_at_processes_writes_nothing() {
     fs::set_permissions(&disk.path, before).unwrap();
     let said = said.expect("no answer");
     // The user cannot see either what the loop devices of others lie on.
-    assert!(said.contains("cannot be looked at") || said.contains("cannot see what"), "{said}");
+    assert!(said.contains("cannot be examined") || said.contains("cannot see what"), "{said}");
     assert!(said.contains("run as root"), "{said}");
 }
 

@@ -39,7 +39,7 @@ fn intervals_are_lines() {
     // The lines have neither the losses nor the cost.
     let output = fed(&["latency", "-i", "-"], &seconds(&[3, 4]));
     assert!(
-        stderr(&output).contains("lost 0 I/Os") && stderr(&output).contains("cost "),
+        stderr(&output).contains("missed 0 I/Os") && stderr(&output).contains("cost "),
         "{}",
         stderr(&output)
     );
@@ -103,9 +103,9 @@ fn options_of_lines_need_lines() {
     refused(
         &run(&["latency", "--sort", "p99", "--for", "1s"]),
         2,
-        &["--sort is for the lines", "give an INTERVAL"],
+        &["--sort applies to interval lines", "give an INTERVAL"],
     );
-    refused(&run(&["locks", "--utc"]), 2, &["--utc is for the lines"]);
+    refused(&run(&["locks", "--utc"]), 2, &["--utc applies to interval lines"]);
     refused(&run(&["interrupts", "1", "--utc", "--json"]), 2, &["without --long and --json"]);
     refused(&run(&["threads", "1", "--utc", "--long"]), 2, &["cannot be used with"]);
 }

@@ -71,7 +71,7 @@ fn four_disks_with_eight_threads_each_on_a_cpu_of_its_own() {
     assert!(file.warnings.is_empty(), "{:?}", file.warnings);
     assert_eq!(
         warning,
-        "posted_msi.fio:23: the section 'disk_nvme6n1_thread_1' has the name of that in line 20: both are jobs"
+        "posted_msi.fio:23: the section 'disk_nvme6n1_thread_1' has the same name as that in line 20: both are jobs"
     );
 }
 
@@ -112,8 +112,8 @@ fn of_two_options_on_one_line_none_is_dropped() {
     };
     assert_eq!(
         why,
-        "read_second.fio:11: two options stand on one line, 'size' and 'offset=100g', of which fio drops the second: \
-         give it a line of its own"
+        "read_second.fio:11: two options are on one line, 'size' and 'offset=100g', and fio ignores the second: \
+         put it on its own line"
     );
 }
 
@@ -294,12 +294,12 @@ fn what_cannot_be_read_or_done_is_one_sentence() {
     fs::write(dir.join("bytes.fio"), b"[a]\nrw=read\n\xff\xfe\n").unwrap();
     fs::write(dir.join("huge.fio"), vec![b'#'; jobfile::MOST_BYTES + 1]).unwrap();
     let cases: &[(&[&str], &str)] = &[
-        (&["a.fio"], "a.fio:2: 'bogus' is no option that is known here"),
+        (&["a.fio"], "a.fio:2: 'bogus' is not an option of biopsy load"),
         (&["--jobfile", "a.fio"], "a.fio:2: 'bogus'"),
         (&["--jobfile", "none"], "cannot read the job file none"),
-        (&["bytes.fio"], "bytes.fio:3: the bytes there are no text"),
+        (&["bytes.fio"], "bytes.fio:3: this is not text"),
         (&["huge.fio"], "more than 1048576 bytes"),
-        (&["a.fio", "data"], "a.fio is a job file, and stands beside other targets"),
+        (&["a.fio", "data"], "a.fio is a job file among other targets"),
         (
             &["w.fio", "--timestamps=off"],
             "--timestamps with the job file w.fio is an option of the command line",
@@ -308,19 +308,16 @@ fn what_cannot_be_read_or_done_is_one_sentence() {
         (&["a.fio", "--scratch"], "--scratch does not go with the job file"),
         (&["w.fio", "--readonly"], "job a of w.fio writes, and --readonly forbids it"),
         (&["w.fio"], "add --write"),
-        (
-            &["data", "--iodepth", "1..4", "--minimal"],
-            "--iodepth has several values (1, 2, 4), for which fio's",
-        ),
+        (&["data", "--iodepth", "1..4", "--minimal"], "--iodepth has several values (1, 2, 4), but fio's"),
         (&["data", "--json", "--minimal"], "--output-format and --minimal"),
         (&["data", "--json", "--output-format", "json+"], "--output-format and --minimal"),
         (&["data", "--verify=crc32c"], "leave out verify without writes"),
         (&["data", "--hipri", "--sqthread_poll"], "leave out one of hipri and sqthread_poll"),
-        (&["data", "--filename=data"], "--filename says the same as TARGET"),
+        (&["data", "--filename=data"], "--filename and TARGET both name the target"),
         (&["data", "--bs=4KiB"], "means powers of 1000 to fio and powers of 1024 elsewhere"),
-        (&["data", "--kb_base=1000"], "'1000' is not taken"),
+        (&["data", "--kb_base=1000"], "'1000' is not supported"),
         (&[".", "--scratch", "--size=50%"], "--size of a scratch file"),
-        (&["--name=a", "--name=b", "data"], "--filename behind it"),
+        (&["--name=a", "--name=b", "data"], "--filename after it"),
         (&["--rw=read"], "<TARGET>"),
     ];
     for (words, said) in cases {
@@ -351,6 +348,6 @@ fn words_that_change_nothing_are_taken_at_that_value_alone() {
         let Takes::Words(values) = word.takes else { panic!("{}", word.name) };
         values.iter().for_each(|value| assert_eq!(word.check(value), Ok(()), "{}={value}", word.name));
         let why = word.check("7").unwrap_err();
-        assert!(why.starts_with("'7' is not done here: write ") && why.contains("take it out"), "{why}");
+        assert!(why.starts_with("'7' is not supported: write ") && why.contains("remove it"), "{why}");
     }
 }

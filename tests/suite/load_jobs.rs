@@ -165,7 +165,7 @@ fn blocks_of_several_sizes_that_come_once_keep_their_shares() {
     let load = run(&[&[path.as_str()], &once[..]].concat());
     let (ios, bytes) = (number(&load, "ios"), number(&load, "bytes"));
     assert!(ios < 40 && bytes > 31 * MIB, "{load}");
-    let note = format!("{} bytes of {}", 32 * MIB - bytes, 32 * MIB);
+    let note = format!("{} of {} bytes", 32 * MIB - bytes, 32 * MIB);
     let is_said = |note_of: &Value| note_of["why"].as_str().is_some_and(|why| why.starts_with(&note));
     assert!(bytes == 32 * MIB || load["missing"].as_array().unwrap().iter().any(is_said), "{load}");
 }
@@ -528,7 +528,7 @@ fn jobs_wait_for_each_other_and_end_their_group() {
     let all = of("exit_what=all");
     assert!(near(&all[2], 500) && number(&all[3], "ios") == 0, "{:?}", all_ms(&all));
     let jobs = job_file(&dir, &format!("{global}runtime=1\n[a]\nwait_for=b\n[b]\n"));
-    refused(&[&jobs], "no other job of this name stands above it");
+    refused(&[&jobs], "no other job above it has this name");
 }
 
 /// The second job writes where the first one reads back, and waits for it.
@@ -564,7 +564,7 @@ fn the_engine_null_moves_all_of_a_size_that_no_file_has() {
     refused(&["x", "--ioengine=null"], "add --size");
     refused(
         &["x", "--ioengine=null", "--size=1m", "--verify=crc32c", "--rw=write"],
-        "the engine null moves nothing",
+        "the engine null transfers nothing",
     );
 }
 
@@ -606,6 +606,6 @@ fn operations_have_priorities_of_their_own() {
         let plain = run(&[&[path.as_str(), "--ioengine", engine], &words[..]].concat());
         assert!(plain["directions"]["read"].get("priorities").is_none());
     }
-    refused(&[&path, "--ioengine=psync", "--cmdprio_percentage=10"], "is nothing that psync has");
+    refused(&[&path, "--ioengine=psync", "--cmdprio_percentage=10"], "is not supported by psync");
     refused(&[&path, "--prioclass=4"], "4 is not from 0 to 3");
 }

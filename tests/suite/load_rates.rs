@@ -52,7 +52,7 @@ fn the_depth_is_found_at_which_latencies_stay_within_a_bound() {
     refused(&["--latency_target=1ms"], "needs a latency_window");
     let target = ["--latency_target=1ms", "--latency_window=1s"];
     refused(&[&target[..], &["--timestamps=off"]].concat(), "timestamps=every");
-    refused(&[&target[..], &["--latency_percentile=0"]].concat(), "no percentage");
+    refused(&[&target[..], &["--latency_percentile=0"]].concat(), "not a percentage");
     refused(&[&target[..], &["--rate_iops=100"]].concat(), "latency_target with a rate");
     refused(&[&target[..], &["--numjobs=2"]].concat(), "latency_target with numjobs");
 }
@@ -106,10 +106,7 @@ fn a_ramp_that_outlasts_the_run_is_said() {
     let path = dir.file("data", MIB);
     let once = ["--runtime=0", "--ramp_time=20s", "--numjobs=2"];
     let (load, error) = failed(&mut biopsy(&[&[path.as_str()], &once[..]].concat()));
-    assert!(
-        error.contains("was over before the ramp of 20s was") && error.contains("--ramp_time"),
-        "{error}"
-    );
+    assert!(error.contains("ended before its ramp of 20s") && error.contains("--ramp_time"), "{error}");
     assert_eq!((number(&load, "ios"), number(&load, "errors")), (0, 0));
     assert_eq!((&load["iops"], &load["bytes_per_second"]), (&Value::Null, &Value::Null));
     let notes = load["missing"].as_array().unwrap();
@@ -119,10 +116,7 @@ fn a_ramp_that_outlasts_the_run_is_said() {
     let output =
         Command::new(env!("CARGO_BIN_EXE_biopsy")).args(["load", &path]).args(once).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
-    assert!(
-        text.contains("missing: figures of 2 of 2 threads: they were over before the ramp of 20s"),
-        "{text}"
-    );
+    assert!(text.contains("missing: figures of 2 of 2 threads: they ended before the ramp of 20s"), "{text}");
 
     // A user who stops the run during the ramp knows that, so that it is not reported.
     let child = started(&[&path, "--ramp_time=20s", "--runtime=1s"]);
@@ -236,7 +230,7 @@ fn what_was_due_and_never_began_is_said() {
     assert_eq!(ios + never, 2_000, "{load}");
     assert!((800..2_000).contains(&never), "{never}");
     let text = String::from_utf8(stopped(false).stdout).unwrap();
-    assert!(text.contains("that were due never began: their wait is in no latency"), "{text}");
+    assert!(text.contains("that were due never started: their wait is in no latency"), "{text}");
     // Nothing is reported for a run without a rate.
     let load = run(&[&path, "--runtime=100ms"]);
     assert_eq!(load["never_began"], Value::Null);

@@ -67,7 +67,7 @@ fn a_changed_byte_is_found() {
         let output = child.wait_with_output().unwrap();
         let error = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(4), "{error}");
-        let words = ["1 of 256 blocks", "not read back as written", "offset 0 differs", "from byte 100"];
+        let words = ["1 of 256 blocks", "not read back as written", "offset 0 differs", "from its byte 100"];
         assert!(words.iter().all(|word| error.contains(word)), "{error}");
         let load = json(&output);
         assert_eq!((&load["errors"], &load["verified"]), (&Value::from(1), &Value::from(255)), "{error}");

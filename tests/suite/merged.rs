@@ -84,7 +84,11 @@ fn machines_stand_side_by_side() {
     assert_eq!(shown(&[&two, &one]), (vec![named("web1", 503), named("web2", 15)], 2));
     let longer = record(&scratch, "longer", "web3", &lines(0, &[7, 8, 9]));
     let output = run(&["latency", "-i", text(&one), "-i", text(&longer)]);
-    refused(&output, 2, &["one is longer: choose the same length with --from and --to"]);
+    refused(
+        &output,
+        2,
+        &["are of different machines and lengths: choose the same length with --from and --to"],
+    );
 }
 
 /// The same time of a machine is refused, so that each I/O is counted once.
@@ -107,7 +111,7 @@ fn the_same_time_is_refused() {
         [&plain, &one],
     ] {
         let output = run(&["latency", "-i", text(a), "-i", text(b)]);
-        refused(&output, 2, &["are of the same machine and time, or do not say which machine they are of"]);
+        refused(&output, 2, &["are of the same machine and time, or do not name their machine"]);
     }
     // Lines of another kernel or of another time are accepted.
     let other =
@@ -183,14 +187,14 @@ fn nothing_is_shown_of_a_damaged_one() {
     let all = lines(10, &[3, 500]);
     let cut = record(&scratch, "cut", "web1", &all[..all.len() - 9]);
     let output = run(&["latency", "-i", text(&one), "-i", text(&cut), "--json"]);
-    one_error(&output, 1, &["cut: line 2: it is cut off"]);
+    one_error(&output, 1, &["cut: line 2: it is truncated"]);
     assert!(output.stdout.is_empty());
     fs::write(one.join(MANIFEST), "{").unwrap();
     refused(&run(&["latency", "-i", text(&one), "--merge"]), 1, &["one: manifest.json"]);
     // Only a recording describes the machine, and these are none.
     let plain = scratch.path().join("plain.ndjson");
     fs::write(&plain, lines(0, &[3])).unwrap();
-    refused(&run(&["diagnose", "-i", text(&plain)]), 2, &["plain.ndjson is no recording"]);
+    refused(&run(&["diagnose", "-i", text(&plain)]), 2, &["plain.ndjson is not a recording"]);
     refused(&run(&["report", "-i", "/nonexistent"]), 2, &["cannot read /nonexistent"]);
     refused(&run(&["diagnose", "-i", text(&cut), "-d", "sda"]), 2, &["--input"]);
 }

@@ -62,7 +62,7 @@ fn published_pairs_have_the_published_answer() {
         let across = match differs {
             "" => String::new(),
             what => {
-                let why = format!("{before} and {after} differ in their {what} (");
+                let why = format!("{before} and {after} differ in {what} (");
                 refused(&run(&[before, after]), 3, &[&why, "--across"]);
                 format!("Across another {what}: ")
             }
@@ -70,8 +70,8 @@ fn published_pairs_have_the_published_answer() {
         assert_eq!(
             first_line(run(&[before, after, "--across"])),
             format!(
-                "{across}Unclear whether {after} differs from {before}: {figures} (1 and 1 run); an interval needs 3 runs \
-                 of each at least: append them to one file"
+                "{across}Unclear whether {after} differs from {before}: {figures} (1 and 1 run); a confidence interval \
+                 needs at least 3 runs of each: append them to one file"
             )
         );
         write(3);

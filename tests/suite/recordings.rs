@@ -89,7 +89,7 @@ fn a_recording_reads_as_its_lines_in_every_form() {
     assert!(names.contains("run.biopsy/manifest.json") && !names.contains("notes.txt"));
     let cut = scratch.path().join("cut.tar");
     fs::write(&cut, &piped.stdout[..700]).unwrap();
-    refused(&run(&["latency", "-i", text(&cut)]), 1, &["cut.tar: it is damaged or cut off at byte "]);
+    refused(&run(&["latency", "-i", text(&cut)]), 1, &["cut.tar: it is damaged or truncated at byte "]);
     // An archive that tar itself makes is read as well.
     let by_tar = scratch.path().join("by.tar");
     let mut tar = Command::new("tar");
@@ -103,12 +103,12 @@ fn what_a_recording_does_not_have_is_named() {
     let scratch = Scratch::new("recording-without");
     let folder = scratch.path().join("run");
     record(&folder, &[3]);
-    refused(&run(&["locks", "-i", text(&folder)]), 1, &["run: it has no locks, but latency"]);
+    refused(&run(&["locks", "-i", text(&folder)]), 1, &["run: it has no locks, only latency"]);
     quiet(&run(&["pack", text(&folder)]));
     let packed = scratch.path().join("run.tar");
-    refused(&run(&["locks", "-i", text(&packed)]), 1, &["run.tar: it has no locks, but latency"]);
+    refused(&run(&["locks", "-i", text(&packed)]), 1, &["run.tar: it has no locks, only latency"]);
     refused(&run(&["pack", text(&folder)]), 2, &["cannot make", "run.tar", "exists"]);
-    refused(&run(&["pack", text(scratch.path())]), 1, &["is no recording: manifest.json is not in it"]);
+    refused(&run(&["pack", text(scratch.path())]), 1, &["is not a recording: it has no manifest.json"]);
     refused(&run(&["pack", "/nonexistent"]), 2, &["cannot read /nonexistent"]);
     refused(
         &run(&["record", "-o", text(&folder), "--with", "top", "--for", "1s"]),
@@ -124,10 +124,14 @@ fn what_a_recording_does_not_have_is_named() {
         refused(&run(&[&["record", "--keep-last", "10s"], words].concat()), 2, &["--when"]);
     }
     for (words, told) in [
-        (&["--on-finding", "--with", "top"][..], "--on-finding looks at latency"),
+        (&["--on-finding", "--with", "top"][..], "--on-finding needs latency"),
         (&["--with", "top,trace"], "trace has the slowest I/Os of latency"),
     ] {
-        refused(&run(&[&["record", "--keep-last", "10s"], words].concat()), 2, &[told, "add it to --with"]);
+        refused(
+            &run(&[&["record", "--keep-last", "10s"], words].concat()),
+            2,
+            &[told, "add latency to --with"],
+        );
     }
     // A link that leads out of the folder is not followed.
     let secret = scratch.path().join("secret");
@@ -146,11 +150,11 @@ fn a_damaged_manifest_is_named_in_every_form() {
     let folder = scratch.path().join("run");
     record_stacks(&folder);
     let bad: [(&[u8], &str); 5] = [
-        (b"", "it is cut off after 0 bytes"),
-        (br#"{"schema":"biopsy.recording/1","host":"#, "it is cut off after"),
+        (b"", "it is truncated after 0 bytes"),
+        (br#"{"schema":"biopsy.recording/1","host":"#, "it is truncated after"),
         (br#"{"schema":"biopsy.recording/1","host":7}"#, "it cannot be read from byte 39 on"),
-        (br#"{"schema":"biopsy.recording/2"}"#, "biopsy.recording/2 is of a later version"),
-        (br#"{"schema":"biopsy.latency/1"}"#, "it has no biopsy.recording/1, but biopsy.latency/1"),
+        (br#"{"schema":"biopsy.recording/2"}"#, "biopsy.recording/2 is newer than"),
+        (br#"{"schema":"biopsy.latency/1"}"#, "it has no biopsy.recording/1, only biopsy.latency/1"),
     ];
     for (bytes, why) in bad {
         fs::write(folder.join(MANIFEST), bytes).unwrap();
@@ -235,7 +239,7 @@ fn a_recording_cut_at_any_byte_is_read_to_its_last_whole_frame() {
             // Without its whole magic number it may be in any format.
             (1..4, _) => assert!(said.starts_with("line 1: it cannot be read from byte 1 on"), "{said}"),
             _ => assert!(
-                said.starts_with("line ") && said.contains("damaged or cut off"),
+                said.starts_with("line ") && said.contains("damaged or truncated"),
                 "cut at {end}: {said}"
             ),
         }
@@ -243,7 +247,7 @@ fn a_recording_cut_at_any_byte_is_read_to_its_last_whole_frame() {
     // The verb prints the same reason with the name of the file.
     fs::write(&file, &whole[..whole.len() - 9]).unwrap();
     let cut = run(&["latency", "-i", text(&folder), "--json"]);
-    one_error(&cut, 1, &["run: line 2: the frame at byte ", "is damaged or cut off"]);
+    one_error(&cut, 1, &["run: line 2: the frame at byte ", "is damaged or truncated"]);
     assert_eq!(cut.stdout, lines(&[3]));
 }
 
@@ -300,14 +304,14 @@ fn hostile_archives_are_an_answer() {
     assert_eq!(long.0, [3], "what is there is read");
     let skipped = said(&of("run/other", 1 << 33, &line)).1.unwrap();
     assert!(
-        skipped.contains("it is damaged or cut off at byte 0") && skipped.contains("bytes are missing"),
+        skipped.contains("it is damaged or truncated at byte 0") && skipped.contains("bytes are missing"),
         "{skipped}"
     );
     let mut broken = of("run/latency.ndjson.zst", line.len() as u64, &line);
     broken[0] ^= 1;
-    assert_eq!(said(&broken).1.unwrap(), "it is damaged or cut off at byte 0");
+    assert_eq!(said(&broken).1.unwrap(), "it is damaged or truncated at byte 0");
     let none = [of("\u{1b}[31m.ndjson.zst", 0, b""), vec![0; 1024]].concat();
-    assert_eq!(said(&none).1.unwrap(), "it has no latency, but \\u{1b}[31m");
+    assert_eq!(said(&none).1.unwrap(), "it has no latency, only \\u{1b}[31m");
 }
 
 #[test]
@@ -328,7 +332,10 @@ fn frames_that_unpack_to_very_much_are_an_answer() {
     encoder.set_parameter(zstd::zstd_safe::CParameter::WindowLog(27)).unwrap();
     (0..64).for_each(|_| encoder.write_all(&zeros).unwrap());
     let wide = said(&encoder.finish().unwrap());
-    assert!(wide.starts_with("line 1: the frame at byte 0 or behind it is damaged or cut off"), "{wide}");
+    assert!(
+        wide.starts_with("line 1: the frame at byte 0 or the next one is damaged or truncated"),
+        "{wide}"
+    );
 }
 
 proptest! {
@@ -386,7 +393,7 @@ fn recordings_of_every_release_stay_readable() {
             } else {
                 // Not every kernel has every view.
                 let part = if view == "flame" { "stacks" } else { view };
-                refused(&output, 1, &[&format!("it has no {part}, but ")]);
+                refused(&output, 1, &[&format!("it has no {part}, only ")]);
             }
         }
     }
@@ -486,12 +493,12 @@ fn stacks_of_a_recording_are_drawn_together_in_every_form() {
     }
     let file = scratch.path().join("diff.svg");
     let same = run(&["flame", "--diff", text(&folder), text(&packed), "-o", text(&file)]);
-    assert!(String::from_utf8_lossy(&same.stdout).contains("no frame moved"));
+    assert!(String::from_utf8_lossy(&same.stdout).contains("no frame changed"));
     let words = ["flame", "--diff", text(&folder), text(&packed), "--to", "1s", "-o", text(&file), "--json"];
     let view: serde_json::Value = serde_json::from_slice(&run(&words).stdout).unwrap();
     assert_eq!(view["unit"], "samples");
-    refused(&run(&["locks", "-i", text(&folder)]), 1, &["it has no locks, but latency, stacks"]);
-    refused(&run(&["locks", "-i", text(&packed)]), 1, &["it has no locks, but latency, stacks"]);
+    refused(&run(&["locks", "-i", text(&folder)]), 1, &["it has no locks, only latency, stacks"]);
+    refused(&run(&["locks", "-i", text(&packed)]), 1, &["it has no locks, only latency, stacks"]);
 }
 
 #[test]
@@ -508,8 +515,7 @@ fn stacks_of_a_packed_recording_are_drawn_from_stdin() {
     let picture = String::from_utf8(fed(&words, &packed).stdout).unwrap();
     assert!(picture.contains("18 samples in 4.00 s") && picture.contains("stdin"), "{picture:.3000}");
 
-    let what =
-        "stdin: it is no packed recording: give what `biopsy pack DIR -o -` writes, or name a file with -i";
+    let what = "stdin: it is not a packed recording: give the output of `biopsy pack DIR -o -`, or name a file with -i";
     for bytes in [&lines(&[3])[..], b"", b"fio;main 3\n", &profile(0, SECONDS[0])[..0]] {
         refused(&fed(&words, bytes), 1, &[what]);
     }
@@ -532,10 +538,10 @@ fn stacks_of_a_packed_recording_are_drawn_from_stdin() {
     refused(
         &fed(&words, &turned),
         1,
-        &["stdin: stacks/000000.pb.gz is not in its order: write it to a file"],
+        &["stdin: stacks/000000.pb.gz is out of order: write the recording to a file"],
     );
     let none = [header("run/x.ndjson.zst", 0).as_bytes().to_vec(), vec![0; 1024]].concat();
-    refused(&fed(&words, &none), 1, &["stdin: it has no stacks, but x"]);
+    refused(&fed(&words, &none), 1, &["stdin: it has no stacks, only x"]);
 }
 
 #[test]
@@ -548,15 +554,15 @@ fn stacks_that_are_damaged_or_not_there_are_named() {
         let output = run(&[&["flame", "-i", text(path), "-o", text(&picture)], words].concat());
         refused(&output, code, with);
     };
-    said(&folder, &[], 1, &["run: it has no stacks, but latency"]);
+    said(&folder, &[], 1, &["run: it has no stacks, only latency"]);
     said(scratch.path(), &[], 2, &["neither a file nor a recording"]);
     fs::remove_dir_all(&folder).unwrap();
     record_stacks(&folder);
-    said(&folder, &["--from", "9s"], 1, &["no stacks within --from and --to", "2027-01-15T08:00:00.000Z"]);
+    said(&folder, &["--from", "9s"], 1, &["no stacks between --from and --to", "2027-01-15T08:00:00.000Z"]);
     let idle = run(&["flame", "-i", text(&folder), "-o", text(&picture), "--from", "2s", "--to", "3s"]);
     assert!(idle.status.success() && !picture.exists(), "{}", stderr(&idle));
     assert!(stderr(&idle).contains("nothing to draw: the CPUs were idle in 1.00 s"), "{}", stderr(&idle));
-    said(&folder.join("stacks/000000.pb.gz"), &["--from", "1s"], 2, &["it is one profile"]);
+    said(&folder.join("stacks/000000.pb.gz"), &["--from", "1s"], 2, &["it is a single profile"]);
 
     let part = folder.join("stacks/000001.pb.gz");
     let whole = fs::read(&part).unwrap();
@@ -569,8 +575,8 @@ fn stacks_that_are_damaged_or_not_there_are_named() {
     };
     let bad: [(&[u8], &str); 5] = [
         (&[], "it does not say what its values are"),
-        (&whole[..whole.len() / 2], "damaged or cut off"),
-        (&whole[..whole.len() - 1], "damaged or cut off"),
+        (&whole[..whole.len() / 2], "damaged or truncated"),
+        (&whole[..whole.len() - 1], "damaged or truncated"),
         (b"\x00\xff\xff\xff", "at byte 0"),
         (b"fio;main 3\n", "at byte 0 of the profile"),
     ];
@@ -631,7 +637,7 @@ fn hostile_archives_of_stacks_are_an_answer() {
     let long = said(&[of("a/stacks/000000.pb.gz", 1 << 40, &one)]);
     assert!(long.0 == Some(1) && long.1.contains("stacks/000000.pb.gz cannot be read"), "{long:?}");
     let endless = said(&[of("a/other", u64::MAX / 4, b""), of("a/stacks/000000.pb.gz", length, &one)]);
-    assert!(endless.0 == Some(1) && endless.1.contains("damaged or cut off at byte 0"), "{endless:?}");
+    assert!(endless.0 == Some(1) && endless.1.contains("damaged or truncated at byte 0"), "{endless:?}");
     let elsewhere = said(&[of("a/000000.pb.gz", length, &one), of("a/x.ndjson.zst", 0, b"")]);
     assert!(elsewhere.0 == Some(1) && elsewhere.1.contains("it has no stacks"), "{elsewhere:?}");
     // Values whose sum overflows.

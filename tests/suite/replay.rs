@@ -100,10 +100,10 @@ fn a_span_is_what_began_within_it() {
         quiet(&output);
         assert_eq!(output.stdout, [at(1), at(2)].concat(), "{from} {to}");
     }
-    let none = "stdin: it has no biopsy.latency/1 within --from and --to, but from 2026-11-28T20:00:00.000Z to \
+    let none = "stdin: it has no biopsy.latency/1 between --from and --to, only from 2026-11-28T20:00:00.000Z to \
                 2026-11-28T20:00:04.000Z";
     refused(&shown("1h", "2h"), 1, &[none]);
-    refused(&shown("soon", "2h"), 2, &["'soon' is no time: use 14:30:05 (UTC)"]);
+    refused(&shown("soon", "2h"), 2, &["'soon' is not a time: use 14:30:05 (UTC)"]);
     refused(&run(&["latency", "--from", "1s"]), 2, &["--input <FILE>"]);
 }
 
@@ -113,12 +113,12 @@ fn a_damaged_file_is_shown_up_to_the_damage() {
     let bytes = lines(&[3, 500]);
     let path = file(&scratch, &bytes[..bytes.len() - 40]);
     let cut = run(&["latency", "-i", &path, "--json"]);
-    one_error(&cut, 1, &["run.ndjson: line 2: it is cut off after"]);
+    one_error(&cut, 1, &["run.ndjson: line 2: it is truncated after"]);
     assert_eq!(cut.stdout, lines(&[3]));
     refused(
         &run(&["locks", "-i", &file(&scratch, &bytes)]),
         1,
-        &["it has no biopsy.locks/1, but biopsy.latency/1"],
+        &["it has no biopsy.locks/1, only biopsy.latency/1"],
     );
     refused(
         &run(&["top", "--plain", "-i", &file(&scratch, b"")]),
@@ -133,12 +133,12 @@ fn a_damaged_file_is_shown_up_to_the_damage() {
     refused(
         &fed(&["latency", "-i", "-"], b"{\"schema\":\"\\u001b[31m\"}"),
         1,
-        &["stdin: line 1: it is no result of biopsy"],
+        &["stdin: line 1: it is not a result of biopsy"],
     );
     let later = br#"{"schema":"biopsy.latency/9"}"#;
-    refused(&fed(&["latency", "-i", "-"], later), 1, &["biopsy.latency/9 is of a later version"]);
+    refused(&fed(&["latency", "-i", "-"], later), 1, &["biopsy.latency/9 is newer than"]);
     refused(&run(&["latency", "-i", "/dev/zero"]), 1, &["line 1: it is longer than 8 MiB"]);
-    refused(&run(&["latency", "-i", "/"]), 1, &["/: it is no recording: manifest.json is not in it"]);
+    refused(&run(&["latency", "-i", "/"]), 1, &["/: it is not a recording: it has no manifest.json"]);
 }
 
 #[test]
@@ -243,7 +243,7 @@ fn other_views_are_left_out_and_alone_they_are_named() {
     let both = [threads.clone(), b"\n  \n".to_vec(), lines(&[3]), threads.clone()].concat();
     assert_eq!((read(&both).0.len(), read(&both).1), (1, None));
     let alone = read(&threads).1.unwrap();
-    assert_eq!(alone, "it has no biopsy.latency/1, but biopsy.threads/1");
+    assert_eq!(alone, "it has no biopsy.latency/1, only biopsy.threads/1");
     assert_eq!(read(b"").1.unwrap(), "it has no biopsy.latency/1: it is empty");
 }
 
@@ -299,7 +299,10 @@ fn an_interval_that_is_there_twice_is_not_merged() {
     let refused = run(&["latency", "-i", path, "--merge"]);
     let said = String::from_utf8_lossy(&refused.stderr);
     assert_eq!(refused.status.code(), Some(1), "{said}");
-    assert!(said.contains("run.ndjson: the interval of 2026-11-28T10:00:00.000Z is no later than"), "{said}");
+    assert!(
+        said.contains("run.ndjson: the interval of 2026-11-28T10:00:00.000Z is not later than"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -314,7 +317,7 @@ fn a_cut_at_any_byte_leaves_what_is_before() {
         let said = error.unwrap_or_default();
         match whole {
             true => assert!(!said.contains("cut"), "{said}"),
-            false => assert!(said.starts_with("line ") && said.contains("it is cut off after"), "{said}"),
+            false => assert!(said.starts_with("line ") && said.contains("it is truncated after"), "{said}"),
         }
     }
 }
@@ -324,9 +327,9 @@ fn what_is_wrong_is_named_with_its_place() {
     let said = |line: &str| read(line.as_bytes()).1.unwrap();
     assert_eq!(
         said(r#"{"schema":"biopsy.latency/2"}"#),
-        "line 1: biopsy.latency/2 is of a later version than biopsy.latency/1: read it with the biopsy that wrote it"
+        "line 1: biopsy.latency/2 is newer than biopsy.latency/1: read it with the biopsy that wrote it"
     );
-    assert_eq!(said(r#"{"schema":"fio"}"#), "line 1: it is no result of biopsy");
+    assert_eq!(said(r#"{"schema":"fio"}"#), "line 1: it is not a result of biopsy");
     assert_eq!(said(r#"{"a":1}"#), "line 1: it cannot be read from byte 7 on: missing field `schema`");
     assert!(said(r#"{"schema":"biopsy.latency/1","devices":7}"#).contains("invalid type: integer `7`"));
     assert!(said("\u{0}\u{1b}[31m").starts_with("line 1: it cannot be read from byte 1 on: expected value"));

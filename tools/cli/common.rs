@@ -11,10 +11,10 @@ use super::values::{comm, duration, interval, percent};
 /// Where the product goes.
 #[derive(Debug, Clone, Args)]
 pub struct Output {
-    /// Print JSON, and nothing else, on stdout.
+    /// Print JSON on stdout, and nothing else.
     #[arg(long)]
     pub json: bool,
-    /// Write to FILE instead of stdout (`-` is stdout); it is opened before anything is measured.
+    /// Write to FILE instead of stdout (`-` is stdout). FILE is opened before the measurement.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 }
@@ -28,10 +28,10 @@ pub struct Window {
     /// Measure for this long (10s, 500ms, 2m).
     #[arg(long = "for", alias = "duration", value_name = "TIME", value_parser = duration)]
     pub length: Option<Duration>,
-    /// Loss in percent of the I/Os above which the exit code is 4.
+    /// Exit with 4 if more than this percentage of I/Os was missed.
     #[arg(long, value_name = "PERCENT", default_value_t = 0.1, value_parser = percent)]
     pub max_loss: f64,
-    /// Leave the kernel's program statistics off: no cost figures, a few ns less per I/O.
+    /// Do not measure biopsy's own cost (saves a few ns per I/O).
     #[arg(long)]
     pub no_cost: bool,
     /// Ignore every Nth issue event, to test what a lost event does to the figures.
@@ -42,10 +42,10 @@ pub struct Window {
 /// How intervals are printed.
 #[derive(Debug, Clone, Args)]
 pub struct Lines {
-    /// Print the whole result of each interval, not one line per row.
+    /// Print the full result of each interval, not one line per row.
     #[arg(long)]
     pub long: bool,
-    /// Sort the lines of an interval by this column, the largest first.
+    /// Sort the lines of each interval by this column, largest first.
     #[arg(long, value_name = "COLUMN", conflicts_with = "long")]
     pub sort: Option<String>,
     /// Print times in UTC.
@@ -62,7 +62,7 @@ pub fn sorts(columns: &[&'static str]) -> impl FnOnce(Arg) -> Arg {
 /// Which devices and how often, as iostat takes them: `vda nvme0n1 1 10`.
 #[derive(Debug, Clone, Default, Args)]
 pub struct Interval {
-    /// Devices as with -d, then how often: every INTERVAL seconds, COUNT times.
+    /// Devices, as with -d; then, as in iostat, every INTERVAL seconds, COUNT times.
     #[arg(value_name = "DEVICE, INTERVAL, COUNT")]
     words: Vec<String>,
     /// Of `words`; see [`Self::place`].
@@ -89,11 +89,11 @@ impl Interval {
                 (true, Some(_), None) => {
                     let count = word.parse().ok().filter(|count| *count > 0);
                     self.count =
-                        Some(count.ok_or_else(|| invalid("COUNT", "it is a whole number from 1 on"))?);
+                        Some(count.ok_or_else(|| invalid("COUNT", "it must be a whole number, 1 or more"))?);
                 }
                 (true, Some(_), Some(_)) => {
                     return Err(format!(
-                        "unexpected argument '{word}' found: INTERVAL and COUNT are there already"
+                        "unexpected argument '{word}' found: INTERVAL and COUNT are already given"
                     ));
                 }
             }
@@ -105,14 +105,14 @@ impl Interval {
 /// Whose I/O: that of who handed it in, and not of the task that its completion interrupted.
 #[derive(Debug, Clone, Args)]
 pub struct Submitters {
-    /// Only this process, with all its threads. Can be repeated.
+    /// Only this process and its threads. Can be repeated.
     #[arg(short, long = "pid", value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
     pub pids: Vec<u32>,
-    /// Only threads of this name. Can be repeated.
+    /// Only threads with this name. Can be repeated.
     #[arg(long = "comm", value_name = "NAME", value_parser = comm)]
     pub comms: Vec<String>,
-    /// Only this cgroup and those that are below it at the start: a path from the root of the
-    /// block controller's hierarchy on, or an absolute one. Can be repeated.
+    /// Only this cgroup and its descendants at the start. PATH is absolute, or relative to the root of the
+    /// block controller's hierarchy. Can be repeated.
     #[arg(long = "cgroup", value_name = "PATH", value_parser = NonEmptyStringValueParser::new())]
     pub cgroups: Vec<String>,
 }

@@ -13,7 +13,7 @@ use super::values::{cost, duration, percent, size};
 /// The load of a diagnosis. The words are fio's.
 #[derive(Debug, Clone, PartialEq, Args)]
 pub struct Workload {
-    /// Which offsets to read.
+    /// Sequential or random reads.
     #[arg(long, value_enum, default_value_t = Rw::Randread)]
     pub rw: Rw,
     /// Block size (4k, 128k, 1m).
@@ -22,7 +22,7 @@ pub struct Workload {
     /// Operations in flight per job.
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub iodepth: u32,
-    /// Threads, each with its own ring, pinned to a CPU of its own.
+    /// Threads, each with its own ring and pinned to its own CPU.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub numjobs: u32,
     /// How long to run.
@@ -34,7 +34,7 @@ pub struct Workload {
     /// Seed of the random offsets.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Poll for completions (IOPOLL): needs a poll queue, of NVMe by nvme.poll_queues=N.
+    /// Poll for completions (IOPOLL). Needs poll queues (NVMe: nvme.poll_queues=N).
     #[arg(long)]
     pub hipri: bool,
 }
@@ -51,53 +51,55 @@ pub const OF_THE_LOAD: [&str; 9] =
 
 #[derive(Debug, Args)]
 pub struct Diagnose {
-    /// What to drive: a directory (a scratch file is made there and removed), or a device or file that
-    /// is only read. Default: the current directory, unless
-    /// one of --no-load, -d, -p, --comm, --cgroup or a COMMAND is given.
+    /// Directory, device or file to read. In a directory, a scratch file is made and removed; a device or
+    /// file is only read. Default: the current directory, unless --no-load, -d, -p, --comm, --cgroup or
+    /// COMMAND is given.
     #[arg(value_name = "TARGET", conflicts_with_all = ["no_load", "pids", "comms", "cgroups"])]
     pub target: Option<PathBuf>,
     #[command(flatten)]
     pub workload: Workload,
     #[command(flatten)]
     pub submitters: Submitters,
-    /// Also drive this device or file, TARGET and each such one alone and then all at once, to see whether they are
-    /// slower together: before the run that is traced. Can be repeated.
+    /// Also drive this device or file. Before the traced run, TARGET and each of these run alone and then all
+    /// at once, to see whether they are slower together. Can be repeated.
     #[arg(long, value_name = "DEV", requires = "target")]
     pub beside: Vec<PathBuf>,
     #[command(flatten)]
     pub window: Window,
-    /// Do not try half and twice the depth after the run, which takes up to 5 s and tells a limit from a latency.
+    /// Do not try half and twice the depth after the run. The test takes up to 5 s; it shows whether a limit
+    /// is reached or only latency bounds the rate.
     #[arg(long)]
     pub no_experiment: bool,
-    /// Make no load: diagnose the I/O that is there. Implied by -d, -p, --comm and --cgroup without a TARGET.
+    /// Drive no load; diagnose the I/O that is already running. Implied by -d, -p, --comm and --cgroup
+    /// without TARGET.
     #[arg(long, conflicts_with_all = OF_THE_LOAD)]
     pub no_load: bool,
-    /// Print JSON, and nothing else, on stdout.
+    /// Print JSON on stdout, and nothing else.
     #[arg(long)]
     pub json: bool,
-    /// Where the HTML report goes (`-` is stdout). Without it: a new file here, named by device and time.
+    /// HTML report to write (`-` is stdout). Default: a new file here, named by device and time.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// -v; see [`super::parse`].
     #[arg(skip)]
     pub verbose: bool,
-    /// Take the stages apart: throttling, tag wait, plug, scheduler, retries, task work, wake-up. Costs more.
+    /// Split the stages: throttling, tag wait, plug, scheduler, retries, task work, wake-up. Costs more.
     #[arg(long)]
     pub detail: bool,
-    /// What following I/Os may take of the busiest CPU: above it operations (submit, reap) are followed in slices of time.
-    /// 0: no limit, as with --detail and with a load of its own.
+    /// CPU budget for following I/Os, on the busiest CPU. Above it, operations (submit, reap) are followed
+    /// only part of the time. 0 means no limit; --detail and a load driven by diagnose have none either.
     #[arg(long, value_name = "PERCENT", default_value = "3%", value_parser = cost)]
     pub max_cost: f64,
-    /// Exit with 10 where a finding is at least so severe.
+    /// Exit with 10 if a finding has at least this severity.
     #[arg(long, value_enum, value_name = "SEVERITY")]
     pub fail_on: Option<LeastSeverity>,
     /// Samples per second and CPU of the on-CPU profile.
     #[arg(short = 'F', long, value_name = "HZ", default_value_t = 499, value_parser = clap::value_parser!(u64).range(1..=9999))]
     pub freq: u64,
-    /// Run this command and diagnose the I/O while it runs.
+    /// Run COMMAND and diagnose the I/O while it runs.
     #[arg(last = true, value_name = "COMMAND", conflicts_with = "target", conflicts_with_all = OF_THE_LOAD)]
     pub command: Vec<String>,
-    /// Measure nothing, and diagnose what `biopsy record` recorded: a folder, or a packed one. Needs no rights.
+    /// Diagnose a recording of `biopsy record` (folder or packed file) instead of measuring. Needs no rights.
     #[arg(short, long, value_name = "RECORDING", conflicts_with_all = OF_THE_LOAD,
         conflicts_with_all = ["target", "pids", "comms", "cgroups", "devices", "length", "runtime", "no_cost", "no_load",
             "detail", "max_cost", "freq", "command"])]
@@ -141,18 +143,18 @@ impl Diagnose {
 
 #[derive(Debug, Args)]
 pub struct Report {
-    /// What `biopsy record` recorded: a folder, or a packed one. Needs no rights.
+    /// Recording made by `biopsy record`: a folder or a packed file. Needs no rights.
     #[arg(short, long, value_name = "RECORDING")]
     pub input: PathBuf,
     #[command(flatten)]
     pub within: Within,
-    /// The HTML file (`-` is stdout). Without it: the recording's name with .html behind it, here.
+    /// HTML file to write (`-` is stdout). Default: the recording's name plus .html, here.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// -v; see [`super::parse`].
     #[arg(skip)]
     pub verbose: bool,
-    /// Loss in percent of the I/Os above which the exit code is 4.
+    /// Exit with 4 if more than this percentage of I/Os was missed.
     #[arg(long, value_name = "PERCENT", default_value_t = 0.1, value_parser = percent)]
     pub max_loss: f64,
 }

@@ -9,10 +9,10 @@ use super::input::{Input, replaces_live};
 #[command(
     override_usage = "biopsy errors [OPTIONS] [DEVICE]... [INTERVAL [COUNT]]\n       biopsy errors [OPTIONS] [DEVICE]... [-- <COMMAND>...]"
 )]
-#[command(after_long_help = "\
-An error is counted when its request completes, in the words of the kernel's log; those that the log leaves out are \
-there as well. A retry is a request that is tried again after the device answered or timed out, a requeue one that the \
-driver gave back since it had no room.")]
+#[command(after_long_help = "An error is counted when its request completes, and is named as in the \
+    kernel's log. Errors that the log leaves out are included. A retry is a request that is sent again \
+    after the device answered or timed out. A requeue is a request that the driver gave back because it \
+    had no room.")]
 #[command(mut_arg("input", replaces_live(&[])))]
 pub struct Errors {
     #[command(flatten)]
@@ -23,7 +23,7 @@ pub struct Errors {
     pub output: Output,
     #[command(flatten)]
     pub interval: Interval,
-    /// Run this command and measure until it ends (or --for is over: then the command goes on by itself).
+    /// Run COMMAND and measure until it exits, or for --for (COMMAND keeps running).
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
 }

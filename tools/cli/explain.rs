@@ -4,14 +4,14 @@ use clap::Args;
 
 #[derive(Debug, Args)]
 pub struct Explain {
-    /// A finding id; without it all ids are listed.
+    /// Finding ID; without it, all IDs are listed.
     #[arg(value_name = "ID")]
     pub id: Option<String>,
 }
 
 #[derive(Debug, Args)]
 pub struct Schema {
-    /// A view: the name of its command.
+    /// View, by the name of its command.
     #[arg(value_name = "VIEW")]
     pub view: String,
 }

@@ -19,8 +19,8 @@ const PAGES: [Page; 20] = [
             "input", "json",
         ],
         examples: &[
-            ("diagnose /var/tmp", "read a scratch file, end in a verdict"),
-            ("diagnose -d nvme0n1 --for 10s", "the I/O that runs on a device"),
+            ("diagnose /var/tmp", "read a scratch file, find the bottleneck"),
+            ("diagnose -d nvme0n1 --for 10s", "the I/O already running on a device"),
             ("diagnose -- cp -r /srv /var/tmp/copy", "the I/O of a command"),
         ],
     },
@@ -30,7 +30,7 @@ const PAGES: [Page; 20] = [
             "words", "length", "by", "pids", "comms", "long", "sort", "input", "json", "output", "detail",
         ],
         examples: &[
-            ("latency vda 1", "a line per class of I/O, every second"),
+            ("latency vda 1", "a line per type of I/O, every second"),
             ("latency -d vda --for 10s", "stages and histograms of 10 s"),
             ("latency --by process 1 5", "by process, five times"),
         ],
@@ -40,8 +40,8 @@ const PAGES: [Page; 20] = [
         usual: &["words", "length", "long", "sort", "input", "json", "output", "all"],
         examples: &[
             ("interrupts nvme0n1 1", "the busiest vectors, every second"),
-            ("interrupts -d nvme0n1 --for 10s", "all vectors, over 10 s"),
-            ("interrupts --sort cpu 1", "those whose handlers take most CPU time first"),
+            ("interrupts -d nvme0n1 --for 10s", "all vectors over 10 s"),
+            ("interrupts --sort cpu 1", "sorted by CPU time of the handlers"),
         ],
     },
     Page {
@@ -108,7 +108,7 @@ const PAGES: [Page; 20] = [
         ],
         examples: &[
             ("trace vda --for 5s", "each I/O of 5 s"),
-            ("trace vda --slower-than 10ms", "slow I/Os alone"),
+            ("trace vda --slower-than 10ms", "only slow I/Os"),
             ("trace vda --top 20 --for 10s", "the 20 slowest"),
         ],
     },
@@ -117,8 +117,8 @@ const PAGES: [Page; 20] = [
         usual: &["words", "length", "input", "json", "output"],
         examples: &[
             ("errors --for 1m", "errors, retries and requeues of all devices"),
-            ("errors sda 1", "of one device, every second"),
-            ("errors -i run.biopsy", "of a recording"),
+            ("errors sda 1", "one device, every second"),
+            ("errors -i run.biopsy", "from a recording"),
         ],
     },
     Page {
@@ -127,7 +127,7 @@ const PAGES: [Page; 20] = [
         examples: &[
             ("top --plain", "a line per second"),
             ("top --plain vda 5 12", "one disk, every 5 s, 12 times"),
-            ("top --plain -i run.biopsy", "of a recording"),
+            ("top --plain -i run.biopsy", "from a recording"),
         ],
     },
     Page {
@@ -164,7 +164,10 @@ const PAGES: [Page; 20] = [
             ("load /dev/nvme0n1 --runtime 30s", "random reads of 4k, 32 in flight"),
             ("load /var/tmp --scratch --rw randrw --bs 8k", "reads and writes on a scratch file"),
             ("load /dev/nvme0n1 --rate_iops 5000", "latency at 5000 reads a second"),
-            ("load /dev/nvme1n1 --rw randwrite --write --destroy-data-on nvme1n1", "all data there is lost"),
+            (
+                "load /dev/nvme1n1 --rw randwrite --write --destroy-data-on nvme1n1",
+                "random writes; all data there is lost",
+            ),
             ("load mix.fio", "the jobs of a job file"),
         ],
     },
@@ -178,11 +181,11 @@ const PAGES: [Page; 20] = [
             ("compare --vary scheduler=none,mq-deadline -- load /dev/nvme0n1", "two schedulers"),
             (
                 "compare --vary iodepth=1,32 -- load /var/tmp --scratch --size 1g",
-                "two depths; nothing is set",
+                "two depths; no setting is changed",
             ),
-            ("compare --vary read_ahead=128,0 -d sda -- cat /srv/big", "how long a command takes"),
-            ("compare before.json after.json", "results that were kept"),
-            ("compare --from-report report.html", "what tests the advice of a diagnosis"),
+            ("compare --vary read_ahead=128,0 -d sda -- cat /srv/big", "the run time of a command"),
+            ("compare before.json after.json", "two saved results"),
+            ("compare --from-report report.html", "test the advice of a diagnosis"),
         ],
     },
     Page {
@@ -191,7 +194,7 @@ const PAGES: [Page; 20] = [
         examples: &[
             ("devices", "block devices, their links, queues and settings"),
             ("devices nvme0n1", "one of them"),
-            ("devices -i run.biopsy", "those of a recorded machine"),
+            ("devices -i run.biopsy", "the devices of a recorded machine"),
         ],
     },
     Page {
@@ -200,7 +203,7 @@ const PAGES: [Page; 20] = [
         examples: &[
             ("check", "what can be measured here"),
             ("check --self-test -d vda", "whether the figures are right on a device"),
-            ("check -i run.biopsy", "of a recorded machine"),
+            ("check -i run.biopsy", "what could be measured on a recorded machine"),
         ],
     },
     Page {
@@ -216,9 +219,9 @@ const PAGES: [Page; 20] = [
         verb: "schema",
         usual: &["view"],
         examples: &[
-            ("schema latency", "the keys of a line of latency"),
-            ("schema diagnose", "those of a diagnosis"),
-            ("schema check | jq '.properties | keys'", "their names alone"),
+            ("schema latency", "the keys of latency's JSON"),
+            ("schema diagnose", "the keys of a diagnosis"),
+            ("schema check | jq '.properties | keys'", "only the names"),
         ],
     },
     Page {
@@ -226,7 +229,7 @@ const PAGES: [Page; 20] = [
         usual: &[],
         examples: &[
             ("version", "version, commit, libbpf and kernel"),
-            ("version | head -n1", "the version alone"),
+            ("version | head -n1", "only the version"),
             ("--version", "the same"),
         ],
     },
@@ -234,7 +237,7 @@ const PAGES: [Page; 20] = [
         verb: "help",
         usual: &["subcommand"],
         examples: &[
-            ("help latency", "all of one verb, as latency --help"),
+            ("help latency", "the full help of one verb, as latency --help"),
             ("latency -h", "one screen of it"),
             ("help", "all verbs"),
         ],
@@ -264,17 +267,30 @@ fn with_page(verb: Command, page: &Page) -> Command {
     let verb = verb.mut_args(|arg| {
         let is_usual = page.usual.contains(&arg.get_id().as_str());
         let full = arg.get_long_help().or(arg.get_help()).map(ToString::to_string).unwrap_or_default();
-        let first = first_sentence(&full).to_string();
+        let first = first_sentence(&full);
         arg.help(first).long_help(full).hide_short_help(!is_usual)
     });
     verb.after_help(examples).after_long_help(long)
 }
 
-/// Without its dot, as clap has it.
-fn first_sentence(text: &str) -> &str {
+/// Without its dot, as clap has it. A default at the end of the text stays.
+fn first_sentence(text: &str) -> String {
     let first = text.split_once(". ").map_or(text, |(first, _)| first);
-    // What stands before a colon says what it is, unless it is only with which option.
-    first.split_once(": ").map_or(first, |(head, _)| if head.len() > 24 { head } else { first })
+    // The text before a colon says what it is, unless it only names the option that it goes with, or opens a bracket.
+    let is_whole = |head: &str| {
+        head.len() > 24
+            && ["()", "[]"].iter().all(|pair| {
+                let of = |at: usize| head.matches(&pair[at..=at]).count();
+                of(0) == of(1)
+            })
+    };
+    let Some((head, _)) = first.split_once(": ").filter(|(head, _)| is_whole(head)) else {
+        return first.to_string();
+    };
+    // A colon in a list of values belongs to the last of them.
+    let head = head.split_once("; ").map_or(head, |(head, _)| head);
+    let default = text.rfind(" [default: ").map_or("", |at| &text[at..]);
+    format!("{head}{default}")
 }
 
 /// A line each, or two where they do not fit beside each other.

@@ -10,10 +10,11 @@ use super::values::moment;
 /// What was kept, in place of a measurement.
 #[derive(Debug, Clone, Args)]
 pub struct Input {
-    /// Measure nothing, and show what --json printed: a file, or - for stdin. Needs no rights. Several make one result.
+    /// Show a recording or saved --json output instead of measuring. FILE - is stdin. Needs no rights.
+    /// Several files give one result.
     #[arg(short, long, value_name = "FILE")]
     pub input: Vec<PathBuf>,
-    /// Show one result of all intervals.
+    /// Merge all intervals into one result.
     #[arg(long, requires = "input")]
     pub merge: bool,
     #[command(flatten)]
@@ -23,10 +24,11 @@ pub struct Input {
 /// Which of the results that were kept.
 #[derive(Debug, Clone, Args)]
 pub struct Within {
-    /// Take what began at this time or later: 14:30:05 (UTC), 2026-11-28T14:30:05Z, or 90s after the first.
+    /// Use only results that began at this time or later: 14:30:05 (UTC), 2026-11-28T14:30:05Z, or 90s after
+    /// the first.
     #[arg(long, value_name = "TIME", requires = "input", value_parser = moment)]
     from: Option<Moment>,
-    /// Take what began before this time.
+    /// Use only results that began before this time.
     #[arg(long, value_name = "TIME", requires = "input", value_parser = moment)]
     to: Option<Moment>,
 }

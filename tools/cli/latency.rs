@@ -24,36 +24,38 @@ pub struct Latency {
     pub output: Output,
     #[command(flatten)]
     pub lines: Lines,
-    /// Count I/Os apart by these, in any order, with commas between them. A request of several bios belongs to
-    /// the submitter and the file of the first.
+    /// Group by these (comma-separated). A request of several bios counts for the submitter and the file of
+    /// the first.
     #[arg(long, value_name = "WORD,...", value_parser = dimension(), value_delimiter = ',', num_args = 1)]
     pub by: Vec<Dimension>,
     #[command(flatten)]
     pub submitters: Submitters,
-    /// Show idle devices as well, and with --by every group.
+    /// Also show idle devices, and with --by all groups.
     #[arg(long)]
     pub all: bool,
-    /// Follow these stages alone: the others are not attached, and cost nothing.
+    /// Measure only these stages. Probes of the others are not attached and cost nothing.
     #[arg(long, value_name = "STAGES", value_parser = stages(), default_value = Stages::All.name())]
     pub stages: Stages,
-    /// What the programs may take of the busiest CPU: above it operations (submit, reap) are followed in slices of time,
-    /// while device and queue stay those of every I/O. 0: no limit, as with --detail, --by and --functions.
+    /// CPU budget for the probes, on the busiest CPU. Above it, operations (submit, reap) are followed only
+    /// part of the time; queue and device still cover every I/O. 0 means no limit; --detail, --by and
+    /// --functions have none either.
     #[arg(long, value_name = "PERCENT", default_value = "3%", value_parser = cost)]
     pub max_cost: f64,
-    /// Measure what the programs take from the load that runs, by IOPS and CPU time: they are attached and detached every
-    /// 2 s, for 40 s (--for: longer). Without a budget.
+    /// Measure what the probes cost the running load in IOPS and CPU time. They are attached and detached
+    /// every 2 s, for 40 s or longer (--for), without a CPU budget.
     #[arg(long, conflicts_with_all = ["words", "all", "max_cost", "fault_drop_issue"])]
     pub measure_cost: bool,
-    /// Take the stages apart: throttling, tag wait, plug, scheduler, retries, task work, wake-up. Costs more.
+    /// Split the stages: throttling, tag wait, plug, scheduler, retries, task work, wake-up. Costs more.
     #[arg(long)]
     pub detail: bool,
-    /// Follow system calls at the functions of those that can carry I/O (fentry): no other call is slowed down, and to
-    /// end takes seconds. Where the kernel refuses that, all system calls have their events, as without this.
+    /// Trace only the system calls that can do I/O, at their functions (fentry). Other calls are not slowed
+    /// down, but detaching takes seconds. If the kernel refuses fentry, all system calls are traced, as
+    /// without this option.
     #[arg(long)]
     pub functions: bool,
     #[command(flatten)]
     pub interval: Interval,
-    /// Run this command and measure until it ends (or --for is over: then the command goes on by itself).
+    /// Run COMMAND and measure until it exits, or for --for (COMMAND keeps running).
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
 }

@@ -10,13 +10,15 @@ use super::values::cost;
 #[command(
     override_usage = "biopsy locks [OPTIONS] [DEVICE]... [INTERVAL [COUNT]]\n       biopsy locks [OPTIONS] [DEVICE]... [-- <COMMAND>...]"
 )]
-#[command(after_long_help = "\
-A lock is known by the structs around it, which have to point back to themselves (LRU lists of a node and memory group, \
-zones, pages of a file, queues of a disk, rings of io_uring, ...), else by the kernel's symbols, else by the function \
-that asked for it. Counts and times of waits are exact; stacks are sampled where waits are many, long ones always, so \
-that they take no more than --max-cost of each CPU. With -d the locks of other devices are left out. An \
-uncontended lock costs nothing. The functions of the LRU lists are followed at each call where the kernel allows it, \
-and the CPUs are sampled (--no-spin turns that off). The page cache and its reclaim are always those of the whole machine.")]
+#[command(after_long_help = "A lock is identified by the struct around it, if that points back to itself \
+    (LRU lists of a node and memory cgroup, zones, pages of a file, queues of a disk, rings of io_uring, \
+    ...); else by the kernel's symbols; else by the function that takes it. Counts and times of waits are \
+    exact. Stacks are sampled if waits are frequent, so that they cost at most --max-cost of each CPU; \
+    long waits always have one. With -d, locks of other devices are left out. An uncontended lock costs \
+    nothing.
+
+The functions of the LRU lists are traced at each call if the kernel allows it, and the CPUs are sampled \
+    (not with --no-spin). The page cache and its reclaim are always those of the whole machine.")]
 #[command(mut_arg("sort", sorts(&biopsy::render::text::interval_lines::SORTS_LOCKS)))]
 #[command(mut_arg("input", replaces_live(&[
     "pids", "comms", "cgroups", "max_cost", "no_spin", "fault_locks", "fault_no_events"
@@ -32,10 +34,10 @@ pub struct Locks {
     pub output: Output,
     #[command(flatten)]
     pub lines: Lines,
-    /// What the stacks of those who wait may take of each CPU (1%); 0 takes none.
+    /// CPU budget for taking stacks of waiters, per CPU; 0 takes none.
     #[arg(long, value_name = "PERCENT", default_value = "1%", value_parser = cost)]
     pub max_cost: f64,
-    /// Leave out where the CPUs were found waiting: no sampler.
+    /// Do not sample the CPUs for spinning on locks.
     #[arg(long)]
     pub no_spin: bool,
     /// Show every lock, process and stack.
@@ -49,7 +51,7 @@ pub struct Locks {
     pub fault_no_events: bool,
     #[command(flatten)]
     pub interval: Interval,
-    /// Run this command and measure until it ends (or --for is over: then the command goes on by itself).
+    /// Run COMMAND and measure until it exits, or for --for (COMMAND keeps running).
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
 }

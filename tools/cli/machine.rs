@@ -15,13 +15,13 @@ pub struct Devices {
     /// Only this device. Can be repeated.
     #[arg(short, long = "device", value_name = "DEV")]
     pub devices: Vec<String>,
-    /// Devices as with -d.
+    /// Devices, as with -d.
     #[arg(value_name = "DEVICE", conflicts_with = "input")]
     pub named: Vec<String>,
-    /// Show empty loop, ram and zram devices as well.
+    /// Also show empty loop, ram and zram devices.
     #[arg(long)]
     pub all: bool,
-    /// Show the machine of a recording, as it was then.
+    /// Show the machine of a recording instead.
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["devices", "all"])]
     pub input: Option<PathBuf>,
 }
@@ -31,11 +31,11 @@ pub struct Check {
     /// Show what could be measured on the machine of a recording.
     #[arg(short, long, value_name = "FILE", conflicts_with = "self_test")]
     pub input: Option<PathBuf>,
-    /// Measure a device for a moment, and test the result against what must hold of every measurement.
+    /// Measure a device briefly, and test the result against what must hold for every measurement.
     #[arg(long, requires = "device")]
     pub self_test: bool,
-    /// The device of the self-test. It is read (and never written); where it cannot be opened, only
-    /// the I/O of others is seen.
+    /// Device of the self-test. It is only read; if it cannot be opened, only I/O of other processes is
+    /// measured.
     #[arg(short, long, value_name = "DEV", requires = "self_test")]
     pub device: Option<String>,
     /// Length of the self-test.

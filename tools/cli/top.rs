@@ -10,20 +10,20 @@ use super::values::duration;
 
 #[derive(Debug, Args)]
 #[command(override_usage = "biopsy top [OPTIONS] [DEVICE]... [INTERVAL [COUNT]]")]
-#[command(after_long_help = "\
-The columns are dstat's. Tasks: run (without this one), blk (wait for a disk), new (made per second). CPU time of all \
-CPUs in percent, which add up to 100. Memory: used is what is none of the others; buff are pages of block devices, cach \
-those of files. Paging is swap. I/O and bytes per second are those of the devices named with -d, else of all disks that \
-stand on no other, so that nothing counts twice.")]
+#[command(after_long_help = "The columns are dstat's. Tasks: run (without this one), blk (waiting for a \
+    disk), new (created per second). CPU time is in percent of all CPUs, and adds up to 100. Memory: buff \
+    are pages of block devices, cach are pages of files, used is the rest that is not free. Paging is \
+    swap. I/O and bytes per second are those of the devices named with -d, else of all disks that are not \
+    layered on another one, so that nothing counts twice.")]
 #[command(mut_arg("input", replaces(&["words", "devices", "length"])))]
 pub struct Top {
-    /// One line per interval, for a terminal or a file.
+    /// Print one line per interval, for a terminal or a file.
     #[arg(long)]
     pub plain: bool,
     /// Only this disk or partition (name, path, MAJ:MIN). Can be repeated.
     #[arg(short, long = "device", value_name = "DEV")]
     pub devices: Vec<String>,
-    /// Watch for this long (10s, 500ms, 2m).
+    /// Run for this long (10s, 500ms, 2m).
     #[arg(long = "for", alias = "duration", value_name = "TIME", value_parser = duration)]
     pub length: Option<Duration>,
     #[command(flatten)]

@@ -9,19 +9,20 @@ use super::common::{Output, Submitters, Window};
 use super::values::{duration, op};
 
 #[derive(Debug, Args)]
-#[command(after_long_help = "\
-An I/O is shown when its operation has ended, or a second after it ended itself, so lines are not quite in order: sort \
-by at_ns. Times of an operation are those of its I/O that finished last; other I/Os show their own.
+#[command(after_long_help = "An I/O is shown when its operation ends, or a second after the I/O itself \
+    ended. Lines are therefore not quite in order: sort by at_ns. The operation's times are shown with its \
+    I/O that finished last; other I/Os show their own.
 
-What chooses I/Os does so in this order: whose they are, then --op and --slower-than, of those every Nth, and of those \
-the slowest, by their time in the block layer. The summary's `matched` counts them before --every.
+Filters apply in this order: submitter, --op and --slower-than, --every, --top (by time in the block \
+    layer). The summary's `matched` counts the I/Os before --every.
 
-A device without requests (device mapper, RAID, zram) has a line per bio. What lies below it has lines of its own \
-where it is named as well.
+A device without requests (device mapper, RAID, zram) has a line per bio. Devices below it have lines of \
+    their own if they are named too.
 
-With --json there is one object per I/O, and after them one with the key summary: what was lost, what it cost, and the \
-check against the kernel's own counters. Without it these stand on stderr. What a slow reader loses is counted, and \
-exit code 4 where it is more than --max-loss. Do not write to a disk that is traced.")]
+With --json there is one object per I/O, and then one with the key summary: losses, cost, and the check \
+    against the kernel's own counters. Without --json, these go to stderr. I/Os that a slow reader loses \
+    are counted; the exit code is 4 if they are more than --max-loss. Do not write to a disk that is \
+    traced.")]
 pub struct Trace {
     #[command(flatten)]
     pub window: Window,
@@ -29,17 +30,18 @@ pub struct Trace {
     pub submitters: Submitters,
     #[command(flatten)]
     pub output: Output,
-    /// Only I/Os that took at least this long in the block layer, from the bio's entry (or else the issue)
-    /// to block_rq_complete, or the whole of a bio (500us, 1ms, 2s). Filtered in the kernel, as the next three.
+    /// Only I/Os that took at least TIME in the block layer (500us, 1ms, 2s). The time is from the bio's
+    /// entry (or else the issue) to block_rq_complete, or that of the whole bio. Like the next three, it is
+    /// filtered in the kernel.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub slower_than: Option<Duration>,
-    /// Only one of N of those that are asked for, counted per CPU from a random one on.
+    /// Only one in N of the selected I/Os, counted per CPU from a random start.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub every: Option<u32>,
-    /// Only these: read, write, fua, flush, empty_flush, discard, write_zeroes, passthrough.
+    /// Only these types: read, write, fua, flush, empty_flush, discard, write_zeroes, passthrough.
     #[arg(long = "op", value_name = "OP", value_delimiter = ',', value_parser = op)]
     pub ops: Vec<Op>,
-    /// Of those that are asked for the N slowest, at the end, the slowest first.
+    /// Only the N slowest of the selected I/Os, at the end, slowest first.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub top: Option<u32>,
     /// Show the file of each I/O.
@@ -48,10 +50,10 @@ pub struct Trace {
     /// Bytes of each CPU's ring buffer, to test what a full one does.
     #[arg(long, value_name = "BYTES", hide = true)]
     pub fault_ring_bytes: Option<u32>,
-    /// Devices as with -d.
+    /// Devices, as with -d.
     #[arg(value_name = "DEVICE")]
     pub named: Vec<String>,
-    /// Run this command and trace until it ends (or --for is over: then the command goes on by itself).
+    /// Run COMMAND and trace until it exits, or for --for (COMMAND keeps running).
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
 }

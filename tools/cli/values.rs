@@ -62,7 +62,7 @@ pub fn op(text: &str) -> Result<Op, String> {
 pub fn comm(text: &str) -> Result<String, String> {
     match text.len() {
         1..=15 => Ok(text.to_string()),
-        _ => Err("the kernel keeps 1 to 15 bytes of a thread's name: `ps -eLo comm` shows them".to_string()),
+        _ => Err("a thread's name has 1 to 15 bytes in the kernel: `ps -eLo comm` shows it".to_string()),
     }
 }
 
@@ -72,7 +72,7 @@ pub fn percent(text: &str) -> Result<f64, String> {
     if (0.0..=100.0).contains(&value) {
         Ok(value)
     } else {
-        Err("a percentage lies between 0 and 100".to_string())
+        Err("a percentage must be between 0 and 100".to_string())
     }
 }
 
@@ -87,7 +87,7 @@ pub fn share(text: &str) -> Result<f64, String> {
     if value > 0.0 && value <= 50.0 {
         Ok(value / 100.0)
     } else {
-        Err("it lies above 0 and at most at 50%".to_string())
+        Err("it must be above 0 and at most 50%".to_string())
     }
 }
 
@@ -99,8 +99,12 @@ pub fn moment(text: &str) -> Result<Moment, String> {
     if let Some(time) = text.contains(':').then(|| text.parse().ok()).flatten() {
         return Ok(Moment::TimeOfDay(time));
     }
-    let wrong =
-        |_| format!("'{text}' is no time: use 14:30:05 (UTC), 2026-11-28T14:30:05Z, or 90s after the first");
+    let wrong = |_| {
+        format!(
+            "'{text}' is not a time: use 14:30:05 (UTC), 2026-11-28T14:30:05Z, or 90s after the \
+            first"
+        )
+    };
     duration(text).map(Moment::After).map_err(wrong)
 }
 
@@ -117,7 +121,7 @@ pub fn at(text: &str) -> Result<At, String> {
     match text.strip_prefix('/') {
         Some(length) => duration(length).map(At::Multiple),
         None => moment(text).map(At::Moment).map_err(|_| {
-            format!("'{text}' is no time: use 14:30:05 (UTC), 2026-11-28T14:30:05Z, 90s from now, or /10s")
+            format!("'{text}' is not a time: use 14:30:05 (UTC), 2026-11-28T14:30:05Z, 90s from now, or /10s")
         }),
     }
 }
@@ -170,7 +174,7 @@ pub fn label(text: &str) -> Result<(String, String), String> {
     };
     match text.split_once('=') {
         Some((name, value)) if is_name(name) => Ok((name.to_string(), value.to_string())),
-        _ => Err("a label is NAME=VALUE, its name of letters, digits, and any of _-.".to_string()),
+        _ => Err("a label is NAME=VALUE; its name has letters, digits and any of _-.".to_string()),
     }
 }
 

@@ -33,9 +33,9 @@ pub fn run(args: &Compare, a: &Path, b: &Path) -> Result<()> {
 /// Refuses two results that differ in more than their figures, where `--across` does not allow it.
 pub fn refuse(args: &Compare, a: &str, b: &str, differences: &[Difference]) -> Result<()> {
     let Some(one) = differences.first().filter(|_| !args.across) else { return Ok(()) };
-    let value = |value: &Option<String>| value.as_deref().map_or("not known".to_string(), clean);
+    let value = |value: &Option<String>| value.as_deref().map_or("unknown".to_string(), clean);
     Err(Refusal::Refused(format!(
-        "{} and {} differ in their {} ({}, {}): give --across to compare them all the same",
+        "{} and {} differ in {} ({}, {}): use --across to compare them anyway",
         clean(a),
         clean(b),
         clean(&one.what),
@@ -73,7 +73,7 @@ fn values(path: &Path) -> Result<Vec<Value>> {
     let values = serde_json::Deserializer::from_str(&text).into_iter::<Value>();
     values
         .collect::<Result<_, _>>()
-        .map_err(|error| Refusal::Refused(format!("{name} is no JSON: {error}")).into())
+        .map_err(|error| Refusal::Refused(format!("{name} is not JSON: {error}")).into())
 }
 
 /// A whole file.

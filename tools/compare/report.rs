@@ -30,13 +30,14 @@ pub fn options(args: &Compare, path: &Path) -> Result<Compare> {
     let line = report["verdict"]["compare"].as_str().into_iter().chain(checks).next().ok_or_else(|| {
         let check = report["findings"][0]["check"].as_str().unwrap_or("biopsy diagnose");
         Refusal::Refused(format!(
-            "{name} has no comparison, since no word of the load and no setting follows its advice: check it with {}",
+            "{name} has no comparison, as no load option or setting applies its advice: check it with {}",
             text::clean(check)
         ))
     })?;
     let foreign = || {
         Refusal::Refused(format!(
-            "{name} has a comparison that biopsy diagnose does not write: read it there (\"compare\"), and run it by hand"
+            "{name} has a comparison that biopsy diagnose does not write: read it there (\"compare\") and \
+             run it by hand"
         ))
     };
     let found = parse(line).filter(is_ours).ok_or_else(foreign)?;
@@ -44,7 +45,7 @@ pub fn options(args: &Compare, path: &Path) -> Result<Compare> {
         && there != here
     {
         let there = text::clean(there);
-        warn(&format!("warning: {name} is of the host {there}, and this one is {}", text::clean(&here)));
+        warn(&format!("warning: {name} is from host {there}, and this host is {}", text::clean(&here)));
     }
     note(&format!("runs: {}\n", text::clean(line)));
     Ok(Compare {
@@ -66,7 +67,7 @@ fn read(path: &Path, name: &str) -> Result<Value> {
     let is_one =
         |value: &Value| value["schema"].as_str().is_some_and(|name| name.starts_with("biopsy.diagnose/"));
     report.filter(is_one).ok_or_else(|| {
-        let why = format!("{name} is no report of biopsy diagnose: give its HTML page, or its JSON");
+        let why = format!("{name} is not a report of biopsy diagnose: give its HTML page or JSON");
         Refusal::Refused(why).into()
     })
 }

@@ -38,7 +38,7 @@ impl Stages {
     /// Attaches. Of a load of our own operations are followed from its own stamps on.
     pub fn attach(disk: Option<&str>, jobs: &[Job]) -> Result<Self> {
         let disk =
-            disk.context(Refusal::Usage("--stages follows the I/O of a disk: name it with -d".to_string()))?;
+            disk.context(Refusal::Usage("--stages measures the I/O of a disk: name it with -d".to_string()))?;
         let root = Path::new("/");
         let host = Host::read(root)?;
         let generator = !jobs.is_empty() && jobs.iter().all(|job| job.engine == Engine::IoUring);
@@ -73,11 +73,11 @@ impl Stages {
         if self.lost.ios as f64 > all as f64 * MOST_LOST {
             comparison
                 .notes
-                .push(format!("{} of {all} I/Os were missed, and are not in the stages", self.lost.ios));
+                .push(format!("{} of {all} I/Os were missed and are not in the stages", self.lost.ios));
         }
         if self.left_out > 0 {
             comparison.notes.push(format!(
-                "{} of {} rounds have no stages: their I/Os were not followed as those of the others",
+                "{} of {} rounds have no stages: their I/Os were not measured like those of the others",
                 self.left_out,
                 comparison.rounds.len()
             ));

@@ -143,7 +143,7 @@ fn worst(diagnosis: &Diagnosis, least: LeastSeverity) -> Option<String> {
     let (least, word) = least.least();
     let worst = diagnosis.findings.first().filter(|finding| finding.severity >= least)?;
     let subject = text::clean(&worst.subject);
-    Some(format!("{} on {subject} is what --fail-on {word} asks for: biopsy explain {}", worst.id, worst.id))
+    Some(format!("{} on {subject} meets --fail-on {word}: see biopsy explain {}", worst.id, worst.id))
 }
 
 /// The command line as a shell would take it again.

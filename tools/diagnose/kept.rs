@@ -72,7 +72,7 @@ impl Kept<'_> {
     fn name(self) -> String {
         match self {
             Self::At(path) => path.display().to_string(),
-            Self::Held(_) => "what is held in memory".to_string(),
+            Self::Held(_) => "the interval in memory".to_string(),
         }
     }
 

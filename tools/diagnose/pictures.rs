@@ -57,7 +57,7 @@ impl<'a> Pictures<'a> {
 
     pub fn threads(&mut self, threads: &ThreadSummary) {
         let samples = folded::profile(&threads.folded, Unit::Samples);
-        let unit = format!("{} in {} rounds", samples.total(), threads.rounds);
+        let unit = format!("{} in {} scans", samples.total(), threads.rounds);
         let lost = threads.loss.samples();
         self.add("threads", "threads that ran or waited", unit, (lost, threads.samples + lost), &samples);
     }
@@ -68,6 +68,6 @@ impl<'a> Pictures<'a> {
             format!("{} of {}", text::time(times.total()), text::counted(locks.events.contentions, "wait"));
         let lost = trust::lost(locks).events;
         let lost = (lost, locks.events.contentions + lost);
-        self.add("waits for locks", "time waited for locks", unit, lost, &times);
+        self.add("lock waits", "lock wait time", unit, lost, &times);
     }
 }

@@ -38,7 +38,7 @@ pub fn run(args: &Flame, path: &Path, options: &Options) -> Result<()> {
         && one != other
     {
         output::warn(&format!(
-            "{} is {} and {} is {}: what differs may be that alone",
+            "{} is {} and {} is {}: this alone may explain the difference",
             before.display(),
             one.title(),
             after.display(),
@@ -68,7 +68,7 @@ pub fn run(args: &Flame, path: &Path, options: &Options) -> Result<()> {
         output::note(&text);
         return Ok(());
     }
-    text.push_str(&format!("\npicture: {}\n", render::text::clean(&path.to_string_lossy())));
+    text.push_str(&format!("\nflame graph: {}\n", render::text::clean(&path.to_string_lossy())));
     Sink::open(None)?.write(text.as_bytes())
 }
 
@@ -82,8 +82,8 @@ fn settle(files: &[PathBuf], sides: &mut [Recording; 2]) {
     let unit = match (known, large) {
         (None, Some((path, total))) => {
             output::warn(&format!(
-                "{} adds up to {}, more than samples do: both files are taken for nanoseconds, as of all but --on-cpu; \
-                 say --unit samples if they are none",
+                "{} adds up to {}, too much for samples: both files are taken as nanoseconds, as for all \
+                 but --on-cpu; use --unit samples if they are samples",
                 path.display(),
                 render::text::count(total)
             ));

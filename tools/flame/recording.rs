@@ -61,8 +61,8 @@ pub fn read(path: &Path, unit: Option<FoldedUnit>, span: Span) -> Result<Recordi
     let profile = &read.measurement.summary.profile;
     if profile.total() > MOST_SAMPLES {
         output::warn(&format!(
-            "{} adds up to {}, more than samples do: it is taken for nanoseconds, as of all but --on-cpu; say --unit samples \
-             if they are none",
+            "{} adds up to {}, too much for samples: it is taken as nanoseconds, as for all but --on-cpu; \
+             use --unit samples if it has samples",
             path.display(),
             text::count(profile.total())
         ));
@@ -105,7 +105,8 @@ pub fn read_as(path: &Path, unit: Option<FoldedUnit>, span: Span) -> Result<Reco
         return Ok(read);
     }
     if span != Span::default() {
-        let why = "it is one profile, and --from and --to choose intervals of a recording: leave them out";
+        let why = "it is a single profile, and --from and --to choose intervals of a recording: leave them \
+            out";
         return Err(Refusal::Usage(format!("{}: {why}", path.display())).into());
     }
     let bytes = bytes(path)?;
@@ -115,7 +116,7 @@ pub fn read_as(path: &Path, unit: Option<FoldedUnit>, span: Span) -> Result<Reco
             true => profile(&bytes, name, unit)?,
             false => folded_text(bytes, name, unit)?,
         };
-        ensure!(!read.measurement.summary.profile.is_empty(), "it has no stack");
+        ensure!(!read.measurement.summary.profile.is_empty(), "it has no stacks");
         Ok(read)
     });
     read.map_err(|error| refused(path, &format!("{error:#}")))
@@ -127,7 +128,7 @@ pub fn read_as(path: &Path, unit: Option<FoldedUnit>, span: Span) -> Result<Reco
 /// Where it is damaged, or has no stacks ([`Absent`](biopsy::recording::source::Absent)).
 pub fn of_recording(path: &Path, span: Span) -> Result<Recording> {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let profiles = Profiles::open(path)?.context("it is no recording")?;
+    let profiles = Profiles::open(path)?.context("it is not a recording")?;
     intervals(profiles, name, None, span)
 }
 
@@ -155,8 +156,7 @@ fn bytes(path: &Path) -> Result<Vec<u8>> {
 }
 
 fn folded_text(bytes: Vec<u8>, name: String, unit: Option<Unit>) -> Result<Recording> {
-    let text =
-        String::from_utf8(bytes).ok().context("it is neither a profile for pprof nor text in UTF-8")?;
+    let text = String::from_utf8(bytes).ok().context("it is neither a pprof profile nor UTF-8 text")?;
     let profile = folded::parse(&text, unit.unwrap_or(Unit::Samples))?;
     let recorded = Recorded { file: name, values: values(profile.unit).to_string(), ..Recorded::default() };
     let summary = FlameSummary {
@@ -195,11 +195,11 @@ pub fn intervals(mut profiles: Profiles, name: String, unit: Option<Unit>, span:
             }
             anyhow::Ok(())
         };
-        add().with_context(|| format!("{file} cannot be read, and the others can be drawn without it"))?;
+        add().with_context(|| format!("{file} cannot be read; the others can be drawn without it"))?;
     }
     let began = begin.unwrap_or_default();
     let sum =
-        sum.with_context(|| format!("it has no stacks within --from and --to: it begins at {began}"))?;
+        sum.with_context(|| format!("it has no stacks between --from and --to: it begins at {began}"))?;
     Ok(sum.whole().recording(name, naming))
 }
 
@@ -303,10 +303,7 @@ impl Sum {
         self.note(missing.unwrap_or_default());
         let all = &mut self.all;
         let unit = all.stacks.unit;
-        ensure!(
-            part.stacks.unit == unit,
-            "its values are of another unit than those of the intervals before it"
-        );
+        ensure!(part.stacks.unit == unit, "its values have another unit than the intervals before");
         let total = all.stacks.total().checked_add(part.stacks.total());
         ensure!(total.is_some(), "with it the stacks add up to more than 2^64");
         let (frames, stacks) = (all.stacks.frames().len(), all.stacks.stacks().len());
@@ -395,7 +392,7 @@ impl Naming {
         self.text += new.iter().map(|place| place.file.len()).sum::<usize>();
         ensure!(
             self.known.len() + new.len() <= MOST_FRAMES && self.text <= MOST_TEXT,
-            "there are more frames without a name than can be drawn"
+            "it has more frames without a name than can be drawn"
         );
         let named = match new.iter().any(|place| place.build_id.is_some()) {
             true => {

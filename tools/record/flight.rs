@@ -102,12 +102,12 @@ pub fn run(
     let is_wanted = |view| args.with.is_empty() || args.with.contains(&view);
     if !is_wanted(Recordable::Latency) {
         let wants_latency = [
-            (args.when.is_some(), "--when looks at latency"),
-            (args.on_finding.is_some(), "--on-finding looks at latency"),
+            (args.when.is_some(), "--when needs latency"),
+            (args.on_finding.is_some(), "--on-finding needs latency"),
             (is_wanted(Recordable::Trace), "trace has the slowest I/Os of latency"),
         ];
         if let Some((_, what)) = wants_latency.iter().find(|(is_asked, _)| *is_asked) {
-            let why = format!("{what}, which --with leaves out: add it to --with");
+            let why = format!("{what}, which --with leaves out: add latency to --with");
             return Err(Refusal::Usage(why).into());
         }
     }
@@ -233,7 +233,7 @@ impl Dumps {
         if !self.is_told {
             self.is_told = true;
             output::warn(&format!(
-                "no more is written within this hour: {} is what --max-dumps allows",
+                "no more is written within this hour: --max-dumps allows {}",
                 text::counted(self.most, "recording")
             ));
         }
@@ -317,7 +317,7 @@ impl Writer<'_> {
             envelope.missing.push(Missing {
                 part: Some("trace".to_string()),
                 reason: Reason::NotAskedFor,
-                why: format!("{} has the slowest I/Os of each interval, {MOST} at most", folder::IOS),
+                why: format!("{} has the slowest I/Os of each interval, at most {MOST}", folder::IOS),
                 ..Missing::default()
             });
         }

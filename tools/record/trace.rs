@@ -31,7 +31,7 @@ use crate::window;
 const NAP: Duration = Duration::from_millis(5);
 
 /// What helps where the reader is too slow.
-const FEWER: &str = "record fewer devices with -d, or leave the cost out with --no-cost";
+const FEWER: &str = "record fewer devices with -d, or use --no-cost";
 
 /// From the latency view to this one, where both are recorded: each takes its end.
 #[derive(Default)]
@@ -90,13 +90,13 @@ fn refuse_own(host: &Host, named: &Named, recording: &Path) -> Result<()> {
     let why = match Place::of(host, named, recording)? {
         Place::Untraced => return Ok(()),
         Place::Unknown => format!(
-            "which disk {} is on is not seen, and it may be one that is traced: name a folder elsewhere with -o \
-             (/dev/shm is memory), or say --onto-traced",
+            "the disk of {} is unknown and may be traced: name another folder with -o (/dev/shm is in \
+             memory), or use --onto-traced",
             recording.display()
         ),
         Place::Traced(name) => format!(
-            "{} is on {name}, which is traced: name a folder on another disk with -o, other disks with -d, or say \
-             --onto-traced",
+            "{} is on {name}, which is traced: name a folder on another disk with -o, other disks with -d, \
+             or use --onto-traced",
             recording.display()
         ),
     };
@@ -189,7 +189,7 @@ fn receive(mut table: Table, from: &IoReceiver, tape: &mut Tape, max_loss: f64) 
     }
     // What was read is kept; the latency view says why it ended.
     table.parts.finish()?;
-    bail!("it ended early with latency, whose probe it shares")
+    bail!("it ended early together with latency, as both use one probe")
 }
 
 /// An I/O that ended at `ended`, ns since 1970.

@@ -50,7 +50,7 @@ impl Watch {
         let machine = Pieces::new(machine, Span::default()).read::<HostSummary>()?;
         let interval_ns = ns(args.interval).max(1);
         Ok(Self {
-            host: machine.context("the machine is not known")?.view.machine,
+            host: machine.context("the machine is unknown")?.view.machine,
             least,
             max_loss: args.window.max_loss,
             interval_ns,
@@ -76,7 +76,7 @@ impl Watch {
         let found = self.diagnose(Kept::Held(&views)).unwrap_or_else(|error| {
             let is_empty = error.downcast_ref::<Absent>().is_some();
             if !is_empty && !std::mem::replace(&mut self.is_told, true) {
-                output::warn(&format!("what is held cannot be diagnosed: {error:#}"));
+                output::warn(&format!("the interval in memory cannot be diagnosed: {error:#}"));
             }
             None
         })?;

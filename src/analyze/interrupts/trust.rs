@@ -64,7 +64,7 @@ pub fn distrust(summary: &InterruptSummary, lost: &Lost, max_loss: f64) -> Optio
     let gone: Vec<&str> = summary.devices.iter().filter(|d| d.vanished).map(|d| d.name.as_str()).collect();
     if !gone.is_empty() {
         return Some(format!(
-            "{} vanished while it was measured: the figures end there; run again on a device that stays",
+            "{} vanished during the run: the figures end there; run again on a device that stays",
             gone.join(", ")
         ));
     }
@@ -74,8 +74,8 @@ pub fn distrust(summary: &InterruptSummary, lost: &Lost, max_loss: f64) -> Optio
         let percent = if all == 0 { 0.0 } else { lost as f64 * 100.0 / all as f64 };
         if percent > max_loss {
             return Some(format!(
-                "{lost} of {all} {noun} ({percent:.2} %) were not seen, more than --max-loss {max_loss} % allows: run \
-                 longer or with less load, or allow more"
+                "{lost} of {all} {noun} ({percent:.2} %) were missed, more than --max-loss {max_loss} % \
+                 allows: run longer or with less load, or allow more"
             ));
         }
     }
@@ -84,15 +84,15 @@ pub fn distrust(summary: &InterruptSummary, lost: &Lost, max_loss: f64) -> Optio
         summary.devices.iter().find(|d| too_many(d.comparable(), beyond(d.kernel_ios, d.comparable())));
     if let Some(device) = device {
         return Some(format!(
-            "{}: {} I/Os were seen that the kernel did not count: its counters were off for a part of the run, or the \
-             figures are wrong: echo 1 > /sys/block/{0}/queue/iostats, and run again",
+            "{}: {} more I/Os were measured than the kernel counted: its counters were off for a part of \
+             the run, or the figures are wrong; echo 1 > /sys/block/{0}/queue/iostats, and run again",
             device.name,
             beyond(device.kernel_ios, device.comparable())
         ));
     }
     let vector = summary.vectors.iter().find(|v| too_many(v.interrupts, beyond(v.kernel, v.interrupts)))?;
     Some(format!(
-        "interrupt {}: {} were seen that /proc/interrupts does not have: the figures are wrong, run again",
+        "interrupt {}: {} more were measured than /proc/interrupts counted: the figures are wrong; run again",
         vector.irq,
         beyond(vector.kernel, vector.interrupts)
     ))

@@ -28,7 +28,8 @@ pub fn kernel_counters(m: &Measured<'_>) -> Invariant {
             // Lost I/Os have no class.
             if seen > bracket.max || seen + device.lost_ios < bracket.min {
                 broken.push(format!(
-                    "{}: {seen} of class {} seen and {} lost of all classes, where the kernel counted {} to {}",
+                    "{}: {seen} of type {} measured and {} missed of all types, but the kernel counted {} \
+                     to {}",
                     device.name,
                     class.name(),
                     device.lost_ios,
@@ -40,7 +41,7 @@ pub fn kernel_counters(m: &Measured<'_>) -> Invariant {
         let whole = device.kernel_total().unwrap_or_default();
         if broken.is_empty() && !whole.holds(device.comparable()) {
             broken.push(format!(
-                "{}: {} I/Os seen or lost, where the kernel counted {} to {}",
+                "{}: {} I/Os measured or missed, but the kernel counted {} to {}",
                 device.name,
                 device.comparable(),
                 whole.min,
@@ -65,6 +66,6 @@ pub fn loss(m: &Measured<'_>) -> Invariant {
         .into_iter()
         .chain(m.lost.kinds().map(|(kind, n)| figure(kind, n)))
         .collect();
-    let broken = too_many(m, m.lost.ios).map(|share| format!("{share} of the I/Os are lost"));
+    let broken = too_many(m, m.lost.ios).map(|share| format!("{share} of the I/Os were missed"));
     m.of_ios("loss", numbers, broken)
 }

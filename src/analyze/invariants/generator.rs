@@ -9,7 +9,7 @@ pub fn count(m: &Measured<'_>) -> Invariant {
     const NAME: &str = "generator-count";
     let load = match m.load {
         Ok(load) => load,
-        Err(why) => return not_tested(NAME, &format!("no load of our own: {why}")),
+        Err(why) => return not_tested(NAME, &format!("no load was driven: {why}")),
     };
     let made = load.operations() + load.errors();
     let Some(seen) = operations_seen(m.summary) else {
@@ -36,14 +36,16 @@ pub fn count(m: &Measured<'_>) -> Invariant {
         return not_tested(NAME, "the generator ended before its first read");
     }
     if seen + spare < made {
-        let why =
-            format!("{} reads of the generator were neither seen nor named as lost", made - seen - spare);
+        let why = format!(
+            "{} reads of the generator were neither measured nor reported as missed",
+            made - seen - spare
+        );
         return fail(NAME, numbers, why);
     }
     // Merges before the interval began were not counted.
     let began = m.summary.devices.iter().any(|device| device.in_flight_start != Some(0));
     if seen > able && !began {
-        let why = format!("{} more operations were counted than there were reads to serve them", seen - able);
+        let why = format!("{} more operations were counted than reads", seen - able);
         return fail(NAME, numbers, why);
     }
     pass(NAME, numbers)
@@ -52,11 +54,11 @@ pub fn count(m: &Measured<'_>) -> Invariant {
 /// The kernel-side time of an operation lies within the generator's time.
 pub fn time(m: &Measured<'_>) -> Invariant {
     const NAME: &str = "generator-time";
-    let Ok(load) = m.load else { return not_tested(NAME, "no load of our own") };
+    let Ok(load) = m.load else { return not_tested(NAME, "no load was driven") };
     match operations_seen(m.summary) {
         None => return not_tested(NAME, NOT_FOLLOWED),
         Some(seen) if seen > load.operations() => {
-            return not_tested(NAME, "reads of others were seen beside the generator's");
+            return not_tested(NAME, "other processes read from the device as well");
         }
         Some(_) => {}
     }
@@ -68,7 +70,10 @@ pub fn time(m: &Measured<'_>) -> Invariant {
     let all = m.lost.ios == 0 && uncovered.map(|all| all.not_covered.values().sum::<u64>()).sum::<u64>() == 0;
     // Both sides use the same stamps, so their sums are equal.
     if m.own_stamps && all && operations_seen(m.summary) == Some(load.operations()) && seen != whole {
-        let why = format!("{} ns lie between the sums, which are of the same stamps", whole.abs_diff(seen));
+        let why = format!(
+            "the two sums differ by {} ns, although they use the same time stamps",
+            whole.abs_diff(seen)
+        );
         return fail(NAME, numbers, why);
     }
     if seen > whole {

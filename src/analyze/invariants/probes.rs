@@ -17,18 +17,17 @@ pub fn slots(m: &Measured<'_>) -> Invariant {
     let numbers =
         vec![figure("out_of_range", outside), figure("stale", stale), figure("unlearned", unlearned)];
     let broken = if outside + unlearned > 0 {
-        Some("requests found no place in the tables: their I/Os are lost".to_string())
+        Some("requests found no room in the tables: their I/Os were missed".to_string())
     } else {
         too_many(m, stale).map(|share| {
             format!(
-                "{share} of the I/Os were issued again before their completion was seen: events are missing"
+                "{share} of the I/Os were issued again before their completion was seen: events were missed"
             )
         })
     };
     let mut tested = m.of_ios(NAME, numbers, broken);
     if stale > 0 && tested.state == Outcome::Pass {
-        tested.why =
-            Some("completions that the kernel did not tell the probes of are counted as lost".to_string());
+        tested.why = Some("completions without an event for the probes are counted as missed".to_string());
     }
     tested
 }
@@ -63,10 +62,10 @@ pub fn cost(m: &Measured<'_>) -> Invariant {
         return not_tested(NAME, why);
     }
     if m.ios() < LEAST_IOS {
-        return not_tested(NAME, "too few I/Os were seen");
+        return not_tested(NAME, "too few I/Os were measured");
     }
     if m.cost.ios.is_some() && !m.cost.saw_enough() {
-        return not_tested(NAME, "too few I/Os were seen while the kernel's program statistics were on");
+        return not_tested(NAME, "too few I/Os were measured while the kernel's program statistics were on");
     }
     let runs = |name: &str| m.cost.programs.iter().find(|p| p.name == name).map_or(0, |p| p.runs);
     let mut numbers: Vec<(String, Number)> = [
@@ -81,11 +80,11 @@ pub fn cost(m: &Measured<'_>) -> Invariant {
     numbers.push(figure("issue_runs", runs("rq_issue")));
     numbers.push(figure("completion_runs", runs("rq_complete")));
     let broken = if m.cost.ns_per_io.is_none() {
-        Some("the kernel's program statistics gave no figure")
+        Some("the kernel's program statistics gave no result")
     } else if m.end.devices.iter().any(|device| !device.bio_based)
         && (runs("rq_issue") == 0 || runs("rq_complete") == 0)
     {
-        Some("programs without which no I/O is seen have no statistics")
+        Some("programs that every I/O needs have no statistics")
     } else {
         None
     };

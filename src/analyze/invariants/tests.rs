@@ -278,7 +278,7 @@ fn without_a_load_only_the_generator_is_not_tested() {
     assert_eq!(world.in_state(Outcome::NotTested), ["generator-count", "generator-time"]);
     let tested = world.test();
     let count = tested.iter().find(|one| one.name == "generator-count").unwrap();
-    assert_eq!(count.why.as_deref(), Some("no load of our own: it cannot be opened"));
+    assert_eq!(count.why.as_deref(), Some("no load was driven: it cannot be opened"));
 }
 
 #[test]

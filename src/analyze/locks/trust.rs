@@ -42,8 +42,8 @@ pub fn distrust(summary: &LockSummary, max_loss: f64) -> Option<String> {
     let percent = if all == 0 { 0.0 } else { lost as f64 * 100.0 / all as f64 };
     (percent > max_loss).then(|| {
         format!(
-            "{lost} of {all} waits ({percent:.2} %) were not seen or not timed, more than --max-loss {max_loss} % \
-             allows: run longer or with less load, or allow more"
+            "{lost} of {all} waits ({percent:.2} %) were missed or not timed, more than --max-loss \
+             {max_loss} % allows: run longer or with less load, or allow more"
         )
     })
 }

@@ -42,7 +42,7 @@ pub fn parse(text: &str, unit: Unit) -> Result<Profile> {
         add(&mut profile, line).with_context(|| format!("line {number} is not folded text"))?;
         ensure!(
             profile.frames().len() <= MOST_FRAMES && profile.stacks().len() <= MOST_STACKS,
-            "line {number} is one more than a profile of a window has"
+            "line {number} is more than a profile has"
         );
     }
     Ok(profile)
@@ -65,8 +65,8 @@ fn add(profile: &mut Profile, line: &str) -> Result<()> {
     let depth = stack.bytes().filter(|byte| *byte == b';').count() + 1;
     ensure!(depth <= MOST_DEPTH, "its stack has more than {MOST_DEPTH} frames");
     let value: u64 =
-        count.parse().ok().with_context(|| format!("'{}' is no whole number below 2^64", quoted(count)))?;
-    ensure!(profile.total().checked_add(value).is_some(), "up to here it adds up to more than 2^64");
+        count.parse().ok().with_context(|| format!("'{}' is not an integer below 2^64", quoted(count)))?;
+    ensure!(profile.total().checked_add(value).is_some(), "up to here the counts add up to more than 2^64");
     add_stack(profile, stack, value);
     Ok(())
 }

@@ -46,11 +46,14 @@ fn text_of_other_tools_is_read() {
 fn a_line_that_is_none_is_named() {
     for (text, says) in [
         ("a;b 1\n\na;b\n", "line 3 is not folded text: a count is missing at its end"),
-        ("a;b 1.5", "line 1 is not folded text: '1.5' is no whole number below 2^64"),
-        ("a;b -1", "line 1 is not folded text: '-1' is no whole number below 2^64"),
+        ("a;b 1.5", "line 1 is not folded text: '1.5' is not an integer below 2^64"),
+        ("a;b -1", "line 1 is not folded text: '-1' is not an integer below 2^64"),
         (" 7", "line 1 is not folded text: there is no stack before the count"),
-        ("a 18446744073709551616", "'18446744073709551616' is no whole number below 2^64"),
-        ("a 18446744073709551615\nb 1", "line 2 is not folded text: up to here it adds up to more than 2^64"),
+        ("a 18446744073709551616", "'18446744073709551616' is not an integer below 2^64"),
+        (
+            "a 18446744073709551615\nb 1",
+            "line 2 is not folded text: up to here the counts add up to more than 2^64",
+        ),
     ] {
         let error = format!("{:#}", parse(text, Unit::Samples).unwrap_err());
         assert!(error.ends_with(says), "{error}");
@@ -97,5 +100,5 @@ fn a_long_line_is_not_printed_whole() {
 fn text_that_is_no_profile_of_a_window_is_refused() {
     let text: String = (0..=MOST_FRAMES).map(|n| format!("{n:x} 1\n")).collect();
     let error = format!("{:#}", parse(&text, Unit::Samples).unwrap_err());
-    assert_eq!(error, "line 1048577 is one more than a profile of a window has");
+    assert_eq!(error, "line 1048577 is more than a profile has");
 }

@@ -20,11 +20,11 @@ pub fn lost(summary: &ThreadSummary) -> Lost {
 pub fn distrust(end: &Reading, max_loss: f64) -> Option<String> {
     let loss = &end.loss;
     if end.rounds == 0 {
-        return Some("not one round was over in this time: give it longer with --for".to_string());
+        return Some("no scan of the threads ended in this time: measure longer with --for".to_string());
     }
     if loss.missed > end.rounds {
         return Some(format!(
-            "{} rounds were missed and {} were not: the machine is too busy for this rate, take a lower --hz",
+            "{} scans were missed and {} were not: the machine is too busy for this rate; use a lower --hz",
             loss.missed, end.rounds
         ));
     }
@@ -32,8 +32,8 @@ pub fn distrust(end: &Reading, max_loss: f64) -> Option<String> {
     let percent = if all == 0 { 0.0 } else { 100.0 * loss.samples() as f64 / all as f64 };
     (percent > max_loss).then(|| {
         format!(
-            "{percent:.2} % of the samples are in no row, above --max-loss {max_loss}: choose threads with -p, --comm \
-             or --cgroup"
+            "{percent:.2} % of the samples were lost, more than --max-loss {max_loss} % allows: choose \
+             threads with -p, --comm or --cgroup"
         )
     })
 }

@@ -69,8 +69,8 @@ fn run(mut command: Command, name: &str, is_read: bool, stop: &AtomicBool) -> Re
     while reader.as_ref().is_some_and(|reader| !reader.is_finished()) {
         if Instant::now() > end {
             return Err(Refusal::Refused(format!(
-                "'{}' ended, and a process that it started keeps its output open: give that one another output, as \
-                 in `>/dev/null &`",
+                "'{}' exited, but a process that it started keeps its output open: redirect that, as in \
+                 `>/dev/null &`",
                 name.escape_debug()
             ))
             .into());
@@ -81,7 +81,7 @@ fn run(mut command: Command, name: &str, is_read: bool, stop: &AtomicBool) -> Re
     match status.success() {
         true => Ok(String::from_utf8_lossy(&printed).into_owned()),
         false => Err(Refusal::Untrusted(format!(
-            "'{}' failed ({status}): a round that fails says nothing of how long it takes",
+            "'{}' failed ({status}): the time of a failed round means nothing; fix the command",
             name.escape_debug()
         ))
         .into()),
@@ -121,7 +121,7 @@ impl CommandDriver<'_> {
 
     fn counted(&self) -> Result<Round> {
         let Some((program, arguments)) = self.command.split_first() else {
-            return Err(Refusal::Usage("a command has a name: write it behind --".to_string()).into());
+            return Err(Refusal::Usage("no command is given: write it after --".to_string()).into());
         };
         let mut command = Command::new(program);
         command.args(arguments);

@@ -139,7 +139,7 @@ impl LoadDriver<'_> {
         let (summary, foreign_percent) = self.run(arm, self.round, number)?;
         if summary.operations() == 0 && !self.stop.load(std::sync::atomic::Ordering::Relaxed) {
             return Err(Refusal::Refused(format!(
-                "no operation ended within a round of {:?}: give longer rounds with --runtime",
+                "no operation ended within a round of {:?}: use longer rounds with --runtime",
                 self.round
             ))
             .into());

@@ -263,7 +263,8 @@ pub fn offline(a: &Source, b: &Source, primary: Kind, margin: f64) -> Comparison
     let has_quantile =
         |source: &Source| source.samples.iter().flat_map(BTreeMap::keys).any(|name| is_quantile(name));
     let notes = (!is_alike && has_quantile(a) && has_quantile(b)).then(|| {
-        "quantiles are left out: one of the results has those of whole buckets, up to 6 % wide".to_string()
+        "percentiles are left out: in one of the results they are those of whole buckets, up to 6 % wide"
+            .to_string()
     });
     let rounds = [a, b].into_iter().enumerate().flat_map(|(arm, source)| {
         let round = move |(block, values): (usize, &Sample)| Round {

@@ -18,7 +18,7 @@ impl Printed {
         let values = serde_json::Deserializer::from_str(&text[from..]).into_iter::<Value>();
         let mut last = None;
         for value in values {
-            last = Some(value.map_err(|error| format!("what it prints is no JSON ({error})"))?);
+            last = Some(value.map_err(|error| format!("its output is not JSON ({error})"))?);
         }
         let mut found = last.as_ref().ok_or("it prints no JSON")?;
         for part in self.path.split('.') {
@@ -38,9 +38,9 @@ impl Printed {
         match found.as_f64() {
             Some(number) if number > 0.0 => Ok(number),
             Some(number) => {
-                Err(format!("{} is {number}, and a ratio needs numbers above 0", self.path.escape_debug()))
+                Err(format!("{} is {number}, but a ratio needs numbers above 0", self.path.escape_debug()))
             }
-            None => Err(format!("{} is no number, {}", self.path.escape_debug(), keys(found))),
+            None => Err(format!("{} is not a number, {}", self.path.escape_debug(), keys(found))),
         }
     }
 }
@@ -82,12 +82,12 @@ mod tests {
         for (path, text, why) in [
             ("x", "", "it prints no JSON"),
             ("x", "done in 3 s", "it prints no JSON"),
-            ("x", "{\"x\": ", "what it prints is no JSON"),
+            ("x", "{\"x\": ", "its output is not JSON"),
             ("x.y", "{\"x\": {\"z\": 1}}", "has no y in x.y, where there is z"),
-            ("x", "{\"x\": {\"z\": 1}}", "x is no number, where there is z"),
+            ("x", "{\"x\": {\"z\": 1}}", "x is not a number, where there is z"),
             ("x.7", "{\"x\": [1, 2]}", "has no 7 in x.7, where there is 0 to 1"),
-            ("x", "{\"x\": \"7\"}", "x is no number, where nothing is below"),
-            ("x", "{\"x\": 0}", "x is 0, and a ratio needs numbers above 0"),
+            ("x", "{\"x\": \"7\"}", "x is not a number, where nothing is below"),
+            ("x", "{\"x\": 0}", "x is 0, but a ratio needs numbers above 0"),
             ("", "{\"x\": 0}", "has no  in , where there is x"),
         ] {
             let found = number(path, text).unwrap_err();

@@ -114,7 +114,10 @@ pub fn run(
                 result => result?,
             };
             if let Some(percent) = round.foreign_percent.filter(|percent| *percent > MOST_FOREIGN_PERCENT) {
-                round.left_out = Some(format!("{percent:.0} % of the bytes were moved by others"));
+                round.left_out = Some(format!(
+                    "{percent:.0} % of the bytes were transferred by other \
+                    processes"
+                ));
             }
             comparison.rounds.push(Round { arm, block, begin_ns, ..round });
         }

@@ -48,7 +48,7 @@ pub fn arms(vary: &[Vary]) -> Result<Vec<Arm>, Refusal> {
         };
         all = all.iter().flat_map(with).collect();
         if all.len() > MOST_ARMS {
-            return usage(format!("--vary makes more than {MOST_ARMS} arms: give fewer values"));
+            return usage(format!("--vary gives more than {MOST_ARMS} combinations: give fewer values"));
         }
     }
     if all.len() < 2 {

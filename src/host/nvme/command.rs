@@ -90,7 +90,7 @@ pub fn namespace_of(fd: RawFd) -> io::Result<u32> {
     // SAFETY: the call takes no argument.
     match u32::try_from(unsafe { libc::ioctl(fd, NVME_IOCTL_ID) }) {
         Ok(id @ 1..) => Ok(id),
-        Ok(_) => Err(io::Error::other("the driver tells no number of a namespace")),
+        Ok(_) => Err(io::Error::other("the driver reports no namespace number")),
         Err(_) => Err(io::Error::last_os_error()),
     }
 }

@@ -104,8 +104,8 @@ impl Aio {
         }
         if !job.direct && depth > 1 {
             missing.push(
-                "iodepth: io_submit does reads and writes of libaio through the page cache one after the other; use \
-                 --direct 1 or --ioengine io_uring"
+                "iodepth: libaio does buffered reads and writes one after the other; use --direct 1 or \
+                 --ioengine io_uring"
                     .to_string(),
             );
         }
@@ -334,14 +334,14 @@ fn unavailable(error: &io::Error) -> Refusal {
         Some(libc::EAGAIN) => {
             let most = fs::read_to_string("/proc/sys/fs/aio-max-nr").unwrap_or_default();
             format!(
-                "no room for another libaio context (fs.aio-max-nr = {}): raise it with sysctl, or choose a smaller \
-                 --iodepth or fewer --numjobs",
+                "no room for another libaio context (fs.aio-max-nr = {}): raise the limit with sysctl, or \
+                 choose a smaller --iodepth or fewer --numjobs",
                 most.trim()
             )
         }
         Some(libc::ENOSYS) => {
-            "libaio's system calls are not in this kernel or hidden by a system call filter: \
-                               use --ioengine io_uring or psync"
+            "this kernel has no libaio system calls, or a system call filter hides them: use --ioengine \
+             io_uring or psync"
                 .to_string()
         }
         _ => format!("cannot set up libaio: {}; use --ioengine io_uring or psync", reason(error)),
@@ -450,6 +450,6 @@ mod tests {
         assert!(missing[0].starts_with("hipri: ") && missing[1].starts_with("iodepth: "), "{missing:?}");
         let why = |errno| unavailable(&io::Error::from_raw_os_error(errno)).to_string();
         assert!(why(libc::EAGAIN).contains("fs.aio-max-nr"));
-        assert!(why(libc::ENOSYS).contains("not in this kernel"));
+        assert!(why(libc::ENOSYS).contains("this kernel has no libaio"));
     }
 }

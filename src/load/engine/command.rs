@@ -82,7 +82,7 @@ impl Namespace {
             )));
         };
         let answer = identify_namespace(fd, id).map_err(|e| {
-            Refusal::Refused(format!("{name} does not tell its format: {}; run as root", reason(&e)))
+            Refusal::Refused(format!("{name} does not report its format: {}; run as root", reason(&e)))
         })?;
         let (shift, blocks) = format_of(&answer).map_err(|why| {
             Refusal::Refused(format!(
@@ -156,7 +156,7 @@ fn format_of(identify: &[u8; IDENTIFY_BYTES]) -> Result<(u32, u64), &'static str
         Some(Format { metadata: 1.., .. }) => Err("it is formatted with separate metadata for each block"),
         Some(Format { shift, .. }) if blocks > 0 => Ok((shift, blocks)),
         Some(_) => Err("the namespace is not active"),
-        None => Err("it tells no usual size of its logical blocks"),
+        None => Err("it reports no valid logical block size"),
     }
 }
 
@@ -221,7 +221,7 @@ impl Commands {
         let (slots, mut missing) = Slots::new(job, nodes)?;
         if slots.depth() > MAX_DEPTH {
             return Err(Refusal::Usage(format!(
-                "--iodepth {} is above what a ring has room for: {MAX_DEPTH} at most",
+                "--iodepth {} is more than a ring has room for: {MAX_DEPTH} at most",
                 slots.depth()
             ))
             .into());
@@ -237,7 +237,7 @@ impl Commands {
             ));
         }
         if job.sqthread_poll {
-            missing.push("sqthread_poll: io_uring_cmd hands its commands over itself".to_string());
+            missing.push("sqthread_poll: io_uring_cmd submits its commands itself".to_string());
         }
         let ranges = Buffers::new(slots.depth() as usize * RANGE_BYTES)
             .map_err(|e| Refusal::Refused(format!("no memory for the ranges to trim: {}", reason(&e))))?;

@@ -279,7 +279,7 @@ impl Mapping {
         let regions = places.iter().map(|place| {
             // The handler maps normal pages.
             if in_huge_pages(place) {
-                return Err(io::Error::other("its file system has huge pages only"));
+                return Err(io::Error::other("its file system has only huge pages"));
             }
             Region::new(*place, writes)
         });

@@ -143,11 +143,9 @@ impl Sync {
         let flags = (job.engine == job::Engine::Pvsync2).then(|| Direction::ALL.map(of));
         if job.hipri {
             missing.push(match flags {
-                Some(_) => {
-                    "hipri: RWF_HIPRI is set, but Linux 5.19 and newer do not poll for synchronous I/O; use \
-                            --ioengine io_uring for it"
-                        .to_string()
-                }
+                Some(_) => "hipri: Linux 5.19 and newer do not poll for synchronous I/O (RWF_HIPRI); use \
+                     --ioengine io_uring for it"
+                    .to_string(),
                 None => format!("hipri: {} cannot poll; use --ioengine io_uring for it", job.engine.name()),
             });
         }

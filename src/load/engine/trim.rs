@@ -31,7 +31,7 @@ pub fn one_by_one(job: &Job) -> Option<String> {
     let deep = job.rw.only_trims() && job.iodepth > 1 && !job.nop;
     deep.then(|| {
         let engine = job.engine.name();
-        format!("iodepth: {engine} trims by a call that waits, one after the other; use --numjobs for more at once")
+        format!("iodepth: {engine} trims synchronously, one after the other; use --numjobs for more at once")
     })
 }
 

@@ -87,8 +87,8 @@ impl Node {
             return Ok(());
         }
         Err(Refusal::Refused(format!(
-            "{} became something else between the check and the opening: nothing was written; name what does not \
-             change, such as the device's node itself",
+            "{} became something else between check and open: nothing was written; name a path that does \
+             not change, such as the device node itself",
             path.display()
         )))
     }
@@ -144,8 +144,8 @@ pub fn claim(
     let now = DeviceGraph::of_device(machine.root, number)?;
     if (&now.name, now.sequence) != (&kin.name, kin.sequence) {
         return Err(Refusal::Refused(format!(
-            "{} became another device between the check and the opening: nothing was written; try again when no \
-             device comes or goes",
+            "{} became another device between check and open: nothing was written; try again when no \
+             device is added or removed",
             path.display()
         )));
     }
@@ -183,8 +183,8 @@ fn not_the_root(root: &Path, path: &Path, kin: &DeviceGraph) -> Result<(), Refus
         // A file system claims its own devices, so only devices below those can escape the claim.
         Some(kind) if !kin.below.is_empty() => Err(kept(
             path,
-            &format!("it is not known on which disk the root file system ({kind}) is, and it could be below"),
-            "choose a device that stands on no other",
+            &format!("the disk of the root file system ({kind}) is unknown, and this device could be it"),
+            "choose a device that is not layered on another",
         )),
         _ => Ok(()),
     }
@@ -194,21 +194,21 @@ fn not_the_root(root: &Path, path: &Path, kin: &DeviceGraph) -> Result<(), Refus
 pub fn unused(root: &Path, path: &Path, kin: &DeviceGraph, own: &[RawFd]) -> Result<(), Refusal> {
     nothing_above(path, kin)?;
     let unreadable = |what: &str, error: &io::Error| {
-        let fact = format!("{what} cannot be read ({}), which tells who uses it", reason(error));
+        let fact = format!("{what} cannot be read ({}), so its users are unknown", reason(error));
         kept(path, &fact, "run as root with procfs mounted (mount -t proc proc /proc)")
     };
     match mounted::swapped(root, kin) {
         Ok(None) => {}
         Ok(Some((what, area))) => {
             let fact = format!("{} is used as swap", what.escape_debug());
-            return Err(kept(path, &fact, &format!("end that (swapoff {area}), or choose another one")));
+            return Err(kept(path, &fact, &format!("run swapoff {area}, or choose another one")));
         }
         Err(error) => return Err(unreadable("/proc/swaps", &error)),
     }
     let unread = |unread: openers::Unread| {
         kept(
             path,
-            &format!("process {} ({}) cannot be looked at: {}", unread.pid, unread.comm, unread.why),
+            &format!("process {} ({}) cannot be examined: {}", unread.pid, unread.comm, unread.why),
             "run as root (CAP_SYS_PTRACE and CAP_SYS_ADMIN), outside of a container",
         )
     };
@@ -247,9 +247,9 @@ pub fn nothing_above(path: &Path, kin: &DeviceGraph) -> Result<(), Refusal> {
         name if name.starts_with("loop") => format!("detach it (losetup -d /dev/{upper})"),
         name if name.starts_with("dm-") => format!("remove it (dmsetup remove /dev/{upper}, vgchange -an)"),
         name if name.starts_with("md") => format!("stop it (mdadm --stop /dev/{upper})"),
-        _ => "take it away".to_string(),
+        _ => "remove it".to_string(),
     };
-    Err(kept(path, &format!("{upper} lies on {lower}"), &format!("{remedy}, or choose another one")))
+    Err(kept(path, &format!("{upper} is layered on {lower}"), &format!("{remedy}, or choose another one")))
 }
 
 /// The sentence for a process that has it open.
@@ -284,7 +284,7 @@ fn unclaimed(
                  of RAID, LVM or ZFS, an exclusive opening)"
                     .to_string()
             });
-            kept(path, &format!("{} is held by {holder}", name.escape_debug()), "release it there first")
+            kept(path, &format!("{} is in use by {holder}", name.escape_debug()), "release it there first")
         }
         Some(libc::EROFS) => read_only(path),
         Some(libc::EACCES | libc::EPERM) => Refusal::Refused(format!(

@@ -54,8 +54,8 @@ pub fn overwrite(
         // notice.
         if node.data.nlink() > 1 {
             return Err(Refusal::Refused(format!(
-                "{name} is also known by {} other names (hard links), under which its content would be lost too: \
-                 make a copy of it and name that",
+                "{name} has {} other names (hard links), whose content would be lost too: copy the file \
+                 and name the copy",
                 node.data.nlink() - 1
             )));
         }
@@ -64,11 +64,7 @@ pub fn overwrite(
     claim::nothing_above(path, &kin)?;
     let swap = mounted::swapped(machine.root, &kin).ok().flatten();
     if let Some((_, area)) = swap {
-        return Err(kept(
-            path,
-            "it is used as swap",
-            &format!("end that (swapoff {area}), or choose another one"),
-        ));
+        return Err(kept(path, "it is used as swap", &format!("run swapoff {area}, or choose another one")));
     }
     (machine.meanwhile)();
     let file = node.open(true, flags).map_err(|error| cannot_write(path, &error))?;
@@ -108,7 +104,7 @@ fn unshared(root: &Path, path: &Path, kin: &DeviceGraph, file: &File) -> Result<
         Some(opener) => Err(claim::opened(path, &opener)),
         None if shared => Err(kept(
             path,
-            "a process has it open that cannot be seen from here",
+            "a process that is not visible here has it open",
             "run as root to see which one, or choose another file",
         )),
         None => Ok(()),

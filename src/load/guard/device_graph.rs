@@ -321,7 +321,8 @@ fn loops(root: &Path) -> Result<Vec<Loop>, Refusal> {
                     _ => "it has no node in /dev".to_string(),
                 };
                 Refusal::Refused(format!(
-                    "cannot see what {name} lies on ({why}): run as root, or detach it (losetup -d /dev/{name})"
+                    "cannot see what {name} is layered on ({why}): run as root, or detach it (losetup -d \
+                     /dev/{name})"
                 ))
             })?),
         }
@@ -626,7 +627,7 @@ pub mod tests {
         assert_eq!(above(&tree), [Above { upper: "loop0".into(), lower: "image".into() }]);
         tree.write("sys/devices/virtual/loop0/loop/backing_file", "/image (deleted)\n");
         let why = DeviceGraph::of_file(&tree.0, (1, 1), "x").unwrap_err().to_string();
-        assert!(why.contains("cannot see what loop0 lies on"), "{why}");
+        assert!(why.contains("cannot see what loop0 is layered on"), "{why}");
     }
 
     #[test]

@@ -52,12 +52,13 @@ impl Request {
 pub fn read(said: &[(String, String)], targets: &[Target]) -> Result<Request, Refusal> {
     let named = said.iter().filter(|(name, _)| name == "name").count();
     if named > 1 && !targets.is_empty() {
-        let why = "several --name are several jobs: name the target of each with --filename behind it";
+        let why = "several --name are several jobs: name the target of each with --filename after it";
         return Err(Refusal::Usage(why.to_string()));
     }
     let mut all = Vec::with_capacity(said.len());
     for (name, text) in said {
-        let word = word(name).ok_or_else(|| Refusal::Usage(format!("--{name} is not known")))?;
+        let word = word(name)
+            .ok_or_else(|| Refusal::Usage(format!("unknown option --{name}: see biopsy load --help")))?;
         all.push(values_of(word, text).map_err(|why| usage(word.name, &why))?);
     }
     let sweeps: Vec<Sweep> = said
@@ -95,9 +96,7 @@ pub fn scratch_bytes(said: &[(String, String)]) -> Result<Option<u64>, Refusal> 
     let why = |why: String| usage("size", &format!("of a scratch file: {why}"));
     match values::extent(text) {
         Ok(Extent::Bytes(bytes)) if bytes > 0 => Ok(Some(bytes)),
-        Ok(_) => {
-            Err(why(format!("{} is nothing that a file can be made of: write bytes", values::quoted(text))))
-        }
+        Ok(_) => Err(why(format!("{} is not a size for a scratch file: write bytes", values::quoted(text)))),
         Err(wrong) => Err(why(wrong)),
     }
 }
@@ -151,8 +150,7 @@ fn doubled(low: &str, high: &str) -> Result<Vec<String>, String> {
     let (first, last) = (values::number(low)?, values::number(high)?);
     if first == 0 || first > last {
         return Err(format!(
-            "{} is no range: it is doubled from the first on, as in 1..256, which must be above 0 and not above the \
-             second",
+            "{} is not a range: write FIRST..LAST, as in 1..256, with 0 < FIRST <= LAST",
             values::quoted(&format!("{low}..{high}"))
         ));
     }
@@ -266,8 +264,8 @@ mod tests {
     #[test]
     fn every_value_of_a_list_is_looked_at() {
         assert!(wrong(&[("iodepth", "1,0")], &[disk("/a")]).starts_with("--iodepth 0 is not from 1 to"));
-        assert!(wrong(&[("iodepth", "8..1")], &[disk("/a")]).contains("is no range"));
-        assert!(wrong(&[("rwmixread", "0..100")], &[disk("/a")]).contains("is no range"));
+        assert!(wrong(&[("iodepth", "8..1")], &[disk("/a")]).contains("is not a range"));
+        assert!(wrong(&[("rwmixread", "0..100")], &[disk("/a")]).contains("is not a range"));
         assert!(wrong(&[("hipri", "0,1,2")], &[disk("/a")]).contains("is not 0 or 1"));
         let many = [("iodepth", "1..2048"), ("numjobs", "1..512"), ("rwmixread", "1..64"), ("rw", "read,rw")];
         assert!(wrong(&many, &[disk("/a")]).contains("more than 1000 runs"));

@@ -95,15 +95,13 @@ impl Draft {
     /// Sets an option by its name or alias; no value means a flag. The error text continues after the option's name.
     pub fn set(&mut self, name: &str, value: Option<&str>) -> Result<(), String> {
         let Some(word) = word(name) else {
-            return Err(
-                "is no option that is known here: take it out, or see `biopsy load --help`".to_string()
-            );
+            return Err("is not an option of biopsy load: remove it, or see `biopsy load --help`".to_string());
         };
         if word.place == Place::CommandLine && !self.set_on_command_line {
-            return Err("is an option of the command line only: take it out".to_string());
+            return Err("is an option of the command line only: remove it".to_string());
         }
         let value = match (value.map(str::trim), word.takes) {
-            (Some(""), _) => return Err("has no value behind its =: write one".to_string()),
+            (Some(""), _) => return Err("has no value after its =: write one".to_string()),
             (Some(value), _) => value,
             (None, Takes::Flag) => "1",
             (None, takes) => return Err(format!("needs a value: {}={}", word.name, takes.value_name())),
@@ -113,7 +111,7 @@ impl Draft {
         {
             let (value, values) = (quoted(value), values.join(" or "));
             return Err(format!(
-                "{value} is not done here: write {values}, which changes nothing, or take it out"
+                "{value} is not supported: write {values}, which has no effect, or remove it"
             ));
         }
         (word.set)(self, value)?;
@@ -145,7 +143,7 @@ impl Draft {
         if !targets.is_empty() {
             if self.filename.is_some() || self.directory.is_some() {
                 let word = if self.filename.is_some() { "filename" } else { "directory" };
-                return conflict(word, "says the same as TARGET: leave out one of them");
+                return conflict(word, "and TARGET both name the target: leave out one of them");
             }
             for target in targets {
                 jobs.push(Job { targets: vec![target.clone()], ..self.job.clone() });
@@ -163,7 +161,7 @@ impl Draft {
         if !self.in_turns && jobs.iter().any(|job| job.targets.len() > 1) {
             return conflict(
                 "file_service_type",
-                "is roundrobin here where a job has several files: write that",
+                "must be roundrobin if a job has several files: write that",
             );
         }
         for job in &mut jobs {
@@ -178,7 +176,7 @@ impl Draft {
             Some(_) if name.is_absolute() => conflict(
                 "directory",
                 &format!(
-                    "has no place before {}, which begins at the root: leave out one of them",
+                    "does not go with {}, an absolute path: leave out one of them",
                     quoted(&name.to_string_lossy())
                 ),
             ),
@@ -237,10 +235,10 @@ impl Draft {
         self.job.seed = self.seed.unwrap_or(self.job.seed);
         self.job.placement = match (self.cpus.take(), self.nodes.take(), self.numa.take()) {
             (Some(_), None, Some(_)) => {
-                return conflict("numa", "and a list of CPUs say different things: leave out one");
+                return conflict("numa", "and a list of CPUs contradict each other: leave out one");
             }
             (_, Some(_), Some(_)) | (Some(_), Some(_), _) => {
-                return conflict("numa_cpu_nodes", "and other CPUs are both said: leave out one");
+                return conflict("numa_cpu_nodes", "and other CPUs are both given: leave out one");
             }
             (Some(cpus), None, None) => Placement::Cpus { cpus, split: self.split },
             (None, Some(nodes), None) => Placement::Nodes(nodes),
@@ -250,7 +248,11 @@ impl Draft {
         let (has_iops, has_bytes) =
             (self.iops.iter().any(Option::is_some), self.bytes.iter().any(Option::is_some));
         if has_iops && has_bytes {
-            return conflict("rate", "and rate_iops say the same in bytes and in operations: leave out one");
+            return conflict(
+                "rate",
+                "and rate_iops set the same rate in bytes and in operations: leave out \
+                one",
+            );
         }
         if has_iops || has_bytes {
             self.job.rate = Some(Rate { iops: self.iops, bytes: self.bytes, arrivals: self.arrivals });
@@ -269,7 +271,7 @@ impl Draft {
         if self.job.rate_min != [0; 3] && self.job.rate_iops_min != [0; 3] {
             return conflict(
                 "rate_min",
-                "and rate_iops_min say the same in bytes and in operations: leave out one",
+                "and rate_iops_min set the same limit in bytes and in operations: leave out one",
             );
         }
         let target = self.latency_target;
@@ -277,15 +279,17 @@ impl Draft {
             if target.window.is_zero() {
                 return conflict(
                     "latency_target",
-                    "needs a latency_window: say how long each depth is tried",
+                    "needs a latency_window: set how long each depth is tried",
                 );
             }
             self.job.latency_target = Some(target);
         }
         if self.offload && self.job.engine.is_synchronous() && self.job.iodepth > 1 {
             let engine = self.job.engine.name();
-            let why =
-                format!("=offload is no depth for {engine}, which does one at a time: raise numjobs instead");
+            let why = format!(
+                "=offload gives {engine} no depth, as it does one operation at a time: raise \
+                    numjobs instead"
+            );
             return conflict("io_submit_mode", &why);
         }
         if self.set_on_command_line && !self.said("time_based") {
@@ -293,7 +297,7 @@ impl Draft {
             self.job.time_based = self.job.runtime.is_some() && !has_end;
         }
         if self.job.time_based && self.job.runtime.is_none() {
-            return conflict("time_based", "needs a runtime: say how long");
+            return conflict("time_based", "needs a runtime: set one");
         }
         self.job.priority = self.priority.of_threads();
         self.job.command_priorities = self.priority.of_commands()?;
@@ -305,7 +309,7 @@ impl Draft {
             let engine = self.job.engine.name();
             return conflict(
                 word,
-                &format!("is nothing that {engine} has: choose ioengine=libaio or io_uring"),
+                &format!("is not supported by {engine}: choose ioengine=libaio or io_uring"),
             );
         }
         let rings = matches!(self.job.engine, Engine::IoUring | Engine::IoUringCmd);
@@ -321,7 +325,7 @@ impl Draft {
                 if is_on && self.said(word) {
                     return conflict(
                         word,
-                        &format!("is nothing that {engine} has: choose ioengine=io_uring"),
+                        &format!("is not supported by {engine}: choose ioengine=io_uring"),
                     );
                 }
             }
@@ -350,7 +354,7 @@ impl Draft {
         let share = |word, bytes: u64| match bytes / files {
             0 => conflict(
                 word,
-                &format!("of {bytes} is nothing for each of {files} files: choose a larger one"),
+                &format!("of {bytes} leaves nothing for each of {files} files: choose a larger one"),
             ),
             each => Ok(each),
         };
@@ -396,8 +400,8 @@ impl Draft {
             if job.numjobs > 1 && job.offset_increment.of(u64::MAX) > 0 {
                 return conflict(
                     "io_size",
-                    "in percent does not go with offset_increment, behind which each thread has another size: write \
-                     bytes",
+                    "in percent does not go with offset_increment, which gives each thread another size: \
+                     write bytes",
                 );
             }
             job.io_share = Some(share);

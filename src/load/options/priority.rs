@@ -46,7 +46,7 @@ impl Priority {
             let usual = (class.filter(|class| *class > 0).unwrap_or(REAL_TIME), level);
             let percent = self.percent[at];
             if percent > 0 && !self.split[at].is_empty() {
-                return conflict("and cmdprio_percentage say the same: leave out one of them".to_string());
+                return conflict("and cmdprio_percentage set the same: leave out one of them".to_string());
             }
             if percent > 0 {
                 shares.push(PriorityShare { bytes: None, percent, priority: io_priority(usual.0, usual.1) });
@@ -73,7 +73,7 @@ fn conflict<T>(why: String) -> Result<T, Conflict> {
 /// Parses `64k/25/1/1:64k/75` for one direction: percentage of the operations of a size, optionally class and level.
 pub fn sized(text: &str) -> Result<Vec<SizedPriority>, String> {
     let one = |part: &str| {
-        let wrong = || format!("{} is no share, as in 64k/25 or 64k/25/CLASS/LEVEL", quoted(part));
+        let wrong = || format!("{} is not a share, as in 64k/25 or 64k/25/CLASS/LEVEL", quoted(part));
         let fields: Vec<&str> = part.split('/').collect();
         let number = |text: &str, most| match text.trim() {
             "" => Ok(0),

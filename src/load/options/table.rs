@@ -38,18 +38,18 @@ impl Section {
     /// The section's heading.
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Target => "What is driven",
-            Self::Writing => "What may be written",
+            Self::Target => "Target",
+            Self::Writing => "Permission to write",
             Self::Operations => "Operations",
-            Self::Depth => "How many at once",
-            Self::Length => "How long and how much",
-            Self::Offsets => "Which offsets",
-            Self::Rate => "Rate and pauses",
-            Self::Engine => "How they reach the kernel",
-            Self::Content => "What is written",
+            Self::Depth => "Queue depth",
+            Self::Length => "Run time and amount",
+            Self::Offsets => "Offsets",
+            Self::Rate => "Rate and think time",
+            Self::Engine => "I/O engine",
+            Self::Content => "Written data and verification",
             Self::Threads => "Threads and jobs",
-            Self::Result => "What is measured and shown",
-            Self::Unchanged => "What is done anyway",
+            Self::Result => "Results",
+            Self::Unchanged => "Without effect",
         }
     }
 }
@@ -182,7 +182,7 @@ mod tests {
                 assert!(wrong.starts_with("'nonsense' "), "{wrong}");
             }
         }
-        assert!(word("verify").unwrap().check("md5").unwrap_err().ends_with("is none of 0, crc32c"));
+        assert!(word("verify").unwrap().check("md5").unwrap_err().ends_with("is not one of 0, crc32c"));
         assert!(word("kb_base").unwrap().check("1000").unwrap_err().contains("4096"));
         assert!(word("rw").unwrap().check("randread:8").unwrap_err().contains("write rw=randread"));
     }

@@ -18,7 +18,7 @@ pub fn quoted(text: &str) -> String {
 
 /// A whole number, decimal or `0x`, with a unit of 1024: `4k`, `0x1000`, `2M`.
 pub fn number(text: &str) -> Result<u64, String> {
-    let wrong = || format!("{} is no number, as in 4, 4k or 0x1000", quoted(text));
+    let wrong = || format!("{} is not a number, as in 4, 4k or 0x1000", quoted(text));
     let lower = text.trim().to_ascii_lowercase();
     if let Some(digits) = lower.strip_prefix("0x") {
         return match digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
@@ -66,7 +66,7 @@ pub fn extent(text: &str) -> Result<Extent, String> {
     let Some(percent) = text.trim().strip_suffix('%') else { return number(text).map(Extent::Bytes) };
     match percent.parse::<f64>() {
         Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(Extent::Percent(percent)),
-        _ => Err(format!("{} is no share, as in 50%", quoted(text))),
+        _ => Err(format!("{} is not a share, as in 50%", quoted(text))),
     }
 }
 
@@ -82,7 +82,7 @@ pub fn count(text: &str, least: u32, most: u32) -> Result<u32, String> {
 
 /// A time; `unit` is the unit of a bare number.
 pub fn time(text: &str, unit: Duration) -> Result<Duration, String> {
-    let wrong = || format!("{} is no time, as in 10s (d, h, m, s, ms, us)", quoted(text));
+    let wrong = || format!("{} is not a time, as in 10s (d, h, m, s, ms, us)", quoted(text));
     let lower = text.trim().to_ascii_lowercase();
     let digits = lower.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(lower.len());
     let (value, suffix) = lower.split_at(digits);
@@ -106,7 +106,7 @@ pub fn time(text: &str, unit: Duration) -> Result<Duration, String> {
 /// A percentage above 0.
 pub fn percent(text: &str) -> Result<f64, String> {
     let percent = text.trim().parse::<f64>().ok().filter(|percent| *percent > 0.0 && *percent <= 100.0);
-    percent.ok_or_else(|| format!("{} is no percentage, as in 99.9", quoted(text)))
+    percent.ok_or_else(|| format!("{} is not a percentage, as in 99.9", quoted(text)))
 }
 
 /// 0 or 1.
@@ -120,7 +120,7 @@ pub fn switch(text: &str) -> Result<bool, String> {
 
 /// One of these words.
 pub fn one_of<T>(text: &str, words: &[&str], named: impl Fn(&str) -> Option<T>) -> Result<T, String> {
-    named(text).ok_or_else(|| format!("{} is none of {}", quoted(text), words.join(", ")))
+    named(text).ok_or_else(|| format!("{} is not one of {}", quoted(text), words.join(", ")))
 }
 
 /// fio's list of percentiles, sorted ascending.
@@ -128,7 +128,7 @@ pub fn percentiles(text: &str) -> Result<Vec<f64>, String> {
     let one = |part: &str| part.trim().parse().ok().filter(|at: &f64| *at > 0.0 && *at <= 100.0);
     let mut all: Vec<f64> =
         text.split(':').map(one).collect::<Option<_>>().filter(|all: &Vec<f64>| all.len() <= 20).ok_or_else(
-            || format!("{} is no list of at most 20 percentiles above 0, as in 50:99:99.9", quoted(text)),
+            || format!("{} is not a list of at most 20 percentiles above 0, as in 50:99:99.9", quoted(text)),
         )?;
     all.sort_unstable_by(f64::total_cmp);
     Ok(all)
@@ -158,11 +158,11 @@ pub fn by_direction<T: Clone>(
 /// `4k-64k`, for one direction.
 pub fn range(text: &str) -> Result<BlockSizes, String> {
     let Some((low, high)) = text.split_once(['-', ':']) else {
-        return Err(format!("{} is no range, as in 4k-64k", quoted(text)));
+        return Err(format!("{} is not a range, as in 4k-64k", quoted(text)));
     };
     let (low, high) = (size(low)?, size(high)?);
     if low > high {
-        return Err(format!("{} begins above its end", quoted(text)));
+        return Err(format!("{} starts above its end", quoted(text)));
     }
     Ok(BlockSizes(vec![BlockShare { low, high, percent: 100.0 }]))
 }
@@ -179,7 +179,7 @@ pub fn split(text: &str) -> Result<BlockSizes, String> {
     let open = sizes.iter().filter(|(_, percent)| percent.is_none()).count();
     if said > 100.0 + 1e-9 || (open == 0 && said < 100.0 - 1e-9) || (open > 0 && said > 100.0 - 1e-9) {
         let rest = if open > 0 { ", and some have none of them" } else { "" };
-        return Err(format!("the shares make up {said} %{rest}: they must be 100 % together"));
+        return Err(format!("the shares add up to {said} %{rest}: they must add up to 100 %"));
     }
     let rest = (100.0 - said) / open.max(1) as f64;
     let shares = sizes.into_iter().map(|(bytes, percent)| BlockShare {
@@ -194,7 +194,7 @@ pub fn split(text: &str) -> Result<BlockSizes, String> {
 fn share(text: &str) -> Result<f64, String> {
     match text.trim().trim_end_matches('%').parse::<f64>() {
         Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(percent),
-        _ => Err(format!("{} is no share in percent, as in 60", quoted(text))),
+        _ => Err(format!("{} is not a share in percent, as in 60", quoted(text))),
     }
 }
 
@@ -209,7 +209,7 @@ pub fn distribution(text: &str) -> Result<Distribution, String> {
         None => Ok(default),
         Some(text) => match text.parse::<f64>() {
             Ok(number) if good(number) => Ok(number),
-            _ => Err(format!("{} is no number {limits}", quoted(text))),
+            _ => Err(format!("{} is not a number {limits}", quoted(text))),
         },
     };
     match word {
@@ -225,7 +225,7 @@ pub fn distribution(text: &str) -> Result<Distribution, String> {
         }
         "zoned" => zones(value.unwrap_or_default()),
         _ => Err(format!(
-            "{} is none of random, zipf:THETA, pareto:POWER, normal:DEVIATION, zoned:ACCESSES/RANGE:...",
+            "{} is not one of random, zipf:THETA, pareto:POWER, normal:DEVIATION, zoned:ACCESSES/RANGE:...",
             quoted(text)
         )),
     }
@@ -233,15 +233,13 @@ pub fn distribution(text: &str) -> Result<Distribution, String> {
 
 fn zones(text: &str) -> Result<Distribution, String> {
     if text.contains(',') {
-        return Err(
-            "zones are the same for all directions here: leave out what follows the comma".to_string()
-        );
+        return Err("zones must be the same for all directions: leave out what follows the comma".to_string());
     }
     let mut zones = Vec::new();
     for part in text.split(':') {
         let Some((accesses, range)) = part.split_once('/') else {
             return Err(format!(
-                "{} is no zone: write percent of the accesses/percent of the range",
+                "{} is not a zone: write percent of the accesses/percent of the range",
                 quoted(part)
             ));
         };
@@ -259,7 +257,7 @@ fn zones(text: &str) -> Result<Distribution, String> {
         ("range", zones.iter().map(|zone| zone.1).sum::<f64>()),
     ] {
         if (sum - 100.0).abs() > 1e-6 {
-            return Err(format!("the zones have {sum} % of the {what}: they must have 100 % together"));
+            return Err(format!("the zones add up to {sum} % of the {what}: they must add up to 100 %"));
         }
     }
     if zones.iter().any(|zone| zone.0 > 0.0 && zone.1 == 0.0) {
@@ -276,14 +274,14 @@ pub fn cpus(text: &str) -> Result<Vec<u32>, String> {
     for part in text.split(',') {
         let one = |text: &str| match text.trim().parse::<u32>() {
             Ok(cpu) if cpu <= MOST => Ok(cpu),
-            _ => Err(format!("{} is no list of CPUs, as in 0-3,8", quoted(part))),
+            _ => Err(format!("{} is not a list of CPUs, as in 0-3,8", quoted(part))),
         };
         let (first, last) = match part.split_once('-') {
             Some((first, last)) => (one(first)?, one(last)?),
             None => (one(part)?, one(part)?),
         };
         if first > last {
-            return Err(format!("{} begins above its end", quoted(part)));
+            return Err(format!("{} starts above its end", quoted(part)));
         }
         found.extend(first..=last);
     }
@@ -307,10 +305,10 @@ pub fn files(text: &str) -> Result<Vec<PathBuf>, String> {
         }
     }
     if names.iter().any(String::is_empty) {
-        return Err(format!("{} has an empty name: write one or several with : between them", quoted(text)));
+        return Err(format!("{} has an empty name: write one, or several separated by :", quoted(text)));
     }
     if names.len() > usize::from(u16::MAX) {
-        return Err(format!("{} names are too many", names.len()));
+        return Err(format!("{} names are too many: give fewer", names.len()));
     }
     Ok(names.into_iter().map(PathBuf::from).collect())
 }

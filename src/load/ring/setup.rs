@@ -137,8 +137,8 @@ fn not_fetched(features: u32) -> Refusal {
             .to_string()
     } else {
         // Since 5.16: `security_uring_sqpoll`.
-        "sqthread_poll is forbidden by a security module, as this kernel itself asks for no right: allow it there (SELinux: \
-         io_uring sqpoll), or leave it out"
+        "sqthread_poll is forbidden by a security module: allow it there (SELinux: io_uring sqpoll), or \
+         leave it out"
             .to_string()
     })
 }
@@ -159,12 +159,12 @@ pub(super) fn unavailable(error: &io::Error) -> Refusal {
             "io_uring is disabled here (kernel.io_uring_disabled = {value}): set it to 0 with sysctl to drive a load"
         ),
         (Some(libc::EPERM | libc::EACCES), _) => {
-            "io_uring is forbidden here, as in containers with a system call filter: run outside of it, or allow \
-             io_uring_setup in its seccomp profile"
+            "io_uring is forbidden here, as by a container's system call filter: run outside of it, or \
+             allow io_uring_setup in its seccomp profile"
                 .to_string()
         }
         (Some(libc::ENOSYS), _) => {
-            "io_uring is not in this kernel or hidden by a system call filter: Linux 5.10 or newer is needed"
+            "this kernel has no io_uring, or a system call filter hides it: Linux 5.10 or newer is needed"
                 .to_string()
         }
         (Some(libc::ENOMEM), _) => {
@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn a_disabled_ring_is_told_from_a_missing_one() {
         let why = |errno| unavailable(&io::Error::from_raw_os_error(errno)).to_string();
-        assert!(why(libc::ENOSYS).contains("not in this kernel"));
+        assert!(why(libc::ENOSYS).contains("this kernel has no io_uring"));
         assert!(why(libc::EPERM).contains("io_uring"));
         assert!(why(libc::ENOMEM).contains("--iodepth"));
     }

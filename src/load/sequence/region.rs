@@ -61,7 +61,7 @@ pub fn region(job: &Job, whole: Whole<'_>, number: u32) -> Result<Region, Refusa
     let largest = job.largest_block();
     if largest > MAX_BS {
         return usage(format!(
-            "block size {largest} is above {MAX_BS}, the most that one request moves: choose a smaller --bs"
+            "block size {largest} is above {MAX_BS}, the largest request: choose a smaller --bs"
         ));
     }
     let size = size(job, bytes);
@@ -86,8 +86,8 @@ pub fn region(job: &Job, whole: Whole<'_>, number: u32) -> Result<Region, Refusa
     let apart = [1, number].map(|number| self::begin(job, bytes, number).saturating_sub(first));
     if let Some(apart) = apart.into_iter().find(|apart| job.verify && !apart.is_multiple_of(grain)) {
         return usage(format!(
-            "--offset_increment {apart} is not a multiple of the block size {grain}: threads would break each \
-             other's blocks, so choose such a multiple, or leave out --verify"
+            "--offset_increment {apart} is not a multiple of the block size {grain}, so threads would \
+             overwrite each other's blocks: choose a multiple, or leave out --verify"
         ));
     }
     // `filesize` is the end of the target for the job, wherever a thread begins.

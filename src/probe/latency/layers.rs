@@ -20,8 +20,8 @@ pub fn sees_bios() -> bool {
     skel::is_usual()
 }
 
-const OLD_MULTIPATH: &str = "this kernel does not tell which path of a multipath drive an I/O takes: use Linux 6.1 or \
-     newer, or boot with nvme_core.multipath=N";
+const OLD_MULTIPATH: &str = "this kernel does not report the path of an I/O on a multipath drive: use \
+    Linux 6.1 or newer, or boot with nvme_core.multipath=N";
 
 /// Everything that is traced for these options: disks with requests first, each once. Also returns how many unused
 /// disks were left out.
@@ -118,7 +118,7 @@ pub fn missing_stages(plan: &Plan) -> Vec<Missing> {
             reason: Reason::BioBased,
             included_in: Some("bio".to_string()),
             why: "the device has no requests: the whole time of a bio is measured, from block_bio_queue to \
-                  block_bio_complete; for an operation it is device, and complete begins there"
+                block_bio_complete; in an operation this is the device stage, and complete begins after it"
                 .to_string(),
             ..Missing::default()
         })

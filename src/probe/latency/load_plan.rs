@@ -69,7 +69,7 @@ pub fn nvme_sq(btf: &KernelBtf, rights: &Rights) -> Result<NvmeEvent, Box<Missin
         EventHome::Untyped(module) => Err(Box::new(Missing {
             reason: Reason::NoBtf,
             why: format!("module {module} has no BTF, so its event nvme_sq cannot be typed"),
-            remedy: Some("use a kernel from 5.11 on with CONFIG_DEBUG_INFO_BTF_MODULES".to_string()),
+            remedy: Some("use Linux 5.11 or newer with CONFIG_DEBUG_INFO_BTF_MODULES".to_string()),
             ..Missing::default()
         })),
         EventHome::NotLoaded(_) | EventHome::Absent => Err(Box::new(Missing {

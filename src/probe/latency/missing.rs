@@ -5,7 +5,7 @@ use crate::envelope::{Missing, Reason};
 use crate::host::{BlockDevice, Host, Throttle};
 
 /// Why operations are not followed.
-pub const NO_RING: &str = "this kernel has no event that names the io_uring request which is submitted";
+pub const NO_RING: &str = "this kernel has no event that names the submitted io_uring request";
 
 /// The stages that only operations have.
 pub fn operations(reason: Reason, why: &str) -> Vec<Missing> {
@@ -25,8 +25,8 @@ pub fn functions() -> Missing {
     Missing {
         part: Some("functions".to_string()),
         reason: Reason::Refused,
-        why: "this kernel does not let programs be attached to the functions of system calls (fentry): the events of \
-              all of them are followed"
+        why: "this kernel refuses programs at the functions of system calls (fentry): all system calls are \
+            traced"
             .to_string(),
         ..Missing::default()
     }
@@ -47,7 +47,7 @@ pub fn not_followed_again(why: &str) -> Missing {
     Missing {
         part: Some("operations".to_string()),
         reason: Reason::Refused,
-        why: format!("the programs that follow operations could not be attached again: {why}"),
+        why: format!("the programs that follow operations could not be re-attached: {why}"),
         remedy: Some("use --max-cost 0, which attaches them once".to_string()),
         ..Missing::default()
     }
@@ -59,8 +59,8 @@ pub fn over_budget(taken: f64, budget: f64) -> Missing {
         part: Some("budget".to_string()),
         reason: Reason::OverBudget,
         why: format!(
-            "following I/Os took {taken:.1} % of the busiest CPU, and --max-cost allows {budget:.1} %: operations were followed \
-             as little as possible"
+            "following I/Os took {taken:.1} % of the busiest CPU, more than the {budget:.1} % of \
+             --max-cost, although operations were followed as little as possible"
         ),
         remedy: Some("use --stages device, or name fewer devices with -d".to_string()),
         ..Missing::default()
@@ -79,7 +79,7 @@ pub fn endio() -> Missing {
         part: Some("endio".to_string()),
         reason: Reason::NoEvent,
         included_in: Some("cqe".to_string()),
-        why: "this kernel has no event block_io_done, which tells that a request's callbacks have run"
+        why: "this kernel has no event block_io_done, which marks the end of a request's callbacks"
             .to_string(),
         remedy: Some("use Linux 6.5 or newer".to_string()),
         ..Missing::default()
@@ -91,18 +91,16 @@ pub fn throttled(limits: &[Throttle]) -> Vec<Missing> {
     let mut devices: Vec<&str> = limits.iter().map(|limit| limit.device.as_str()).collect();
     devices.sort_unstable();
     devices.dedup();
-    let of_device = |device: &str| {
-        Missing {
+    let of_device = |device: &str| Missing {
         device: Some(device.to_string()),
         stage: Some("queue".to_string()),
         part: Some("throttle".to_string()),
         reason: Reason::LimitSetLater,
         included_in: None,
-        why: "a cgroup's limit on it was set while it was measured: I/Os that it held are of no operation here, and \
-              their wait is in no stage"
+        why: "a cgroup limit on it was set during the run: throttled I/Os belong to no operation, and \
+            their wait is in no stage"
             .to_string(),
-        remedy: Some("run again now that it is set, or with --detail".to_string()),
-    }
+        remedy: Some("run again now that the limit is set, or use --detail".to_string()),
     };
     devices.into_iter().map(of_device).collect()
 }
@@ -117,8 +115,8 @@ pub fn complete(host: &Host, plan: &Plan, nvme: Option<&Missing>) -> Vec<Missing
             (true, Some(refused)) => refused.clone(),
             (false, _) => Missing {
                 reason: Reason::NoEvent,
-                why: "only the NVMe driver has an event for it; elsewhere device ends, and an operation's complete \
-                      begins, at block_rq_complete"
+                why: "only the NVMe driver has an event for it; elsewhere device ends and complete begins \
+                    at block_rq_complete"
                     .to_string(),
                 ..Missing::default()
             },

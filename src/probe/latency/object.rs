@@ -136,10 +136,10 @@ fn size(open: &mut OpenLatencySkel<'_>, plan: &mut Plan, wanted: &mut LoadPlan) 
     }
     if wanted.throttle && (wanted.submitter() || !wanted.filter.is_empty()) {
         let places = open.maps.operations.max_entries() + open.maps.callers.max_entries() + IOCBS;
-        resize([(&mut open.maps.origins, places)], "sizing the table of who hands operations in")?;
+        resize([(&mut open.maps.origins, places)], "sizing the table of operation submitters")?;
     }
     if wanted.events.is_some() {
-        resize([(&mut open.maps.ranges, plan.slots)], "sizing the table of what requests asked for")?;
+        resize([(&mut open.maps.ranges, plan.slots)], "sizing the table of requested operations")?;
     }
     if wanted.parts {
         size_parts(open, plan)?;
@@ -158,7 +158,7 @@ fn size(open: &mut OpenLatencySkel<'_>, plan: &mut Plan, wanted: &mut LoadPlan) 
         let others = if wanted.grouping.is_some() { MOST_BYTES } else { map_bytes(open) };
         plan.fit_unowned(others, wanted.cpus);
         let rows = plan.rows + plan.unowned_rows;
-        resize([(&mut open.maps.rows, rows)], "sizing the rows of I/Os of no operation")?;
+        resize([(&mut open.maps.rows, rows)], "sizing the rows of I/Os without operation")?;
     }
     if let Some(grouping) = &mut wanted.grouping {
         grouping.fit(map_bytes(open));

@@ -70,15 +70,15 @@ fn reach(here: &Here<'_>) -> &'static str {
     if submits
         && ["sys_enter", "sys_exit", "ring_complete", "ring_wait"].into_iter().all(|name| here.works(name))
     {
-        "all stages of io_uring requests and of system calls that wait; queue and device of every I/O"
+        "all stages of io_uring requests and of waiting system calls; queue and device of every I/O"
     } else {
         "stages queue and device; complete on NVMe"
     }
 }
 
-const ALL_CALLS: &str = "--functions is as without it";
+const ALL_CALLS: &str = "--functions has no effect";
 
-const FOLLOWS: &str = "operations are not followed: no submit and no reap";
+const FOLLOWS: &str = "no operations: no submit and no reap stage";
 
 /// Before 6.3 the same event had another name.
 pub const RING_SUBMIT: &str = "ring_submit_req";
@@ -88,19 +88,19 @@ pub const LATENCY: &[Program] = &[
     Program::needed("rq_issue", "block_rq_issue", "nothing can be timed"),
     Program::needed("rq_complete", "block_rq_complete", "nothing can be counted"),
     Program::needed("rq_requeue", "block_rq_requeue", "requeues read as device time"),
-    Program::needed("rq_merge", "block_rq_merge", "merged requests leave stale slots"),
+    Program::needed("rq_merge", "block_rq_merge", "merged requests leave stale entries"),
     Program::needed("bio_queue", "block_bio_queue", "no queue stage"),
     Program::needed("bio_split", "block_split", "no queue stage for split I/Os"),
     Program::needed("bio_backmerge", "block_bio_backmerge", "merges are not counted"),
     Program::needed("bio_frontmerge", "block_bio_frontmerge", "merges are not counted"),
     Program {
         requires: Requires::Usual(
-            "the kernel's own counts of bios are no bios' in all drivers before Linux 5.12",
+            "before Linux 5.12 some drivers do not count bios in the kernel's counters",
         ),
         ..Program::optional(
             "bio_complete",
             "block_bio_complete",
-            "bio-based devices (dm, md, zram) are not seen, only the disks below them",
+            "bio-based devices (dm, md, zram) are not measured, only the disks below them",
         )
     },
     Program::of_operations("sys_enter", "sys_enter", FOLLOWS),
@@ -116,7 +116,7 @@ pub const LATENCY: &[Program] = &[
         ..Program::optional(
             "nvme_sq",
             "nvme_sq",
-            "no complete stage on NVMe drives: its time is part of device",
+            "no complete stage on NVMe drives: it is included in device",
         )
     },
 ];
@@ -124,15 +124,15 @@ pub const LATENCY: &[Program] = &[
 /// Attached by `latency --detail` only. They break down the stages of operations, so they need the programs that follow
 /// operations.
 pub const DETAIL: &[Program] = &[
-    Program::of_operations("bio_getrq", "block_getrq", "queue is not taken apart"),
-    Program::of_operations("rq_insert", "block_rq_insert", "queue is not taken apart"),
+    Program::of_operations("bio_getrq", "block_getrq", "queue is not split"),
+    Program::of_operations("rq_insert", "block_rq_insert", "queue is not split"),
     Program::of_operations("io_done", "block_io_done", "endio is part of cqe"),
     Program::of_operations("ring_queue_work", "io_uring_queue_async_work", "no io-wq part of submit"),
     Program::of_operations("task_waking", "sched_waking", "no wake part of reap"),
     Program::of_operations("task_switch", "sched_switch", "no wake part of reap"),
 ];
 
-const FOLLOWS_COMMAND: &str = "the processes of a command count as other processes";
+const FOLLOWS_COMMAND: &str = "processes of COMMAND count as other processes";
 
 /// Attached only by `diagnose -- COMMAND`.
 const COMMAND: &[Program] = &[

@@ -18,15 +18,14 @@ pub fn gap(part: &str, reason: Reason, why: String, remedy: Option<&str>) -> Mis
 
 /// Added to a measured cost.
 pub fn no_cost_of_samples() -> Missing {
-    let why = "what it costs to take samples of the CPUs is not in the cost: their program begins anew with every \
-               reading";
+    let why = "the cost excludes CPU sampling: its program restarts with every reading";
     gap("cost.spin", Reason::NotCounted, why.to_string(), None)
 }
 
 /// The gap if only some waiters are followed.
 pub fn no_spin_of_some() -> Missing {
-    let why = "what the CPUs spend spinning is sampled of the whole machine, and not of whom was asked for";
-    gap("spin", Reason::Filtered, why.to_string(), Some("leave --pid, --comm and --cgroup out"))
+    let why = "CPU time spent spinning is sampled on the whole machine, not only for the selected processes";
+    gap("spin", Reason::Filtered, why.to_string(), Some("leave out --pid, --comm and --cgroup"))
 }
 
 /// `has_releases`: the kernel has an event for releases.
@@ -34,12 +33,13 @@ pub fn no_holders(has_releases: bool) -> Missing {
     let (reason, why, remedy) = match has_releases {
         true => (
             Reason::Filtered,
-            "lock holders are shown only where all waiters are followed",
-            "leave --pid, --comm and --cgroup out",
+            "lock holders are shown only if all waiters are measured",
+            "leave out --pid, --comm and --cgroup",
         ),
         false => (
             Reason::NoEvent,
-            "who held a lock is not known: this kernel does not say who releases one (contended_release)",
+            "lock holders are unknown: this kernel has no event for the release of a lock \
+             (contended_release)",
             "use Linux 7.2 or newer",
         ),
     };
@@ -57,15 +57,15 @@ pub fn waits(root: &Path, cpus_possible: u32, source: Source, slow_path: bool) -
         (Source::SlowPath, _) => add(
             "mutex, rwsem, rwlock and others",
             Reason::NoEvent,
-            "this kernel has no events of lock contention: only waits for spinlocks are seen, by probes on their \
-             slow path",
+            "this kernel has no lock contention events: only spinlock waits are measured, by probes on \
+             their slow path",
             Some("use Linux 5.19 or newer"),
         ),
         (Source::Events, false) if !is_paravirtual => add(
             "pending-bit waiters",
             Reason::NoProbe,
-            "the first to wait for a spinlock has no event on a machine of its own, and this kernel has no kprobes \
-             to see it by: waits and counts of spinlocks are lower bounds",
+            "the first waiter of a spinlock has no event on bare metal, and this kernel has no kprobes for \
+             it: spinlock waits and counts are lower bounds",
             None,
         ),
         (Source::Events, _) => {}
@@ -74,7 +74,8 @@ pub fn waits(root: &Path, cpus_possible: u32, source: Source, slow_path: bool) -
         add(
             "spinlocks by test-and-set",
             Reason::NoEvent,
-            "in a guest without paravirtual spinlocks waits for plain spinlocks have no event at all (virt_spin_lock)",
+            "in a guest without paravirtual spinlocks, waits for plain spinlocks have no event \
+             (virt_spin_lock)",
             None,
         );
     }

@@ -22,7 +22,7 @@ use crate::wire::locks::{PLACES, PROCESS_PLACES, Source};
 
 pub const SPEC: Spec = Spec {
     programs: &[PROGRAMS],
-    not_by_file: Some("with a BTF file the kernel types no arguments, and locks are not followed"),
+    not_by_file: Some("with a BTF file the kernel types no arguments, so locks cannot be measured"),
     newer: Some("use Linux 5.19 or newer"),
     try_load: |names, _| trial::load(LocksSkelBuilder::default().open(libbpf::object_place())?, names),
     configure,
@@ -30,8 +30,8 @@ pub const SPEC: Spec = Spec {
 };
 
 const PROGRAMS: &[Program] = &[
-    Program::optional("lock_begin", "contention_begin", "waits for locks are not seen"),
-    Program::optional("lock_end", "contention_end", "waits for locks are not timed"),
+    Program::optional("lock_begin", "contention_begin", "lock waits are not measured"),
+    Program::optional("lock_end", "contention_end", "lock waits are not timed"),
 ];
 
 pub const VIEW: View = View { name: "locks", state: view };
@@ -46,12 +46,12 @@ fn view(here: &Here<'_>) -> ViewState {
         && !here.rights.locked_down()
         && has_slow_path(Path::new("/"));
     if by_probes {
-        let less = "waits for spinlocks alone, by probes on their slow path";
+        let less = "only spinlock waits, by probes on their slow path";
         return ViewState::degraded(less, without.remedy);
     }
     if here.works("direct_reclaim_begin") {
         let why = without.reason.as_deref().unwrap_or_default();
-        return ViewState::degraded(format!("only who reclaims memory, and no waits: {why}"), without.remedy);
+        return ViewState::degraded(format!("only memory reclaim, no lock waits: {why}"), without.remedy);
     }
     without
 }

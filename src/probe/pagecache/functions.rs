@@ -234,7 +234,7 @@ fn said(refused: &[(&'static str, String)], all: bool) -> Vec<Missing> {
     let one = |names: String, why: &str, remedy: Option<&str>| Missing {
         part: Some(names),
         reason: Reason::Refused,
-        why: format!("the kernel lets no program attach to its functions ({why})"),
+        why: format!("the kernel refuses programs at its functions ({why})"),
         remedy: remedy.map(str::to_string),
         ..Missing::default()
     };

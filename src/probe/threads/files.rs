@@ -89,17 +89,16 @@ pub fn missing(why: &str) -> Vec<Missing> {
         ..Missing::default()
     };
     vec![
-        of("kstack", "the files of /proc show no kernel stacks"),
-        of("on_cpu", "the files of /proc do not tell who runs from who waits for a CPU"),
-        of("in_iowait", "the files of /proc do not tell who waits for I/O from who waits for something else"),
-        of("device", "the files of /proc do not tell which device a thread waits for"),
+        of("kstack", "/proc shows no kernel stacks"),
+        of("on_cpu", "/proc does not distinguish running threads from threads that wait for a CPU"),
+        of("in_iowait", "/proc does not distinguish I/O waits from other waits"),
+        of("device", "/proc does not show the device that a thread waits for"),
         Missing {
             part: Some("syscall".to_string()),
             reason: Reason::Refused,
-            why:
-                "system calls and places of other users' threads are shown to those who may debug them; such \
-                  threads count in `unread`"
-                    .to_string(),
+            why: "system calls and wait channels of other users' threads are shown only with the right to \
+                 debug them; such threads count in `unread`"
+                .to_string(),
             remedy: Some("run as root".to_string()),
             ..Missing::default()
         },

@@ -118,8 +118,8 @@ impl Kernel {
             missing.push(Missing {
                 part: Some("cost".to_string()),
                 reason: Reason::NotCounted,
-                why: "the program at each bio that is handed in runs in the tasks that do so: it is not in the share of a \
-                      CPU, which is this process's"
+                why: "the CPU share covers only this process: the program at each submitted bio runs in \
+                    the submitting tasks"
                     .to_string(),
                 ..Missing::default()
             });
@@ -270,13 +270,13 @@ fn view(here: &Here<'_>) -> ViewState {
     let Some(program) = by_program.filter(|program| program.state == State::Missing) else {
         return ViewState::ok();
     };
-    let less = "by the files of /proc: fewer columns, no kernel stacks, more CPU time";
+    let less = "read from /proc: fewer columns, no kernel stacks, more CPU time";
     let reason = program.reason.as_ref().map(|reason| format!("{less}: {reason}"));
     ViewState { reason, ..ViewState::degraded("", program.remedy.clone()) }
 }
 
 const NOT_BY_FILE: &str =
-    "with a BTF file the kernel types no arguments, and no program goes through the threads";
+    "with a BTF file the kernel types no arguments, so no BPF program can list the threads";
 
 fn configure(object: &mut OpenObject, _: Reach, btf: &KernelBtf) -> Result<()> {
     let arguments = btf.arguments()?;

@@ -129,7 +129,7 @@ fn the_widths_add_up() {
     let text = "a;b 940\na;c;x 6\na;c;y 3\na;d 5\ng 46\n";
     let options = Options { min_share: 0.01, ..Options::default() };
     let drawn = inline(&of(text), &caption(), &options).unwrap();
-    assert!(drawn.contains("1.4 % of it is in parts narrower than 1 %"), "{drawn}");
+    assert!(drawn.contains("1.4 % of it is in frames narrower than 1 %"), "{drawn}");
     let says_so = |svg: &str| svg.contains(" data-folded=\"\">");
     assert!(says_so(&drawn) && !says_so(&page(&profile())), "what is sought there has at least so much");
     let shown = frames(&drawn);

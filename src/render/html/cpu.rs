@@ -16,8 +16,7 @@ const MOST_CPUS: usize = 64;
 /// From samples, from hardware counters, and from the kernel's accounting.
 pub fn cpu(s: &Summaries<'_>) -> String {
     let profile = s.profile.filter(|profile| profile.samples > 0);
-    let mut out =
-        profile.map_or("<p>No profile could be taken.</p>\n".to_string(), |profile| classes(s, profile));
+    let mut out = profile.map_or("<p>There is no profile.</p>\n".to_string(), |profile| classes(s, profile));
     if let Some(cpu) = s.cpu {
         out.push_str(&counted_cpu(cpu, rules::ios(s)));
         out.push_str(&accounted_cpu(cpu));
@@ -68,8 +67,8 @@ fn classes(s: &Summaries<'_>, profile: &ProfileSummary) -> String {
     }
     let mut out = table(&header, rows);
     out.push_str(&format!(
-        "<p class=\"soft small\">{} of {} at {} Hz on {}, {} lost. Everything on the machine is counted, not \
-         only what the I/O caused.</p>\n",
+        "<p class=\"soft small\">{} of {} at {} Hz on {}, {} lost. All work on the machine is counted, not \
+         only I/O.</p>\n",
         counted(profile.samples, "sample"),
         escape(&profile.sampler),
         profile.frequency,
@@ -99,7 +98,7 @@ fn counted_cpu(cpu: &CpuSummary, ios: u64) -> String {
     let (counted, per) = (&cpu.counted, cpu::per_io(cpu, ios));
     let unknown = |part: &str| {
         let missing = cpu.missing().into_iter().find(|missing| missing.part.as_deref() == Some(part));
-        missing.map_or("not known".to_string(), |missing| missing.why)
+        missing.map_or("unknown".to_string(), |missing| missing.why)
     };
     let whole = |value: f64| count(value.round() as u64);
     let mut rows = vec![("cycles per I/O", per.cycles.map_or_else(|| unknown("cycles"), whole))];
@@ -122,13 +121,13 @@ fn counted_cpu(cpu: &CpuSummary, ios: u64) -> String {
         ("wake-ups per I/O", per.wakeups, cpu.wakeups, "wakeups"),
     ];
     rows.extend(events.map(|(name, per, all, part)| match (per, all) {
-        (Some(per), Some(all)) => (name, format!("{} ({} in all)", significant(per, 3), count(all))),
-        (None, Some(all)) => (name, format!("{} in all, and no I/O", count(all))),
+        (Some(per), Some(all)) => (name, format!("{} ({} in total)", significant(per, 3), count(all))),
+        (None, Some(all)) => (name, format!("{} in total, and no I/O", count(all))),
         _ => (name, unknown(part)),
     }));
     if let Some(share) = counted.counted_share.filter(|share| *share < 1.0) {
-        let text = format!("{} of the window at least; the counts are extrapolated", in_percent(share));
-        rows.push(("counters had their turn in", text));
+        let text = format!("at least {} of the run; the counts are extrapolated", in_percent(share));
+        rows.push(("counters were active for", text));
     }
     facts(&rows)
 }
@@ -166,17 +165,17 @@ fn accounted_cpu(cpu: &CpuSummary) -> String {
         names.push("cycles");
     }
     let ticks = match cpu.interrupts_timed {
-        Some(true) => "Interrupts are timed with a clock.",
+        Some(true) => "The kernel times interrupts with a clock.",
         Some(false) => {
-            "This kernel does not time interrupts: irq and softirq are the ticks that found one \
+            "This kernel does not time interrupts: irq and softirq are sampled by ticks \
              (CONFIG_IRQ_TIME_ACCOUNTING is not set)."
         }
-        None => "Whether this kernel times interrupts, or counts the ticks that found one, is not known.",
+        None => "It is unknown whether this kernel times interrupts or samples them by ticks.",
     };
     let more = if more > 0 { format!(" {more} more rows are in the JSON.") } else { String::new() };
     format!(
-        "{}<p class=\"soft small\">By the kernel's own account (/proc/stat); with what it does not account for each row \
-         is 100 %. Idle time includes waiting for I/O. {ticks}{more}</p>\n",
+        "{}<p class=\"soft small\">From the kernel's accounting (/proc/stat); with unaccounted time each \
+         row adds up to 100 %. Idle time includes I/O wait. {ticks}{more}</p>\n",
         table(&names, rows.collect())
     )
 }

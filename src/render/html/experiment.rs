@@ -18,7 +18,7 @@ pub fn depths(s: &Summaries<'_>) -> String {
         std::iter::once(text(&load)).chain(numbers.map(Cell::Number)).collect::<Vec<_>>()
     };
     format!(
-        "<p>{}, after the run that was traced. An interval holds the ratio in 95 of 100 experiments.</p>\n{}{}",
+        "<p>{}, after the traced run. Ratios have 95 % confidence intervals.</p>\n{}{}",
         escape(&experiment::extent(curve)),
         charts(curve),
         table(&header, experiment::rows(curve).into_iter().map(row).collect())

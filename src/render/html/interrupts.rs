@@ -52,7 +52,7 @@ fn of_device(summary: &InterruptSummary, device: &DeviceInterrupts) -> Vec<(&'st
     let contexts = [
         ("completed in the interrupt", device.completed.interrupt),
         ("completed in a softirq", device.completed.softirq),
-        ("completed in another CPU's softirq (IPI)", device.completed.remote_softirq),
+        ("completed in a softirq raised by another CPU (IPI)", device.completed.remote_softirq),
         ("completed elsewhere (poll, thread, worker, other interrupt)", device.completed.task),
     ];
     rows.extend(contexts.into_iter().filter(|(_, n)| *n > 0).map(|(name, n)| (name, share(n))));
@@ -84,7 +84,7 @@ fn vectors(summary: &InterruptSummary, busy: &[&VectorSummary]) -> String {
         "<irq",
         "<name",
         "<queue",
-        "<came to CPUs",
+        "<CPUs",
         "interrupts/s",
         "I/Os/s",
         "I/Os each: mean",
@@ -98,6 +98,6 @@ fn vectors(summary: &InterruptSummary, busy: &[&VectorSummary]) -> String {
     if let Some(more @ 1..) = busy.len().checked_sub(MOST_VECTORS) {
         out.push_str(&format!("<p class=\"soft small\">{more} more in the JSON.</p>\n"));
     }
-    out.push_str("<p class=\"soft small\">Handler times are those of a sample; counts are exact.</p>\n");
+    out.push_str("<p class=\"soft small\">Handler times are sampled; counts are exact.</p>\n");
     out
 }

@@ -21,13 +21,13 @@ pub fn locks(summary: Option<&LockSummary>) -> String {
         return "<p class=\"soft\">No lock waits in the kernel.</p>\n".to_string();
     }
     let mut out = format!("<p>{}</p>\n", escape(&sentence(summary)));
-    let header = ["<lock", "<kind", "<known by", "waits/s", "waited", "of all", "p50", "p99", "max"];
+    let header = ["<lock", "<kind", "<named by", "waits/s", "waited", "of all", "p50", "p99", "max"];
     out.push_str(&table(&header, summary.locks.iter().take(MOST).map(|lock| row(summary, lock)).collect()));
     let rest = summary.locks.len().saturating_sub(MOST);
     if rest > 0 {
         let wait: u64 = summary.locks[MOST..].iter().map(|lock| lock.wait.sum()).saturating_sum();
         out.push_str(&format!(
-            "<p class=\"soft small\">{} more locks, {} of waiting.</p>\n",
+            "<p class=\"soft small\">{} more locks, {} of wait time.</p>\n",
             count(rest as u64),
             time(wait)
         ));
@@ -35,7 +35,7 @@ pub fn locks(summary: Option<&LockSummary>) -> String {
     let with_stacks = summary.locks.iter().filter(|lock| !lock.stacks.is_empty());
     out.extend(with_stacks.take(MOST_STACKS).map(|lock| stack(summary, lock)));
     out.push_str(
-        "<p class=\"soft small\">Waits are at least what is shown: the first waiter of a spinlock has no event.</p>\n",
+        "<p class=\"soft small\">Waits are lower bounds: the first waiter of a spinlock has no event.</p>\n",
     );
     out
 }
@@ -44,7 +44,7 @@ fn sentence(summary: &LockSummary) -> String {
     let events = &summary.events;
     let spinning = 100.0 * events.spin_wait_ns as f64 / events.wait_ns.max(1) as f64;
     let mut out = format!(
-        "{} waits/s, {} of waiting per second, {} % of it spinning.",
+        "{} waits/s, {} of wait time per second, {} % of it spinning.",
         short(summary.contentions_per_second()),
         time((events.wait_ns as f64 / summary.seconds().max(1e-9)) as u64),
         significant(spinning, 3)
@@ -52,7 +52,7 @@ fn sentence(summary: &LockSummary) -> String {
     if let Some(spin) = summary.spin {
         let range = range(significant(spin.low, 2), significant(spin.high, 2));
         out.push_str(&format!(
-            " CPUs spent {range} % of one CPU waiting for locks ({} samples by {}).",
+            " CPUs spent {range} % of one CPU spinning on locks ({} samples by {}).",
             count(spin.samples),
             spin.sampler.name()
         ));

@@ -57,13 +57,11 @@ fn courses(summary: &PagecacheSummary) -> String {
         course("written", &|one| one.written_bytes.map(|n| per_second(one, n)), &rate),
         course("free memory", &|one| one.free_bytes.map(|n| n as f64), &|value| bytes(value)),
         course("page cache", &|one| one.file_bytes.map(|n| n as f64), &|value| bytes(value)),
-        course(
-            "pages that reclaim looks at",
-            &|one| one.scanned_pages.map(|n| per_second(one, n)),
-            &|value| format!("{}/s", short(value)),
-        ),
+        course("pages scanned by reclaim", &|one| one.scanned_pages.map(|n| per_second(one, n)), &|value| {
+            format!("{}/s", short(value))
+        }),
         course("CPU time in the kernel, of all CPUs", &|one| one.system_percent, &percent),
-        course("waits for locks that are spun for, of all CPUs", &|one| Some(one.spin_percent?.0), &percent),
+        course("spinning on locks, of all CPUs", &|one| Some(one.spin_percent?.0), &percent),
     ]
     .concat();
     if !out.is_empty() {
@@ -73,11 +71,11 @@ fn courses(summary: &PagecacheSummary) -> String {
         || summary.absent.iter().find(|absence| absence.what == "onset").map(|absence| &absence.why[..]);
     let words = match &summary.onset {
         Some(onset) => format!(
-            "The broken line is the onset, {} after the begin: {} changed for the worse, and for good.",
+            "The dashed line is the onset, {} after the start: a lasting change for the worse in {}.",
             time(onset.at_ns),
             onset.moved.iter().map(|moved| moved.signal.name()).collect::<Vec<_>>().join(", ")
         ),
-        None => format!("No onset is named: {}.", why().unwrap_or_default()),
+        None => format!("No onset was found: {}.", why().unwrap_or_default()),
     };
     out.push_str(&format!("<p class=\"soft small\">{}</p>\n", escape(&words)));
     out
@@ -94,15 +92,15 @@ fn memory(summary: &PagecacheSummary) -> Vec<(&'static str, String)> {
         ("page cache, with buffers", size(summary.memory.file_bytes)),
         ("dirty", size(summary.memory.dirty_bytes)),
         ("in write-back", size(summary.memory.writeback_bytes)),
-        ("pages of files scanned", rate(summary.scanned_pages)),
-        ("stolen", rate(summary.stolen_pages)),
-        ("wanted again soon after", rate(summary.refault_pages)),
+        ("file pages scanned", rate(summary.scanned_pages)),
+        ("reclaimed", rate(summary.stolen_pages)),
+        ("read back soon after", rate(summary.refault_pages)),
     ];
     let mut rows: Vec<_> =
         all.into_iter().map(|(name, value)| (name, value.unwrap_or("unknown".to_string()))).collect();
     if let Some(ahead) = summary.readahead {
         rows.push(("pages read ahead", count(ahead.asked_pages)));
-        rows.extend(ahead.unused_pages.map(|n| ("of these never used, about", count(n))));
+        rows.extend(ahead.unused_pages.map(|n| ("of these, never used (about)", count(n))));
     }
     rows
 }
@@ -121,7 +119,7 @@ fn reclaims(summary: &PagecacheSummary, used: &[Kind]) -> String {
             Cell::Number(count(of.stolen_pages)),
         ]
     };
-    let header = ["<reclaim by", "times", "in all", "p50", "p99", "pages scanned", "stolen"];
+    let header = ["<reclaim by", "times", "total", "p50", "p99", "pages scanned", "reclaimed"];
     table(&header, used.iter().map(row).collect())
 }
 
@@ -136,7 +134,7 @@ fn reclaimers(summary: &PagecacheSummary) -> String {
             Cell::Number(time(of.ns)),
         ]
     });
-    table(&["<who reclaims", "pid", "<kind", "<group", "times", "in all"], rows.collect())
+    table(&["<reclaimer", "pid", "<kind", "<group", "times", "total"], rows.collect())
 }
 
 fn paths(all: &[PathSummary]) -> String {
@@ -151,7 +149,7 @@ fn paths(all: &[PathSummary]) -> String {
             Cell::Number(ratio.unwrap_or("-".to_string())),
         ]
     });
-    let header = ["<function", "<known by", "calls", "time within", "of it spinning", "spinning : useful"];
+    let header = ["<function", "<named by", "calls", "time within", "of it spinning", "spinning : useful"];
     let mut out = table(&header, rows.collect());
     let of: Vec<String> = all
         .iter()
@@ -160,7 +158,7 @@ fn paths(all: &[PathSummary]) -> String {
         .collect();
     if !of.is_empty() {
         out.push_str(&format!(
-            "<p class=\"soft small\">Times come from CPU samples ({}), and are as good as their number.</p>\n",
+            "<p class=\"soft small\">Times are estimated from CPU samples ({}).</p>\n",
             of.join(", ")
         ));
     }

@@ -113,8 +113,8 @@ pub fn percentiles(s: &Summaries<'_>) -> String {
     }
     if !out.is_empty() {
         out.push_str(
-            "<p class=\"soft small\">Percentiles are exact to 3.2 %; count, mean, min and max are exact. A dash: too few \
-             I/Os lie above. The percentiles of a total are not sums of those of the stages.</p>\n",
+            "<p class=\"soft small\">Percentiles are exact to 3.2 %; count, mean, min and max are exact. A \
+             dash: too few I/Os are above. Percentiles of stages do not add up to those of the total.</p>\n",
         );
     }
     out

@@ -9,7 +9,7 @@ use crate::units::{bytes, in_percent, time};
 pub fn drives(s: &Summaries<'_>) -> String {
     let Some(scaling) = s.scaling else { return String::new() };
     let rate = |rate: Option<f64>| {
-        Cell::Number(rate.map_or("not known".to_string(), |rate| format!("{}/s", bytes(rate))))
+        Cell::Number(rate.map_or("unknown".to_string(), |rate| format!("{}/s", bytes(rate))))
     };
     let share = |drive: &Scaled| drive.alone.zip(drive.together).filter(|(alone, _)| *alone > 0.0);
     let row = |drive: &Scaled| {
@@ -22,7 +22,7 @@ pub fn drives(s: &Summaries<'_>) -> String {
     };
     let header = ["<drive", "alone", "with the others", "of it"];
     format!(
-        "<p>Each by itself for {}, then all at once, before the run that was traced.</p>\n{}",
+        "<p>Each alone for {}, then all at once, before the traced run.</p>\n{}",
         time(scaling.each_ns),
         table(&header, scaling.drives.iter().map(row).collect())
     )

@@ -40,10 +40,10 @@ pub fn topology(s: &Summaries<'_>) -> String {
     if map.is_empty() {
         return map;
     }
-    let mut note = "Each link with its speed per lane, its width, and what is left of it for data in one direction: a \
-         range where nobody may read how large its packets are. In colour: links that run below what both ends can do, \
-         or below what the lower end can do because of the port above it, and switches whose link carries less than \
-         those of the drives below it together. A thick frame: drives that this run is about."
+    let mut note = "Each link with its speed per lane, its width and its data rate in one direction (a \
+        range if the packet size cannot be read). In colour: links below what both ends can do, or limited \
+        by the port above, and switches whose link carries less than the links of the drives below it \
+        together. Thick frames: the drives of this run."
         .to_string();
     if s.host.virtualization.is_some() {
         note.push_str(" This is a virtual machine: links and root complexes are what its hypervisor shows.");
@@ -103,7 +103,7 @@ fn device(disk: &BlockDevice) -> String {
         rows.push(("link", format!("{} GT/s x{}{most}", link.speed_gts, link.width)));
     }
     if !disk.layers.is_empty() {
-        rows.push(("stands on", disk.layers.join(", ")));
+        rows.push(("layered on", disk.layers.join(", ")));
     }
     if !disk.mounted_at.is_empty() {
         rows.push(("mounted at", disk.mounted_at.join(", ")));
@@ -139,7 +139,7 @@ pub fn measurement(report: &Report<'_>) -> String {
         .map(|(probe, kind, n)| format!("{probe} {kind} {}", count(n)))
         .collect();
     if !kinds.is_empty() {
-        rows.push(("lost by kind", kinds.join(", ")));
+        rows.push(("missed by kind", kinds.join(", ")));
     }
     s.latency.devices.iter().filter(|d| d.ios > 0).for_each(|d| rows.push(("counted", seen(d))));
     let cost = &envelope.cost;
@@ -149,7 +149,7 @@ pub fn measurement(report: &Report<'_>) -> String {
     rows.push((
         "cost",
         format!(
-            "{} per I/O, and {} per I/O to reach the programs; {} of a CPU; {} of maps",
+            "{} per I/O, plus {} per I/O to call the programs; {} of a CPU; {} of maps",
             ns(cost.ns_per_io),
             ns(cost.attach_ns_per_io),
             cost.cpu_percent.map_or("-".to_string(), |v| format!("{} %", significant(v, 2))),
@@ -170,8 +170,8 @@ pub fn measurement(report: &Report<'_>) -> String {
         let mut programs = open_table(&header, rows);
         if let Some(baseline) = cost.baseline_ns_per_run {
             programs.push_str(&format!(
-                "<p class=\"soft small\">Run times as the kernel counts them; an empty program reads {} ns a run, which is \
-                 subtracted in the cost per I/O.</p>\n",
+                "<p class=\"soft small\">Run times by the kernel's statistics. An empty program takes {} \
+                 ns per run, which is subtracted in the cost per I/O.</p>\n",
                 significant(baseline, 3)
             ));
         }

@@ -20,8 +20,8 @@ pub fn processes(s: &Summaries<'_>) -> String {
 /// Empty if bios were not counted by file.
 pub fn files(s: &Summaries<'_>) -> String {
     let rows = |device: &DeviceLatency| files::rows(device, MOST);
-    let remark = "The measured bios by what they read or write. After the first 256 of a process one in 16 is looked at, \
-                  and counts as 16 (~). The share is of the bytes.";
+    let remark = "The measured bios by file. After the first 256 of a process, one in 16 is sampled and \
+        counts as 16 (~). The share is of the bytes.";
     by_device(s, files::HEADER.iter().zip(files::IS_TEXT), rows, "files", remark)
 }
 

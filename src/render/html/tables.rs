@@ -155,7 +155,8 @@ pub fn queues(s: &Summaries<'_>) -> String {
 /// The generator's own results.
 pub fn load(s: &Summaries<'_>) -> String {
     let Some(load) = s.load else {
-        return "<p>The load was not biopsy's own: its depth, its pace and its own times are not known.</p>\n".to_string();
+        return "<p>The load was not biopsy's own: its depth, rate and latencies are unknown.</p>\n"
+            .to_string();
     };
     let mut rows = vec![
         ("target", load.target.clone()),
@@ -181,7 +182,7 @@ pub fn load(s: &Summaries<'_>) -> String {
     let duration = load.duration_ns.max(1) as f64;
     if let Some(workers) = load.ring_workers.filter(|workers| workers.threads > 0) {
         rows.push((
-            "beside the jobs",
+            "io_uring workers",
             format!(
                 "{} of io_uring, in the kernel for {:.1} % of one CPU",
                 counted(workers.threads.into(), "worker thread"),

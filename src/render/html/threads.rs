@@ -27,7 +27,7 @@ pub fn threads(summary: Option<&ThreadSummary>) -> String {
         out.push_str(&format!("<p class=\"soft small\">{rest} more rows.</p>\n"));
     }
     out.push_str(&format!(
-        "<p class=\"soft small\">{} looks at {} threads on average; those that merely sleep are left out.</p>\n",
+        "<p class=\"soft small\">{} scans of {} threads on average; sleeping threads are left out.</p>\n",
         count(summary.rounds),
         figure(summary.looked_at)
     ));

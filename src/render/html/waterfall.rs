@@ -31,8 +31,8 @@ pub fn stages(s: &Summaries<'_>, diagnosis: &Diagnosis) -> String {
         return out;
     }
     out.push_str(
-        "<p class=\"soft small\">Means are from exact sums, so they add up; percentiles of stages do not. A stage that cannot \
-         be measured here is not drawn.</p>\n",
+        "<p class=\"soft small\">Means are exact and add up; percentiles do not. A stage that cannot be \
+         measured here is not drawn.</p>\n",
     );
     if left > 0 {
         let is = if left == 1 { "class of I/O is" } else { "classes of I/O are" };

@@ -63,7 +63,7 @@ fn unpacked_within(bytes: Vec<u8>, most: usize) -> Result<Vec<u8>> {
     }
     let mut out = Vec::new();
     (MultiGzDecoder::new(bytes.as_slice()).take(most as u64 + 1).read_to_end(&mut out))
-        .context("what gzip packed in it is damaged or cut off")?;
+        .context("its gzip data is damaged or truncated")?;
     ensure!(out.len() <= most, "unpacked it has more than {} MiB", most >> 20);
     Ok(out)
 }
@@ -217,7 +217,7 @@ impl<'a> Reading<'a> {
                 }
                 (field::DEFAULT_SAMPLE_TYPE, Content::Number(value)) => default_type = value as i64,
                 (field::SAMPLE_TYPE..=field::STRING_TABLE, _) => {
-                    bail!("field {number} is no message")
+                    bail!("field {number} is not a message")
                 }
                 _ => {}
             }
@@ -307,8 +307,8 @@ impl<'a> Reading<'a> {
         };
         let chosen = match wanted {
             Some(Unit::Nanoseconds) => last(&|_, unit| unit == Some(Unit::Nanoseconds))
-                .with_context(|| format!("it has no times, but {}", list()))?,
-            Some(_) => counts().with_context(|| format!("it counts nothing, but has {}", list()))?,
+                .with_context(|| format!("it has no times, only {}", list()))?,
+            Some(_) => counts().with_context(|| format!("it has no counts, only {}", list()))?,
             None => {
                 let is_on_cpu = self.origin.as_ref().is_some_and(|origin| origin.what == Some(What::OnCpu));
                 let samples = last(&|_, unit| unit == Some(Unit::Samples)).filter(|_| is_on_cpu);
@@ -319,9 +319,8 @@ impl<'a> Reading<'a> {
         };
         let of = |place: usize| {
             let (name, word, unit, column) = &all[place];
-            let (unit, factor) = unit.with_context(|| {
-                format!("its values are {}, and neither a time nor a number", one(name, word))
-            })?;
+            let (unit, factor) = unit
+                .with_context(|| format!("its values are {}, neither times nor counts", one(name, word)))?;
             anyhow::Ok(Values { column: *column, name: name.clone(), unit, factor, counts: None })
         };
         let mut values = of(chosen)?;
@@ -349,7 +348,7 @@ impl<'a> Reading<'a> {
             let sample = Sample::decode(bytes)?;
             ensure!(
                 sample.value.len() == self.types.len(),
-                "a stack has {} values, and {} are said to be there",
+                "a stack has {} values, but {} are declared",
                 sample.value.len(),
                 self.types.len()
             );
@@ -362,7 +361,7 @@ impl<'a> Reading<'a> {
                 profile.total().checked_add(value)?;
                 Some(value)
             });
-            let value = value.context("up to here it adds up to more than 2^64")?;
+            let value = value.context("up to here the counts add up to more than 2^64")?;
             stack.clear();
             for id in sample.location_id.iter().rev() {
                 let held = *self.locations.get(id).with_context(|| format!("there is no location {id}"))?;
@@ -428,7 +427,7 @@ impl<'a> Reading<'a> {
 
     fn string(&self, number: i64) -> Result<(usize, &'a [u8])> {
         let place = usize::try_from(number).ok().and_then(|place| Some((place, *self.strings.get(place)?)));
-        place.with_context(|| format!("it has no string {number}, but {}", self.strings.len()))
+        place.with_context(|| format!("it has no string {number}, only {}", self.strings.len()))
     }
 
     fn text(&self, number: i64) -> Result<Cow<'a, str>> {
@@ -627,17 +626,17 @@ fn each_field<'a>(message: &'a [u8], mut take: impl FnMut(u32, Content<'a>) -> R
                 WireType::LengthDelimited => {
                     let length = decode_varint(&mut rest)?;
                     let length = usize::try_from(length).ok().filter(|length| *length <= rest.len());
-                    let (bytes, behind) = rest.split_at(length.context("it is cut off")?);
+                    let (bytes, behind) = rest.split_at(length.context("it is truncated")?);
                     rest = behind;
                     ensure!(bytes.len() <= MOST_PIECE, "a part of it has more than {} KiB", MOST_PIECE >> 10);
                     Content::Bytes(bytes)
                 }
                 WireType::SixtyFourBit => {
-                    rest = rest.get(8..).context("it is cut off")?;
+                    rest = rest.get(8..).context("it is truncated")?;
                     return Ok(());
                 }
                 WireType::ThirtyTwoBit => {
-                    rest = rest.get(4..).context("it is cut off")?;
+                    rest = rest.get(4..).context("it is truncated")?;
                     return Ok(());
                 }
                 WireType::StartGroup | WireType::EndGroup => bail!("no profile has groups"),

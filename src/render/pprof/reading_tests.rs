@@ -219,10 +219,10 @@ fn a_unit_is_what_the_file_says_and_bytes_are_none() {
     assert_eq!(take(&perf, samples), is("cycles_sample", Unit::Samples, 3));
     assert_eq!(take(&heap, samples), is("alloc_objects", Unit::Events, 3));
     let error = take(&heap, None).unwrap_err();
-    assert_eq!(error, "its values are alloc_space in bytes, and neither a time nor a number");
+    assert_eq!(error, "its values are alloc_space in bytes, neither times nor counts");
     let error = take(&heap, time).unwrap_err();
-    assert_eq!(error, "it has no times, but alloc_objects in count, alloc_space in bytes");
-    assert!(take(&[("cpu", "ns")], samples).unwrap_err().starts_with("it counts nothing"));
+    assert_eq!(error, "it has no times, only alloc_objects in count, alloc_space in bytes");
+    assert!(take(&[("cpu", "ns")], samples).unwrap_err().starts_with("it has no counts, only "));
 }
 
 #[test]
@@ -316,19 +316,19 @@ fn what_is_not_there_is_refused() {
     type Damage<'a> = (&'a dyn Fn(&mut Other), &'a str);
     let says: [Damage<'_>; 14] = [
         (&|o| o.sample(&[71], &[1, 1]), "there is no location 71"),
-        (&|o| o.sample(&[70], &[1]), "a stack has 1 values, and 2 are said to be there"),
+        (&|o| o.sample(&[70], &[1]), "a stack has 1 values, but 2 are declared"),
         (&|o| o.sample(&[70], &[1, -1]), "a value is negative, as in a difference of two profiles"),
         (&|o| o.location(5, 8, 0, &[]), "location 5: there is no mapping 8"),
         (&|o| o.location(5, 3, 0, &[8]), "location 5: there is no function 8"),
         (&|o| o.location(70, 3, 0, &[]), "two locations have the id 70"),
         (&|o| o.function(7, "again"), "two functions have the id 7"),
         (&|o| o.mapping(3, 0, 0, 0, "", ""), "two mappings have the id 3"),
-        (&|o| o.message.function[0].name = 99, "it has no string 99, but "),
-        (&|o| o.message.function[0].filename = -1, "it has no string -1, but "),
+        (&|o| o.message.function[0].name = 99, "it has no string 99, only "),
+        (&|o| o.message.function[0].filename = -1, "it has no string -1, only "),
         (&|o| o.message.mapping[0].build_id = i64::MAX, "it has no string 9223372036854775807"),
-        (&|o| o.message.default_sample_type = 99, "it has no string 99, but "),
+        (&|o| o.message.default_sample_type = 99, "it has no string 99, only "),
         (&|o| o.message.sample_type.clear(), "it does not say what its values are"),
-        (&|o| (0..3).for_each(|_| o.sample(&[70], &[1, i64::MAX])), "adds up to more than 2^64"),
+        (&|o| (0..3).for_each(|_| o.sample(&[70], &[1, i64::MAX])), "add up to more than 2^64"),
     ];
     for (change, words) in says {
         let error = damage(change);
@@ -336,8 +336,10 @@ fn what_is_not_there_is_refused() {
         assert_eq!(error.lines().count(), 1, "{error}");
     }
     assert!(refusal(b"\0").contains("at byte 0"), "{}", refusal(b"\0"));
-    assert!(refusal(&[0x0a, 0x7f, 0]).contains("it is cut off"));
-    assert!(refusal(&[0x10, 0x01, 0x0a, 0x00]).contains("at byte 0 of the profile: field 2 is no message"));
+    assert!(refusal(&[0x0a, 0x7f, 0]).contains("it is truncated"));
+    assert!(
+        refusal(&[0x10, 0x01, 0x0a, 0x00]).contains("at byte 0 of the profile: field 2 is not a message")
+    );
     assert!(refusal(&[0x0b]).contains("no profile has groups"));
 }
 

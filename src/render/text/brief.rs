@@ -269,7 +269,7 @@ fn of_others(page: &Page<'_>, device: Option<&DeviceLatency>) -> Vec<String> {
     let what = match (device, &during) {
         (None, _) => "no I/O",
         (Some(_), _) if page.summaries.command && latency.filtered => "the command's I/O",
-        (Some(_), _) if latency.filtered => "I/O of the chosen processes",
+        (Some(_), _) if latency.filtered => "I/O of the selected processes",
         (Some(_), Some(_)) => "all I/O",
         (Some(_), None) => "I/O of all processes",
     };

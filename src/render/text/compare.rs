@@ -24,18 +24,19 @@ pub fn render(envelope: &Envelope, comparison: &Comparison, width: Option<usize>
 pub fn notes(envelope: &Envelope, comparison: &Comparison) -> Vec<String> {
     let mut lines = vec![format!("{}{}", clean(&comparison.target), length(envelope, comparison))];
     for difference in &comparison.differences {
-        let said = |value: &Option<String>| clean(value.as_deref().unwrap_or("not known"));
+        let said = |value: &Option<String>| clean(value.as_deref().unwrap_or("unknown"));
         let what = clean(&difference.what);
         lines.push(format!("{what} differs: {}, {}", said(&difference.a), said(&difference.b)));
     }
     let left_out = comparison.rounds.iter().filter(|round| round.left_out.is_some());
     for round in left_out {
         let why = round.left_out.as_deref().unwrap_or_default();
-        lines.push(format!("block {} is left out: {}", round.block + 1, clean(why)));
+        lines.push(format!("block {} was left out: {}", round.block + 1, clean(why)));
     }
     if let (Some(percent), Some(primary)) = (comparison.drift_percent, comparison.primary) {
         lines.push(format!(
-            "drift: {} changed by {percent:+.0} % over the run, in all arms alike; the order of the rounds cancels it",
+            "drift: {} changed by {percent:+.0} % over the run for all values; the order of the rounds \
+             cancels it",
             clean(comparison.title(primary))
         ));
     }
@@ -43,7 +44,7 @@ pub fn notes(envelope: &Envelope, comparison: &Comparison) -> Vec<String> {
     if others > 1 {
         let primary = comparison.primary.map_or(String::new(), |kind| clean(comparison.title(kind)));
         lines.push(format!(
-            "{primary} decides; better and worse of the others are corrected for {others} tests (Holm)"
+            "{primary} decides; verdicts on the others are corrected for {others} tests (Holm)"
         ));
     }
     lines.extend(comparison.notes.iter().map(|note| format!("note: {}", clean(note))));
@@ -64,7 +65,7 @@ pub fn verdict(comparison: &Comparison) -> String {
     let is_empty = comparison.is_paired && comparison.whole_blocks().is_empty();
     let Some(metric) = comparison.answer().filter(|_| !is_empty) else {
         let why = match comparison.rounds.iter().any(|round| round.left_out.is_some()) {
-            true => "every block was left out, since others used the disk",
+            true => "every block was left out, because other processes used the disk",
             false => "it ended before each value had a round",
         };
         return format!("Nothing was compared: {why}.");
@@ -83,7 +84,7 @@ pub fn of_metric(comparison: &Comparison, metric: &Metric) -> String {
         false => format!("{} and {}", runs(0), counted(runs(metric.arm), "run")),
     };
     let Some(ratio) = metric.ratio else {
-        return format!("Unclear whether {b} differs from {a}: no block has a value of {what} in both.");
+        return format!("Unclear whether {b} differs from {a}: no block has {what} for both.");
     };
     let figures = match interval(metric) {
         Some((low, high)) => format!("{} × {what} ({low} to {high}, {rounds})", shown(ratio)),
@@ -100,12 +101,13 @@ pub fn of_metric(comparison: &Comparison, metric: &Metric) -> String {
                 Some(rounds) if rounds <= MOST_ROUNDS_ADVISED => {
                     format!("; about {rounds} rounds each would tell (--rounds {rounds})")
                 }
-                Some(_) => "; the rounds differ too much: give longer ones (--runtime), or a quieter machine"
+                Some(_) => "; the rounds vary too much: use longer ones (--runtime), or a quieter machine"
                     .to_string(),
                 None if metric.blocks < 3 && !comparison.is_paired => {
-                    "; an interval needs 3 runs of each at least: append them to one file".to_string()
+                    "; a confidence interval needs at least 3 runs of each: append them to one file"
+                        .to_string()
                 }
-                None if metric.blocks < 3 => "; an interval needs 3 rounds at least".to_string(),
+                None if metric.blocks < 3 => "; a confidence interval needs at least 3 rounds".to_string(),
                 None => String::new(),
             };
             format!("Unclear whether {b} differs from {a}: {figures}{remedy}")
@@ -188,7 +190,7 @@ pub fn stage_sentence(comparison: &Comparison, arm: usize) -> Option<String> {
             certain.map(|one| format!("{} {}", one.stage, signed(one.difference_ns))).collect();
         return Some(match certain.is_empty() {
             true => format!("{total}, which may be chance"),
-            false => format!("{total}, which may be chance; {} is certain", certain.join(", ")),
+            false => format!("{total}, which may be chance; {} is significant", certain.join(", ")),
         });
     }
     let largest = stages.first()?;
@@ -235,11 +237,11 @@ pub fn stage_rows(comparison: &Comparison, arm: usize) -> Vec<Vec<String>> {
 fn length(envelope: &Envelope, comparison: &Comparison) -> String {
     let rounds = counted(comparison.rounds.len() as u64, "round");
     let why = match comparison.end {
-        Some(End::Precise) => "which suffices",
+        Some(End::Precise) => "the interval was narrow enough",
         Some(End::Planned) if !comparison.is_paired => return String::new(),
         Some(End::Planned) => "as planned",
-        Some(End::Time) => "then --max-time was over",
-        Some(End::Stopped) => "then it was stopped",
+        Some(End::Time) => "--max-time was reached",
+        Some(End::Stopped) => "stopped",
         None => return String::new(),
     };
     format!(": {rounds} in {}, {why}", time(envelope.duration_ns))
@@ -277,7 +279,10 @@ mod tests {
         );
         assert!(noisy.contains("rounds each would tell (--rounds "), "{noisy}");
         let one = verdict(&of(&[100.0], &[50.0]));
-        assert!(one.ends_with("0.500 × IOPS (1 round each); an interval needs 3 rounds at least"), "{one}");
+        assert!(
+            one.ends_with("0.500 × IOPS (1 round each); a confidence interval needs at least 3 rounds"),
+            "{one}"
+        );
         assert!(verdict(&of(&[], &[])).starts_with("Nothing was compared: "));
         let idle = verdict(&of(&[0.0; 4], &[0.0; 4]));
         assert!(idle.starts_with("Unclear whether mq-deadline differs from none: no block has"), "{idle}");
@@ -293,8 +298,8 @@ mod tests {
         };
         let found = offline(&one("a.json", "6.1"), &one("b.json", "6.12\u{1b}"), Kind::Iops, 0.05);
         let text = render(&Envelope::default(), &found, None);
-        let first = "Across another kernel: Unclear whether b.json differs from a.json: 1.000 × IOPS (1 and 1 run); an \
-                     interval needs 3 runs of each at least";
+        let first = "Across another kernel: Unclear whether b.json differs from a.json: 1.000 × IOPS (1 and 1 run); a \
+                     confidence interval needs at least 3 runs of each";
         assert!(text.starts_with(first), "{text}");
         assert!(text.contains("kernel differs: 6.1, 6.12\\u{1b}\n") && !text.contains("rounds in"), "{text}");
     }
@@ -352,7 +357,7 @@ all     90.0 µs       400 µs     +310 µs    +310 to +310
         found.stages[1].is_certain = false;
         assert_eq!(
             stage_sentence(&found, 1).unwrap(),
-            "per operation +17.0 µs, which may be chance; queue +12.0 µs is certain"
+            "per operation +17.0 µs, which may be chance; queue +12.0 µs is significant"
         );
     }
 

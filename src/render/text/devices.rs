@@ -179,7 +179,7 @@ fn sleeps(idle: &Idle, online: u32) -> Vec<String> {
     };
     let mut parts: Vec<String> = idle.states.iter().map(state).collect();
     if let Wakeup::Limit(us) = idle.wakeup {
-        parts.push(format!("held to {us} µs by /dev/cpu_dma_latency"));
+        parts.push(format!("limited to {us} µs by /dev/cpu_dma_latency"));
     }
     parts
 }

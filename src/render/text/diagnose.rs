@@ -93,7 +93,7 @@ fn details(page: &Page<'_>) -> String {
         let (noun, are) = if more == 1 { ("finding", "is") } else { ("findings", "are") };
         out.push_str(&format!("{more} more {noun} {are} in the report and in --json.\n\n"));
     } else {
-        out.push_str("Nothing else stood out.\n\n");
+        out.push_str("No other findings.\n\n");
     }
     out.push_str(&stages(s, &bold));
     let process = |device: &str| bold(&format!("I/O by process on {device}"));
@@ -115,7 +115,7 @@ fn details(page: &Page<'_>) -> String {
         out.push('\n');
     }
     if !diagnosis.not_examined.is_empty() {
-        out.push_str(&format!("{}\n", bold("Not looked at")));
+        out.push_str(&format!("{}\n", bold("Not examined")));
         for (why, whats) in by_reason(&diagnosis.not_examined) {
             paragraph(&mut out, "  ", &format!("{}: {}", clean(&whats.join(", ")), clean(why)), WIDTH);
         }
@@ -328,8 +328,7 @@ fn counted_per_io(out: &mut String, cpu: &CpuSummary, ios: u64) {
     let events = [(per.context_switches, "context switches"), (per.wakeups, "wake-ups")];
     parts.extend(events.iter().filter_map(|(n, what)| Some(format!("{} {what}", significant((*n)?, 2)))));
     let clock = cpu.counted.counter.as_deref().filter(|_| per.cycles.is_none());
-    let cycles =
-        format!("cycles{}", clock.map_or(String::new(), |clock| format!(" (the counter is {clock})")));
+    let cycles = format!("cycles{}", clock.map_or(String::new(), |clock| format!(" (counter: {clock})")));
     let unknown = [
         (cpu.counted.cycles().is_none(), cycles.as_str()),
         (cpu.context_switches.is_none(), "context switches"),
@@ -339,7 +338,7 @@ fn counted_per_io(out: &mut String, cpu: &CpuSummary, ios: u64) {
     // Lines break between figures only.
     let parts: Vec<String> = parts.iter().map(|part| part.replace(' ', "\u{a0}")).collect();
     let mut sentences = vec![parts.join(", ")];
-    sentences.extend((!unknown.is_empty()).then(|| format!("not known: {}", unknown.join(", "))));
+    sentences.extend((!unknown.is_empty()).then(|| format!("unknown: {}", unknown.join(", "))));
     sentences.retain(|sentence| !sentence.is_empty());
     if !sentences.is_empty() {
         paragraph(out, "  ", &sentences.join("; "), WIDTH);
@@ -356,7 +355,7 @@ fn accounted(out: &mut String, cpu: &CpuSummary) {
     let wall = all.wall_ns.max(1) as f64;
     if all.error_ns > all.wall_ns {
         let text = format!(
-            "shares of the CPUs' time are not known: {} is too short for the kernel's ticks",
+            "no shares of CPU time: {} is too short for the kernel's ticks",
             time(all.wall_ns / all.cpus.len().max(1) as u64)
         );
         return paragraph(out, "  ", &text, WIDTH);

@@ -11,7 +11,7 @@ pub(super) fn facts(drive: &Drive) -> Vec<(&'static str, String)> {
     let mut lines: Vec<_> = drive.sampled.map(|sampled| ("content", content(sampled))).into_iter().collect();
     lines.extend(drive.usage.map(|usage| {
         let (used, capacity) = (bytes(usage.used as f64), bytes(usage.capacity as f64));
-        ("namespace", format!("{used} of {capacity} in use, as the drive tells"))
+        ("namespace", format!("{used} of {capacity} in use, as the drive reports"))
     }));
     lines.extend(edge(&drive.written).map(|line| ("cliff", line)));
     let health = drive.health.map(|(before, after)| Thermal::between(&before, &after));
@@ -89,8 +89,8 @@ fn thermal(thermal: &Thermal) -> String {
 pub fn warning(target: &str, sampled: Sampled) -> Option<String> {
     let share = sampled.empty_percent().filter(|share| *share >= EMPTY_SHARE * 100.0)?;
     Some(format!(
-        "{} of {} of {target} ({} %) are empty (zeros, holes or unwritten extents): reading them says little about \
-         the drive; write it first, as --precondition does",
+        "{} of {} of {target} ({} %) are empty (zeros, holes or unwritten extents): reading them says \
+         little about the drive; write it first, for example with --precondition",
         sampled.empty(),
         counted(sampled.samples, "sampled block"),
         significant(share, 2)
@@ -136,7 +136,7 @@ mod tests {
             facts(&drive).into_iter().map(|(name, value)| format!("{name}: {value}")).collect();
         let expected = [
             "content: 12 of 64 sampled blocks empty (10 zeros, 2 in holes), before the load",
-            "namespace: 1.00 GiB of 1.00 TiB in use, as the drive tells",
+            "namespace: 1.00 GiB of 1.00 TiB in use, as the drive reports",
             "cliff: write cliff after 12.0 GiB (2.40 s): 5.00 GiB/s → 1.25 GiB/s",
             "thermal: 40 to 81 °C, throttling: T1 entered 3 times, 12 s, throttling: T2 entered 1 time, 0 s, 2 min \
              above the warning temperature",

@@ -13,7 +13,7 @@ pub fn render(
     width: Option<usize>,
 ) -> String {
     let mut out = match summary.rows.is_empty() {
-        true => format!("No error, retry or requeue in {}.\n", counted(summary.ios, "I/O")),
+        true => format!("No errors, retries or requeues in {}.\n", counted(summary.ios, "I/O")),
         false => table(
             &["device", "class", "event", "cause", "count", "bytes"],
             &summary.rows.iter().map(cells).collect::<Vec<_>>(),
@@ -78,6 +78,6 @@ mod tests {
             true,
             None,
         );
-        assert!(none.starts_with("No error, retry or requeue in 5 I/Os.\n"), "{none}");
+        assert!(none.starts_with("No errors, retries or requeues in 5 I/Os.\n"), "{none}");
     }
 }

@@ -86,11 +86,11 @@ pub fn source(source: &Source) -> String {
         Source::Sampler { sampler, hz, cpus } => {
             format!("{} at {hz} Hz on {}", sampler.name(), counted((*cpus).into(), "CPU"))
         }
-        Source::Switches => "every switch of the scheduler".to_string(),
-        Source::Reclaim => "begin and end of reclaim by the kernel's events".to_string(),
+        Source::Switches => "all context switches".to_string(),
+        Source::Reclaim => "start and end of reclaim by the kernel's events".to_string(),
         Source::Locks { waits, by } => format!("{} by {}", counted(*waits, "wait"), by.name()),
         Source::Ios { sampled, of } => {
-            format!("{} of {} by their stacks", count(*sampled), counted(*of, "I/O"))
+            format!("stacks of {} of {}", count(*sampled), counted(*of, "I/O"))
         }
         Source::Recorded(text) => text.clone(),
     }
@@ -170,7 +170,7 @@ mod tests {
         assert_eq!(
             lines[..5],
             [
-                "I/O time by submitter  10.0 µs in 3 stacks in 1.00 s: 3 of 3 I/Os by their stacks",
+                "I/O time by submitter  10.0 µs in 3 stacks in 1.00 s: stacks of 3 of 3 I/Os",
                 "",
                 "submitter       function    queue   device      bio      all     %",
                 "fio           read_pages  3.00 µs  6.00 µs        -  9.00 µs  90.0",

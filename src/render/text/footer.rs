@@ -15,14 +15,14 @@ pub fn check(device: &DeviceLatency) -> String {
     if let Some(all) = device.all_ios {
         let all = range(count(all.min), count(all.max));
         return format!(
-            "check {name}: seen {}, of {all} that the kernel counted of all submitters\n",
+            "check {name}: measured {}, of {all} that the kernel counted for all submitters\n",
             count(seen)
         );
     }
     let Some(b) = device.kernel_total() else {
         return format!(
-            "check {name}: the kernel's counters are off, not readable, or hold passthrough commands as reads and \
-             writes, so this was not checked\n"
+            "check {name}: not checked: the kernel's counters are off, not readable, or count passthrough \
+             commands as reads and writes\n"
         );
     };
     let range = range(count(b.min), count(b.max));
@@ -30,7 +30,7 @@ pub fn check(device: &DeviceLatency) -> String {
         Some(true) => "ok",
         _ => "DIFFERS",
     };
-    format!("check {name}: seen {}, kernel counted {range}: {verdict}{in_flight}\n", count(seen))
+    format!("check {name}: measured {}, kernel counted {range}: {verdict}{in_flight}\n", count(seen))
 }
 
 /// Losses by kind, without zeros.
@@ -40,7 +40,7 @@ pub fn lost(envelope: &Envelope) -> String {
         lost.kinds().map(|(kind, n)| format!("{} {}", clean(&kind.replace('_', " ")), count(n))).collect();
     let detail = if kinds.is_empty() { String::new() } else { format!(" ({})", kinds.join(", ")) };
     let (ios, events) = (counted(lost.ios, "I/O"), counted(lost.events, "event"));
-    format!("lost {ios}, {events}, {}{detail}\n", counted(lost.samples, "sample"))
+    format!("missed {ios} and {events}, lost {}{detail}\n", counted(lost.samples, "sample"))
 }
 
 /// The cost of the probes.
@@ -57,7 +57,8 @@ pub fn cost(envelope: &Envelope) -> String {
         }
         _ if cost.ios.is_none() => {
             format!(
-                "cost not measured: the kernel's program statistics were not on (--no-cost leaves them off); maps {maps}\n"
+                "cost not measured: the kernel's program statistics were off (--no-cost does that); maps \
+                 {maps}\n"
             )
         }
         _ => format!(
@@ -89,7 +90,12 @@ pub fn programs(envelope: &Envelope) -> String {
 pub fn missing(missing: &[Missing], devices: &[&str]) -> String {
     let mut lines: Vec<(String, Vec<&Missing>)> = Vec::new();
     for m in of_devices(missing, devices) {
-        let falls = m.included_in.as_ref().map_or(String::new(), |i| format!(" (its time is part of {i})"));
+        let falls = m.included_in.as_ref().map_or(String::new(), |i| {
+            format!(
+                " (its time is included in \
+            {i})"
+            )
+        });
         let remedy = m.remedy.as_ref().map_or(String::new(), |r| format!("; {r}"));
         let why = format!("{}{falls}{remedy}", m.why);
         match lines.iter_mut().find(|(reason, _)| *reason == why) {

@@ -157,15 +157,18 @@ fn remarks(groups: &Groups) -> String {
     };
     if groups.by.iter().any(unknown) {
         out.push_str(
-            "-: not known, as of flushes of the device, of what began before, and of commands of the driver's own \
-             without data or that another task issues\n",
+            "-: unknown, as for device flushes, I/Os that began before, and driver commands without data \
+             or issued by another task\n",
         );
     }
     if groups.by.contains(&Dimension::File) && named().any(|group| group.by.file.is_none()) {
-        out.push_str("file -: not known, as of discards, flushes, encrypted and compressed pages\n");
+        out.push_str("file -: unknown, as for discards, flushes, encrypted and compressed pages\n");
     }
     if groups.groups.iter().any(|group| group.other) {
-        out.push_str("(others): I/Os for whose group there was no room: name fewer words with --by, or devices with -d\n");
+        out.push_str(
+            "(others): no room for the groups of these I/Os: use fewer dimensions in --by, or \
+            name devices with -d\n",
+        );
     }
     out
 }
@@ -262,7 +265,7 @@ mod tests {
         assert!(text.contains("80 %") && text.contains("10 %"), "{text}");
         assert!(text.lines().any(|line| line.starts_with("-  ")), "{text}");
         assert!(text.contains("(others)  ") && text.contains("no room"), "{text}");
-        assert!(text.contains("not known"), "{text}");
+        assert!(text.contains("-: unknown"), "{text}");
     }
 
     #[test]
@@ -283,7 +286,7 @@ mod tests {
         for expected in ["/a\\u{1b}[31m", "[inode 12] 8:1", "[raw device] 8:1", "[swap] 8:1", "\n-  "] {
             assert!(text.contains(expected), "{expected}: {text}");
         }
-        assert!(text.contains("file -: not known") && !text.contains('\x1b'), "{text}");
+        assert!(text.contains("file -: unknown") && !text.contains('\x1b'), "{text}");
     }
 
     #[test]

@@ -36,7 +36,7 @@ pub fn render(
         out.push_str(&headline(summary, device, style));
     }
     if devices.is_empty() {
-        out.push_str("No I/O completed on the traced devices, and none of their vectors had an interrupt.\n");
+        out.push_str("No I/O completed on the traced devices, and their vectors had no interrupts.\n");
     }
     let vectors: Vec<&VectorSummary> =
         summary.vectors.iter().filter(|vector| style.all || vector.interrupts > 0).collect();
@@ -90,7 +90,7 @@ fn headline(summary: &InterruptSummary, device: &DeviceInterrupts, style: Style)
         }
         if !device.shares_vectors_with.is_empty() {
             out.push_str(&format!(
-                " (its vectors are those of {} too)",
+                " (shares its vectors with {})",
                 clean(&device.shares_vectors_with.join(", "))
             ));
         }
@@ -100,11 +100,8 @@ fn headline(summary: &InterruptSummary, device: &DeviceInterrupts, style: Style)
     for (what, n) in [
         ("in the interrupt", device.completed.interrupt),
         ("in a softirq", device.completed.softirq),
-        ("in a softirq of another CPU's asking (IPI)", device.completed.remote_softirq),
-        (
-            "elsewhere (in a poll, thread or worker, or an interrupt that is not followed)",
-            device.completed.task,
-        ),
+        ("in a softirq raised by another CPU (IPI)", device.completed.remote_softirq),
+        ("elsewhere (poll, thread, worker, or an interrupt that is not traced)", device.completed.task),
     ] {
         if n > 0 {
             parts.push(format!("{} % {what}", significant(100.0 * n as f64 / device.ios as f64, 3)));
@@ -116,15 +113,15 @@ fn headline(summary: &InterruptSummary, device: &DeviceInterrupts, style: Style)
     if let Some(coalescing) = device.coalescing {
         out.push_str(&match coalescing.is_on() {
             true => format!(
-                "  the drive holds interrupts back: {} completions or {} µs\n",
+                "  the drive coalesces interrupts: {} completions or {} µs\n",
                 coalescing.completions, coalescing.time_us
             ),
-            false => "  the drive holds no interrupt back (coalescing is off)\n".to_string(),
+            false => "  the drive does not coalesce interrupts\n".to_string(),
         });
     }
     if device.elsewhere > 0 {
         out.push_str(&format!(
-            "  {} entries were reaped outside the interrupts and polls of their queues\n",
+            "  {} completions were reaped outside the interrupts and polls of their queues\n",
             count(device.elsewhere)
         ));
     }
@@ -219,7 +216,7 @@ fn polled_table(polled: &[&PollSummary]) -> String {
             or_dash(each.max()),
         ]
     };
-    let header = ["polled", "queue", "polls that found some", "I/Os", "per poll: mean", "p99", "max"];
+    let header = ["polled", "queue", "polls with completions", "I/Os", "per poll: mean", "p99", "max"];
     table(&header, &polled.iter().map(row).collect::<Vec<_>>())
 }
 
@@ -252,7 +249,7 @@ fn behind(summary: &InterruptSummary) -> String {
     }
     let threaded: u64 = summary.vectors.iter().map(|vector| vector.threaded).saturating_sum();
     if threaded > 0 {
-        out.push_str(&format!("{} interrupts left the work to their threads\n", count(threaded)));
+        out.push_str(&format!("{} interrupts were handled by their threads\n", count(threaded)));
     }
     out
 }
@@ -280,7 +277,7 @@ fn into(summary: &InterruptSummary) -> String {
         .collect();
     let names = if tasks.is_empty() { String::new() } else { format!(" ({})", tasks.join(", ")) };
     format!(
-        "interrupts came into an idle CPU {} %, processes {} %, kernel threads {} %{names}; of {} that were timed\n",
+        "interrupted: idle CPUs {} %, processes {} %, kernel threads {} %{names} (of {} timed interrupts)\n",
         share(idle),
         share(user),
         share(kernel),
@@ -292,7 +289,7 @@ fn into(summary: &InterruptSummary) -> String {
 fn verdict(seen: u64, lost: u64, bracket: Bracket) -> String {
     let range = range(count(bracket.min), count(bracket.max));
     let verdict = if bracket.holds(seen.saturating_add(lost)) { "ok" } else { "DIFFERS" };
-    let and_lost = if lost > 0 { format!(" and {} lost", count(lost)) } else { String::new() };
+    let and_lost = if lost > 0 { format!(" and {} missed", count(lost)) } else { String::new() };
     format!("{}{and_lost}, kernel counted {range}: {verdict}", count(seen))
 }
 
@@ -304,11 +301,11 @@ fn checks(summary: &InterruptSummary, devices: &[&DeviceInterrupts]) -> String {
         out.push_str(&match device.kernel_ios {
             Some(bracket) => {
                 let verdict = verdict(device.comparable(), device.uncounted(), bracket);
-                format!("check {name}: I/Os seen {verdict}\n")
+                format!("check {name}: I/Os measured {verdict}\n")
             }
             None => format!(
-                "check {name}: the kernel's counters are off, not readable, or hold passthrough commands, so this was \
-                 not checked\n"
+                "check {name}: not checked: the kernel's counters are off, not readable, or count \
+                 passthrough commands\n"
             ),
         });
     }
@@ -320,7 +317,7 @@ fn checks(summary: &InterruptSummary, devices: &[&DeviceInterrupts]) -> String {
         let seen = sum(|(vector, _)| vector.interrupts);
         let lost = sum(|(vector, _)| vector.uncounted());
         out.push_str(&format!(
-            "check interrupts of {}: seen {}\n",
+            "check interrupts of {}: measured {}\n",
             counted(known.len() as u64, "vector"),
             verdict(seen, lost, all)
         ));
@@ -329,13 +326,13 @@ fn checks(summary: &InterruptSummary, devices: &[&DeviceInterrupts]) -> String {
         known.iter().filter(|(v, bracket)| !bracket.holds(v.interrupts.saturating_add(v.uncounted())))
     {
         let verdict = verdict(vector.interrupts, vector.uncounted(), *bracket);
-        out.push_str(&format!("check interrupt {}: seen {verdict}\n", vector.irq));
+        out.push_str(&format!("check interrupt {}: measured {verdict}\n", vector.irq));
     }
     let unchecked = summary.vectors.len() - known.len();
     if unchecked > 0 {
         out.push_str(&format!(
-            "check interrupts: {} could not be checked: not in /proc/interrupts at both ends, or begun anew by a reset of \
-             the drive, or CPUs came or went\n",
+            "check interrupts: {} could not be checked: not in /proc/interrupts at start and end, reset \
+             with the drive, or CPUs came or went\n",
             counted(unchecked as u64, "vector")
         ));
     }
@@ -374,7 +371,7 @@ mod tests {
             shown.contains("softirqs of the block layer: 200 runs/s, 1.5 % of them by ksoftirqd\n"),
             "{shown}"
         );
-        assert!(shown.contains("4 interrupts left the work to their threads\n"), "{shown}");
+        assert!(shown.contains("4 interrupts were handled by their threads\n"), "{shown}");
         summary.softirq = Softirq::default();
         assert!(!text(&summary).contains("softirqs of"));
     }

@@ -84,7 +84,7 @@ fn headline(device: &DeviceLatency, style: Style) -> String {
     ];
     facts.extend(notable.iter().filter(|(_, n)| *n > 0).map(|(what, n)| counted(*n, what)));
     if device.vanished {
-        facts.push("VANISHED in mid-run".to_string());
+        facts.push("VANISHED during the run".to_string());
     }
     out.push_str(&format!(": {}\n", facts.join(", ")));
     out
@@ -189,11 +189,11 @@ fn operations_line(all: &OperationLatency, latency: &OpLatency) -> String {
         .not_covered
         .iter()
         .map(|(why, n)| format!("{} {}", count(*n), not_covered(*why)))
-        .chain(unfetched.map(|n| format!("{} more with a result that was not reaped by the end", count(n))))
-        .chain(unseen.map(|n| format!("{} of no operation", counted(n, "I/O"))))
+        .chain(unfetched.map(|n| format!("{} more whose result was not reaped by the end", count(n))))
+        .chain(unseen.map(|n| format!("{} without operation", counted(n, "I/O"))))
         .collect();
     if !left.is_empty() {
-        line.push_str(&format!(" (not below: {})", left.join(", ")));
+        line.push_str(&format!(" (not in the table: {})", left.join(", ")));
     }
     line
 }
@@ -201,7 +201,7 @@ fn operations_line(all: &OperationLatency, latency: &OpLatency) -> String {
 /// The I/Os not shown in the table, if operations are followed and most I/Os belong to none.
 fn unowned_line(op: Op, latency: &OpLatency, device: &DeviceLatency) -> Option<String> {
     let upper = clean(&device.added_for.join(", "));
-    let below = format!("those below {upper} have theirs there");
+    let below = format!("those below {upper} are counted there");
     let whose = match op {
         Op::Read | Op::Write if !upper.is_empty() => below.as_str(),
         Op::Read => "read-ahead or page faults",
@@ -211,12 +211,12 @@ fn unowned_line(op: Op, latency: &OpLatency, device: &DeviceLatency) -> Option<S
     let unowned = latency.unowned.filter(|n| *n > 0)?;
     let operations = latency.operations.as_ref().map_or(0, |all| all.operations);
     let left = if operations > 0 {
-        format!("; not below: {}", counted(operations, "operation"))
+        format!("; not in the table: {}", counted(operations, "operation"))
     } else {
         String::new()
     };
     Some(format!(
-        "{} of no operation ({whose}): what an application waits for them is in no stage{left}",
+        "{} without operation ({whose}): the time that an application waits for them is in no stage{left}",
         counted(unowned, "I/O")
     ))
 }
@@ -244,7 +244,7 @@ fn not_covered(why: NotCovered) -> &'static str {
         NotCovered::MoreStages => "with more stages",
         NotCovered::Reap => "whose reap was not observed",
         NotCovered::Complete => "in system calls, without complete",
-        NotCovered::Torn => "with parts that ended together",
+        NotCovered::Torn => "whose parts ended together",
     }
 }
 
@@ -272,11 +272,11 @@ pub(in crate::render::text) fn sliced_line(summary: &LatencySummary) -> Option<S
     let operations = summary.devices.iter().filter_map(|device| device.operations).saturating_sum();
     let cut = match summary.operations_cut {
         0 => String::new(),
-        n => format!("; {} more were in flight when a slice ended", count(n)),
+        n => format!("; {} more were in flight at the end of a slice", count(n)),
     };
     Some(format!(
-        "operations (submit, reap) followed {} % of the time, n = {}, as --max-cost allows{cut}; all else is of every \
-         I/O\n",
+        "operations (submit, reap) were measured {} % of the time, n = {}, as --max-cost allows{cut}; the \
+         rest covers every I/O\n",
         significant(duty * 100.0, 2),
         count(operations),
     ))
@@ -343,7 +343,7 @@ mod tests {
             ..LatencySummary::default()
         };
         let text = render(&Envelope::default(), &summary, None, Style::default());
-        assert!(text.contains("seen 2,000, kernel counted 2,000: ok"), "{text}");
+        assert!(text.contains("measured 2,000, kernel counted 2,000: ok"), "{text}");
         assert!(!text.contains('\x1b'), "{text}");
         assert!(text.contains("2000/s") && text.contains("p99.9"), "{text}");
     }
@@ -381,11 +381,15 @@ mod tests {
         assert!(!text(&device).contains("no operation"), "{}", text(&device));
         device.ops.values_mut().for_each(|op| op.unowned = Some(1900));
         let shown = text(&device);
-        assert!(shown.contains("    1,900 I/Os of no operation (read-ahead"), "{shown}");
+        assert!(shown.contains("    1,900 I/Os without operation (read-ahead"), "{shown}");
         let total = Histogram::from_iter([9_000; 3]);
         let few = OperationLatency { operations: 3, total, ..Default::default() };
         device.ops.values_mut().for_each(|op| op.operations = Some(few.clone()));
-        assert!(text(&device).contains("is in no stage; not below: 3 operations\n"), "{}", text(&device));
+        assert!(
+            text(&device).contains("is in no stage; not in the table: 3 operations\n"),
+            "{}",
+            text(&device)
+        );
     }
 
     #[test]
@@ -395,7 +399,7 @@ mod tests {
         device.added_for = vec!["dm-\x1b1".to_string()];
         let text = of_device(&device, &LatencySummary::default(), Style::default());
         assert!(text.contains("(below dm-\\u{1b}1): 2,000 I/Os"), "{text}");
-        assert!(text.contains("of no operation (those below dm-\\u{1b}1 have theirs there)"), "{text}");
+        assert!(text.contains("without operation (those below dm-\\u{1b}1 are counted there)"), "{text}");
         assert!(!text.contains("read-ahead"), "{text}");
     }
 
@@ -434,25 +438,28 @@ mod tests {
             "    device         10.0  10.0  10.0  10.0  10.0   10.0  10.0  1,000",
             "    total          10.0  10.0  10.0  10.0  10.0   10.0  10.0  1,000",
             "",
-            "    I/O of no operation, µs  mean   min   p50   p90   p99  p99.9   max    n",
-            "    device                   2000  2000  2000  2000  2000      -  2000  900",
+            "    I/O without operation, µs  mean   min   p50   p90   p99  p99.9   max    n",
+            "    device                     2000  2000  2000  2000  2000      -  2000  900",
             "",
         ];
         let lines: Vec<&str> = shown.lines().skip(3).take(expected.len()).collect();
         assert_eq!(lines, expected, "{shown}");
         // Half of the operations had two I/Os each: then all I/Os are shown as well.
         let split = text(OpLatency { ios: 2900, unowned: Some(1000), ..mixed() });
-        assert!(split.contains("    I/O, µs ") && split.contains("    I/O of no operation, µs "), "{split}");
+        assert!(
+            split.contains("    I/O, µs ") && split.contains("    I/O without operation, µs "),
+            "{split}"
+        );
         // Most belong to no operation: all I/Os are shown first.
         let most = text(OpLatency { ios: 1900, unowned: Some(1500), ..mixed() });
         let at = |what: &str| most.find(what).unwrap();
-        assert!(at("1,500 I/Os of no operation (write-back)") < at("    I/O, "), "{most}");
-        assert!(at("    I/O, ") < at("    I/O of no operation, "), "{most}");
+        assert!(at("1,500 I/Os without operation (write-back)") < at("    I/O, "), "{most}");
+        assert!(at("    I/O, ") < at("    I/O without operation, "), "{most}");
         // All belong to no operation: a single table is enough.
         let of_all = mixed().request_stages;
         let all =
             text(OpLatency { unowned: Some(1900), unowned_stages: of_all, operations: None, ..mixed() });
-        assert!(all.contains("    I/O, ") && !all.contains("I/O of no operation, "), "{all}");
+        assert!(all.contains("    I/O, ") && !all.contains("I/O without operation, "), "{all}");
     }
 
     #[test]
@@ -465,7 +472,7 @@ mod tests {
         let text = render(&Envelope::default(), &summary, None, Style::default());
         assert!(text.contains(": 1 I/O, 0 B, 1 merge, 2 retries\n"), "{text}");
         assert!(text.contains("read  1 I/O  1/s") && text.contains("n = 1 I/O in"), "{text}");
-        assert!(text.contains("lost 0 I/Os, 0 events, 0 samples"), "{text}");
+        assert!(text.contains("missed 0 I/Os and 0 events, lost 0 samples"), "{text}");
     }
 
     #[test]

@@ -20,7 +20,7 @@ const GAP: usize = 2;
 /// Headings of columns that a narrow terminal drops, in this order. Other columns are dropped next, from the right; the
 /// first column stays.
 const LEAST_NEEDED: [&str; 36] = [
-    "known by",
+    "named by",
     "area",
     "per",
     "p99.9",
@@ -46,7 +46,7 @@ const LEAST_NEEDED: [&str; 36] = [
     "p50",
     "throttled",
     "batches",
-    "stolen",
+    "reclaimed",
     "scanned",
     "cause",
     "bytes",

@@ -183,7 +183,8 @@ fn facts(load: &LoadSummary) -> Vec<(&'static str, String)> {
     lines.extend(placement(load).map(|line| ("runs on", line)));
     lines.extend(load.job.rate.map(|rate| ("rate", paced(load, rate))));
     if let Some(missed) = load.never_began().filter(|missed| *missed > 0) {
-        let never = format!("{} that were due never began: their wait is in no latency", count(missed));
+        let never =
+            format!("{} operations that were due never started: their wait is in no latency", count(missed));
         lines.push(("rate missed", never));
     }
     if let Some((target, (depth, is_found))) = job.latency_target.zip(load.latency_depth()) {
@@ -191,10 +192,10 @@ fn facts(load: &LoadSummary) -> Vec<(&'static str, String)> {
         lines.push((
             "depth",
             match is_found {
-                true => format!("{depth}, at which {within}"),
+                true => format!("{depth}, where {within}"),
                 false if target.runs_on => format!("{depth} at the end, adjusted so that {within}"),
                 false => format!(
-                    "{depth} was tried last: none was found at which {within}; the figures are of all tried"
+                    "{depth} was tried last: at no depth {within}; the figures include all depths tried"
                 ),
             },
         ));
@@ -257,11 +258,11 @@ fn facts(load: &LoadSummary) -> Vec<(&'static str, String)> {
         ));
     }
     if let Some(taken) = taken(load, many) {
-        lines.push(("times of", taken));
+        lines.push(("timed", taken));
     }
     lines.extend(verified(load).map(|line| ("verified", line)));
     if let Some(mismatch) = load.mismatch() {
-        lines.push(("not so", clean(mismatch)));
+        lines.push(("mismatch", clean(mismatch)));
     }
     if let Some(clock) = load.clock {
         lines.push(("clock", clock_of(clock)));
@@ -274,8 +275,8 @@ fn facts(load: &LoadSummary) -> Vec<(&'static str, String)> {
 fn clock_of(clock: ClockQuality) -> String {
     let cost = time(clock.cost_ns.round() as u64);
     match clock.error_ns {
-        Some(error) => format!("the time stamp counter, at most {} off; {cost} a reading", time(error)),
-        None => format!("clock_gettime; {cost} a reading"),
+        Some(error) => format!("time stamp counter, error at most {}; {cost} per reading", time(error)),
+        None => format!("clock_gettime; {cost} per reading"),
     }
 }
 
@@ -295,14 +296,11 @@ fn verified(load: &LoadSummary) -> Option<String> {
     let right = format!("{} read back as written", counted(load.verified().unwrap_or(0), "write"));
     let mut line = match load.read_back()? {
         ReadBack::Whole => right,
-        ReadBack::Part => format!("{right}; the rest was not read back, as the run was ended"),
-        ReadBack::Nothing => "nothing was read back, as the run was ended before".to_string(),
+        ReadBack::Part => format!("{right}; the rest was not read back, as the run was stopped"),
+        ReadBack::Nothing => "nothing was read back, as the run was stopped before".to_string(),
     };
     if load.skipped() > 0 {
-        line.push_str(&format!(
-            "; {} that had failed or were short were not read back",
-            count(load.skipped())
-        ));
+        line.push_str(&format!("; {} failed or short writes were not read back", count(load.skipped())));
     }
     Some(line)
 }
@@ -319,7 +317,7 @@ fn paced(load: &LoadSummary, rate: Rate) -> String {
         Arrivals::Exponential => "exponential",
     };
     let each = each.collect::<Vec<_>>().join(", ");
-    format!("{each} of each job at {arrivals} distances; lat counts from when an I/O was due")
+    format!("{each} per job at {arrivals} intervals; lat counts from when an I/O was due")
 }
 
 /// CPUs and nodes of the threads; None if no thread was pinned.
@@ -351,8 +349,8 @@ fn taken(load: &LoadSummary, many: &str) -> Option<String> {
     let mut taken = Transfer::default();
     load.job.directions().for_each(|direction| taken.merge(&load.transfer(direction)));
     let how = match load.job.timestamps {
-        Timestamps::Off => return Some("nothing: timestamps are off".to_string()),
-        Timestamps::Sampled(n) => format!(", one of {} has its time taken", count(n.into())),
+        Timestamps::Off => return Some("none: timestamps are off".to_string()),
+        Timestamps::Sampled(n) => format!(", one in {} is timed", count(n.into())),
         Timestamps::Every => String::new(),
     };
     let kinds = [("slat", &taken.slat), ("clat", &taken.clat), ("lat", &taken.lat)];
@@ -368,10 +366,11 @@ fn cpu_of(load: &LoadSummary) -> String {
         return jobs;
     }
     match load.ring_workers {
-        None => format!("{jobs}; that of io_uring's worker threads is not known"),
+        None => format!("{jobs}; without io_uring's worker threads, whose CPU time is unknown"),
         Some(RingWorkers { threads: 0, .. }) => format!("{jobs}; io_uring needed no worker thread"),
         Some(RingWorkers { threads, system_ns }) => format!(
-            "{jobs} and {} of io_uring, to which it punted what would have blocked; of system, {} of one CPU is the latter's",
+            "{jobs} and {} of io_uring for operations that would block; these use {} of one CPU of the \
+             system time",
             counted(threads.into(), "worker thread"),
             percent(load.cpu_percent(system_ns))
         ),
@@ -550,8 +549,8 @@ reads       2,000
 per submit  4.00 (p50 4, p99 4, max 4)
 per reap    5.00 (p50 5, p99 5, max 5)
 CPU         user 50 ns and system 2.00 µs per read; 0.0 % and 0.4 % of one CPU
-CPU of      1 job and 2 worker threads of io_uring, to which it punted what would have blocked; of
-            system, 0.2 % of one CPU is the latter's
+CPU of      1 job and 2 worker threads of io_uring for operations that would block; these use 0.2 %
+            of one CPU of the system time
 ";
         assert_eq!(text, expected);
     }
@@ -646,9 +645,9 @@ failed      6 of 3,006
 per submit  6.01 (p50 4, p99 4, max 4)
 per reap    7.51 (p50 5, p99 5, max 5)
 CPU         user 33 ns and system 1.33 µs per I/O; 0.0 % and 0.4 % of one CPU
-CPU of      1 job and 2 worker threads of io_uring, to which it punted what would have blocked; of
-            system, 0.2 % of one CPU is the latter's
-times of    slat of 500, clat of 500 of 3,000 I/Os, one of 4 has its time taken
+CPU of      1 job and 2 worker threads of io_uring for operations that would block; these use 0.2 %
+            of one CPU of the system time
+timed       slat of 500, clat of 500 of 3,000 I/Os, one in 4 is timed
 ";
         assert_eq!(render(&mixed()), expected);
     }
@@ -682,7 +681,7 @@ read  2000  7.81 MiB/s  2,000  7.81 MiB  1.00 s
         load.jobs[0].transfers[0].lat = Histogram::default();
         let text = render(&load);
         assert!(!text.contains("latency"), "no table of dashes: {text}");
-        assert!(text.contains("times of    nothing: timestamps are off\n"), "{text}");
+        assert!(text.contains("timed       none: timestamps are off\n"), "{text}");
     }
 
     #[test]
@@ -690,7 +689,7 @@ read  2000  7.81 MiB/s  2,000  7.81 MiB  1.00 s
         let mut load = summary();
         load.job.rate =
             Some(Rate { iops: [Some(2000), None, None], bytes: [None; 3], arrivals: Arrivals::Exponential });
-        let line = "rate        2,000 reads/s of each job at exponential distances; lat counts from when an I/O was due\n";
+        let line = "rate        2,000 reads/s per job at exponential intervals; lat counts from when an I/O was due\n";
         assert!(render(&load).contains(line), "{}", render(&load));
     }
 

@@ -58,12 +58,12 @@ pub fn render(
         let rest = summary.locks.len().saturating_sub(most);
         if rest > 0 {
             let wait: u64 = summary.locks[most..].iter().map(|row| row.wait.sum()).saturating_sum();
-            out.push_str(&format!("and {rest} more locks, {} of waiting: --all shows them\n", time(wait)));
+            out.push_str(&format!("and {rest} more locks, {} of wait time: --all shows them\n", time(wait)));
         }
     }
     if summary.left_out.locks > 0 {
         out.push_str(&format!(
-            "left out: {} locks of other devices, {} of waiting\n",
+            "left out: {} locks of other devices, {} of wait time\n",
             count(summary.left_out.locks),
             time(summary.left_out.wait_ns)
         ));
@@ -97,7 +97,7 @@ fn headline(summary: &LockSummary, style: Style) -> String {
         "No lock waits.\n".to_string()
     } else {
         format!(
-            "{}  in {} {} waits/s, {} of waiting per second, {} % of it for spinlocks\n",
+            "{}  in {} {} waits/s, {} of wait time per second, {} % of it for spinlocks\n",
             bold("locks"),
             time(summary.duration_ns),
             short(summary.contentions_per_second()),
@@ -111,7 +111,7 @@ fn headline(summary: &LockSummary, style: Style) -> String {
             false => significant(spin.low, 2),
         };
         out.push_str(&format!(
-            "  CPUs spent {range} % of one CPU waiting for locks ({} samples by {})\n",
+            "  CPUs spent {range} % of one CPU spinning on locks ({} samples by {})\n",
             count(spin.samples),
             spin.sampler.name()
         ));
@@ -143,7 +143,7 @@ fn locks_table(summary: &LockSummary, most: usize, style: Style) -> String {
         ]
     };
     let rows: Vec<Vec<String>> = summary.locks.iter().take(most).map(row).collect();
-    table(&["lock", "kind", "known by", "waits/s", "waited", "%", "p50", "p99", "max"], &rows)
+    table(&["lock", "kind", "named by", "waits/s", "waited", "%", "p50", "p99", "max"], &rows)
 }
 
 fn waiters(summary: &LockSummary, style: Style) -> String {
@@ -155,7 +155,7 @@ fn waiters(summary: &LockSummary, style: Style) -> String {
     };
     let mut shown: Vec<String> = summary.processes.iter().take(most).map(one).collect();
     if summary.other_processes > 0 {
-        shown.push(format!("processes without a row {} times", count(summary.other_processes)));
+        shown.push(format!("other processes {} times", count(summary.other_processes)));
     }
     if shown.is_empty() { String::new() } else { format!("\nwaited: {}\n", shown.join(", ")) }
 }
@@ -185,10 +185,10 @@ fn still_waiting(summary: &LockSummary, style: Style) -> String {
 fn holders(summary: &LockSummary, most: usize) -> String {
     let with_holder = summary.locks.iter().take(most).filter_map(|row| Some((row, row.holder.as_ref()?)));
     let one = |(row, holder): (&LockRow, &Holder)| {
-        let held = holder.mean_ns().map_or("for how long is not known".to_string(), |mean| {
+        let held = holder.mean_ns().map_or("time unknown".to_string(), |mean| {
             let bound = if holder.at_least > 0 { "at least " } else { "" };
             let most = holder.max_hold_ns.map_or(String::new(), |ns| format!(" {} at most,", time(ns)));
-            format!("for {bound}{} in the mean,{most} of {} of them", time(mean), count(holder.holds))
+            format!("for {bound}{} on average,{most} of {} of them", time(mean), count(holder.holds))
         });
         format!(
             "  {}: last by {} ({}), {} releases; held {held}\n",
@@ -199,7 +199,7 @@ fn holders(summary: &LockSummary, most: usize) -> String {
         )
     };
     let all: String = with_holder.map(one).collect();
-    if all.is_empty() { all } else { format!("\nreleased while others slept for it:\n{all}") }
+    if all.is_empty() { all } else { format!("\nreleased while others waited for it:\n{all}") }
 }
 
 fn places(summary: &LockSummary) -> String {
@@ -228,7 +228,7 @@ fn stacks(summary: &LockSummary, style: Style) -> String {
         let frames: Vec<String> = shown.map(|frame| clean(frame)).collect();
         let more = if stack.frames.len() > frames.len() { " < ..." } else { "" };
         let ways = if row.stacks.len() > 1 {
-            format!(", first of {} ways", row.stacks.len())
+            format!(", first of {} call paths", row.stacks.len())
         } else {
             String::new()
         };
@@ -251,14 +251,15 @@ fn books(summary: &LockSummary) -> String {
     let kinds: Vec<String> =
         begins.by_kind.iter().map(|(kind, n)| format!("{} {}", kind.name(), count(*n))).collect();
     let mut out = format!(
-        "seen {} begins of waits ({}), {} ends; {} begins were of who waited already{}; {} had not ended\n",
+        "measured {} starts of waits ({}), {} ends; {} starts were by threads already waiting{}; {} did \
+         not end\n",
         count(begins.total),
         if kinds.is_empty() { "none".to_string() } else { kinds.join(", ") },
         count(events.contentions),
         count(begins.repeats),
         match begins.filtered {
             0 => String::new(),
-            others => format!(", {} of others than who was asked for", count(others)),
+            others => format!(", {} by threads that were not selected", count(others)),
         },
         count(begins.unended)
     );
@@ -266,15 +267,15 @@ fn books(summary: &LockSummary) -> String {
     if stacks.taken > 0 {
         let share = 100.0 * stacks.taken as f64 / stacks.of.max(1) as f64;
         let below = if stacks.threshold_ns > 0 {
-            format!(", shorter waits than {} by chance", time(stacks.threshold_ns))
+            format!(", waits shorter than {} sampled", time(stacks.threshold_ns))
         } else {
             String::new()
         };
         out.push_str(&format!(
-            "stacks of {} of the waits ({} %{below}): their numbers are {}\n",
+            "stacks of {} of the waits ({} %{below}): figures by stack are {}\n",
             count(stacks.taken),
             significant(share, 3),
-            if stacks.is_estimated() { "estimates, all others are exact" } else { "exact" }
+            if stacks.is_estimated() { "estimates, all other figures are exact" } else { "exact" }
         ));
     }
     out
@@ -309,7 +310,7 @@ mod tests {
         assert_eq!(waiters(&summary, Style::default()), "\nwaited: fio (7) 360 ns\n");
         summary.other_processes = 3;
         let text = waiters(&summary, Style::default());
-        assert_eq!(text, "\nwaited: fio (7) 360 ns, processes without a row 3 times\n");
+        assert_eq!(text, "\nwaited: fio (7) 360 ns, other processes 3 times\n");
     }
 
     #[test]
@@ -329,8 +330,8 @@ mod tests {
             holders(&LockSummary { locks: vec![row], ..LockSummary::default() }, 1)
         };
         let known = text(Some(300));
-        assert!(known.contains("held for 200 ns in the mean, 300 ns at most, of 2 of them"), "{known}");
+        assert!(known.contains("held for 200 ns on average, 300 ns at most, of 2 of them"), "{known}");
         let unknown = text(None);
-        assert!(unknown.contains("held for 200 ns in the mean, of 2 of them"), "{unknown}");
+        assert!(unknown.contains("held for 200 ns on average, of 2 of them"), "{unknown}");
     }
 }

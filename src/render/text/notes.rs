@@ -28,21 +28,18 @@ pub fn all(summary: &FlameSummary) -> Vec<String> {
 fn sentence(note: &Note, noun: &str) -> String {
     let timed = |ns: &u64, words: &str| format!("{} {words}", time(*ns));
     let some = |n: &u64, words: &str| format!("{} {words}", count(*n));
-    let no_user =
-        |ns: &u64, why: &str| timed(ns, &format!("have no frames of user mode ({NOT_TAKEN}): {why}"));
+    let no_user = |ns: &u64, why: &str| timed(ns, &format!("have no user frames ({NOT_TAKEN}): {why}"));
     match note {
         Note::Sampler(sampler) => sampler.note().unwrap_or_default().into(),
         Note::UserStacks(found) => user_stacks(&found.endings),
         Note::Counted { count, ns } => {
-            format!("{} of {} together, counted exactly", counted(*count, noun), time(*ns))
+            format!("{}, {} in total (exact)", counted(*count, noun), time(*ns))
         }
-        Note::EachHasStack => "each has its stack: nothing was left out".into(),
-        Note::EachLongHasStack => {
-            "each that is not shorter than --min-block has its stack: no other was left out".into()
-        }
+        Note::EachHasStack => "each one has a stack".into(),
+        Note::EachLongHasStack => "each one not shorter than --min-block has a stack".into(),
         Note::Sampled { stacks, threshold_ns } => format!(
-            "{} of them have stacks: {noun}s under {} were sampled in proportion to their length, and scaled up to what was \
-             counted of their process",
+            "{} of them have stacks: {noun}s under {} were sampled in proportion to their length, and \
+             scaled up to the totals of their process",
             count(*stacks),
             time(*threshold_ns)
         ),
@@ -52,54 +49,51 @@ fn sentence(note: &Note, noun: &str) -> String {
             format!("about one I/O in {} has a stack, as --max-cost allows; {share}", significant(*ios, 2))
         }
         Note::LockStacks { taken, of } => {
-            let why = "each lock has what was counted of it, which its stacks share";
+            let why = "the totals of each lock are exact, and are divided among its stacks";
             format!("stacks of {} of {} waits: {why}", count(*taken), count(*of))
         }
         Note::Pooled(ns) => {
             timed(ns, "belong to processes with too few stacks: these are pooled by name, or all together")
         }
-        Note::Idle(ns) => {
-            timed(ns, "of it are of sleeping threads and idle workers, and are not drawn: --all-waits has them")
-        }
-        Note::Brief(ns) => {
-            timed(ns, &format!("of it are of {noun}s shorter than --min-block, and are not drawn"))
-        }
-        Note::NoStack(ns) => timed(ns, &format!("are of {noun}s whose stacks were not taken")),
-        Note::NoKernelFrames(ns) => timed(ns, "have no frames of the kernel: they could not be read"),
-        Note::Asleep(ns) => {
-            no_user(ns, "they are of tasks that slept on as the run ended, and could not be read")
-        }
-        Note::NotInterrupted(ns) => no_user(
+        Note::Idle(ns) => timed(
             ns,
-            "no interrupt came to take them in, or they are of tasks that slept on as the run ended",
+            "belong to sleeping threads and idle workers, and are not drawn: --all-waits shows them",
         ),
+        Note::Brief(ns) => {
+            timed(ns, &format!("belong to {noun}s shorter than --min-block, and are not drawn"))
+        }
+        Note::NoStack(ns) => timed(ns, &format!("belong to {noun}s whose stacks were not taken")),
+        Note::NoKernelFrames(ns) => timed(ns, "have no kernel frames: they could not be read"),
+        Note::Asleep(ns) => no_user(ns, "their tasks still slept when the run ended, and could not be read"),
+        Note::NotInterrupted(ns) => {
+            no_user(ns, "no interrupt came to take them, or their tasks still slept when the run ended")
+        }
         Note::NoWaiter(ns) => no_user(ns, "the table of waiters was full"),
-        Note::NoUserFrames(ns) => timed(ns, "have no frames of user mode: they could not be read"),
+        Note::NoUserFrames(ns) => timed(ns, "have no user frames: they could not be read"),
         Note::Cut(ns) => timed(ns, &format!("have user stacks that {CUT}")),
-        Note::Queued(ns) => timed(ns, "more were spent ready to run, waiting for a CPU, and are not in it"),
+        Note::Queued(ns) => timed(ns, "more were spent runnable, waiting for a CPU, and are not included"),
         Note::Stages(parts) => {
             let parts = parts.iter().map(|(part, ns)| format!("{} {}", part.name(), time(*ns)));
-            format!("by stage, of all: {}", parts.collect::<Vec<_>>().join(", "))
+            format!("by stage, all I/Os: {}", parts.collect::<Vec<_>>().join(", "))
         }
         Note::CountedTwice(device) => {
-            format!("an I/O of {} counts again on the disk below: name one of them with -d", clean(device))
+            format!("I/Os of {} count again on the disk below: name one of them with -d", clean(device))
         }
         Note::Overhead(ns) => timed(ns, "of tracing overhead is subtracted from submit and queue"),
         Note::NoIoStack(ns) => {
-            timed(ns, "are of I/Os none of which has a stack: the kernel's own flushes, or too few")
+            timed(ns, "belong to groups of I/Os without any stack: the kernel's own flushes, or too few I/Os")
         }
-        Note::TableFull(n) => some(n, "stacks found no room in their table, and stand as such"),
-        Note::OverBudget(n) => {
-            some(n, "bios came while the budget was spent: others were scaled up for them")
-        }
-        Note::Interrupted(n) => some(n, "were not taken, since an interrupt came between"),
+        Note::TableFull(n) => some(n, "stacks found no room in their table, and are shown as such"),
+        Note::OverBudget(n) => some(n, "bios came when the budget was spent: others were scaled up for them"),
+        Note::Interrupted(n) => some(n, "were not taken because an interrupt came in between"),
         Note::LostIos(n) => {
-            let why = "since the reader was too slow: others were scaled up for them";
+            let why = "because the reader was too slow: others were scaled up for them";
             format!("{} with a stack were lost, {why}", counted(*n, "I/O"))
         }
-        Note::NoBudget => "no stack was taken, since --max-cost is 0".into(),
+        Note::NoBudget => "no stack was taken, because --max-cost is 0".into(),
         Note::UnitGuessed => {
-            "folded text does not say what it counts: taken for samples; say --unit ns if these are nanoseconds".into()
+            "folded text does not name its unit: taken as samples; use --unit ns if these are nanoseconds"
+                .into()
         }
         Note::Recorded(text) => text.clone(),
     }
@@ -107,7 +101,7 @@ fn sentence(note: &Note, noun: &str) -> String {
 
 /// A finer precision than a hundredth is irrelevant.
 fn share(points: f64) -> String {
-    format!("a share is exact to ±{} points at most (95 %)", significant(points.max(0.01), 2))
+    format!("shares are exact to ±{} points or better (95 %)", significant(points.max(0.01), 2))
 }
 
 /// How user stacks end, in samples.
@@ -117,12 +111,12 @@ pub(crate) fn user_stacks(endings: &BTreeMap<Ending, u64>) -> String {
     let percent = |n: u64| 100.0 * n as f64 / judged as f64;
     let (hidden, full) = (found.of(Ending::Short) + found.of(Ending::Lost), found.of(Ending::Full));
     let (unjudged, failed) = (found.of(Ending::Unjudged), found.of(Ending::Failed));
-    let unknown = "their programs have no symbols, or had ended before their symbols were read";
-    let deep = format!("have more frames than the {MAX_FRAMES} that are taken");
+    let unknown = "their programs have no symbols, or ended before their symbols were read";
+    let deep = format!("have more than {MAX_FRAMES} frames, the most that are taken");
     let parts = [
         (hidden, format!("{hidden} of {judged} user stacks ({:.0} %) {CUT}", percent(hidden))),
         (full, format!("{full} ({:.0} %) {deep}", percent(full))),
-        (unjudged, format!("{unjudged} cannot be judged: {unknown}")),
+        (unjudged, format!("{unjudged} cannot be checked: {unknown}")),
         (failed, format!("{failed} could not be taken")),
     ];
     let parts: Vec<String> = parts.into_iter().filter(|(n, _)| *n > 0).map(|(_, text)| text).collect();
@@ -144,15 +138,15 @@ mod tests {
     fn what_was_sampled_is_called_what_it_is() {
         let all = [Note::Counted { count: 480, ns: 9_000_000 }, Note::NoStack(5)];
         let [counted, bare] = notes(What::Reclaim, all);
-        assert_eq!(counted, "480 reclaims of 9.00 ms together, counted exactly");
-        assert_eq!(bare, "5 ns are of reclaims whose stacks were not taken");
+        assert_eq!(counted, "480 reclaims, 9.00 ms in total (exact)");
+        assert_eq!(bare, "5 ns belong to reclaims whose stacks were not taken");
         let [sampled, share] = notes(
             What::OffCpu,
             [Note::Sampled { stacks: 479, threshold_ns: 256 }, Note::OneIn { ios: 12.34, points: 0.0 }],
         );
         assert!(sampled.starts_with("479 of them have stacks: waits under 256 ns were sampled"), "{sampled}");
         assert!(share.ends_with(
-            "I/O in 12 has a stack, as --max-cost allows; a share is exact to ±0.010 points at most (95 %)"
+            "I/O in 12 has a stack, as --max-cost allows; shares are exact to ±0.010 points or better (95 %)"
         ));
     }
 

@@ -28,7 +28,7 @@ pub fn render(envelope: &Envelope, summary: &OverheadSummary) -> String {
     }
     if summary.iops_lost_percent.is_none() {
         out.push_str(&format!(
-            "no interval: of {} with I/O throughout, {LEAST_FOR_INTERVAL} are needed at least\n",
+            "no confidence interval: {} had I/O throughout, and at least {LEAST_FOR_INTERVAL} are needed\n",
             counted(summary.pairs - summary.pairs_without_io, "pair"),
         ));
     }
@@ -65,6 +65,9 @@ mod tests {
         let one = OverheadSummary { pairs: 1, pairs_without_io: 0, iops_lost_percent: None, ..summary };
         assert!(render(&Envelope::default(), &one).contains("(medians of 1 pair of 1.75 s)"));
         let few = render(&Envelope::default(), &OverheadSummary { pairs: 3, ..OverheadSummary::default() });
-        assert!(few.starts_with("no interval: of 3 pairs with I/O throughout, 6 are needed"), "{few}");
+        assert!(
+            few.starts_with("no confidence interval: 3 pairs had I/O throughout, and at least 6"),
+            "{few}"
+        );
     }
 }

@@ -40,7 +40,7 @@ pub fn render(summary: &PagecacheSummary) -> String {
         .map(|(kind, n)| format!("{} {kind}", count(*n)))
         .collect();
     if !lost.is_empty() {
-        out.push_str(&format!("lost of reclaim: {}\n", lost.join(", ")));
+        out.push_str(&format!("missed of reclaim: {}\n", lost.join(", ")));
     }
     out
 }
@@ -56,8 +56,8 @@ fn memory(summary: &PagecacheSummary) -> String {
         _ => "unknown".to_string(),
     };
     format!(
-        "memory  free {}, page cache {}, dirty {}, in write-back {}\n  pages of files scanned {}, stolen {}, back soon \
-         after {}\n",
+        "memory  free {}, page cache {}, dirty {}, in write-back {}\n  file pages: scanned {}, reclaimed \
+         {}, read back soon after {}\n",
         or_unknown(memory.free_bytes),
         or_unknown(memory.file_bytes),
         or_unknown(memory.dirty_bytes),
@@ -72,7 +72,7 @@ fn memory(summary: &PagecacheSummary) -> String {
 fn nodes(all: &[NodeSummary]) -> String {
     let line = |of: &NodeSummary| {
         format!(
-            "  node {}: free {}, page cache {}, dirty {}, in write-back {}; {} pages scanned, {} stolen\n",
+            "  node {}: free {}, page cache {}, dirty {}, in write-back {}; {} pages scanned, {} reclaimed\n",
             of.node,
             or_unknown(of.memory.free_bytes),
             or_unknown(of.memory.file_bytes),
@@ -92,11 +92,7 @@ fn onset(summary: &PagecacheSummary) -> String {
     let later = onset.moved.iter().filter(|moved| !onset.first.contains(&moved.signal));
     let later: Vec<_> = later.map(|moved| moved.signal.name()).collect();
     let then = if later.is_empty() { String::new() } else { format!(", then {}", later.join(", ")) };
-    format!(
-        "onset  {} after the begin: {} changed for the worse first{then}\n",
-        time(onset.at_ns),
-        first.join(", ")
-    )
+    format!("onset  {} after the start: {} got worse first{then}\n", time(onset.at_ns), first.join(", "))
 }
 
 /// The name of a kind.
@@ -107,7 +103,7 @@ fn words(kind: Kind) -> &'static str {
         Kind::Memcg => "tasks, at their group's limit",
         Kind::Softlimit => "soft limits, inside these",
         Kind::Node => "tasks, for one node",
-        Kind::Other => "begun before the trace, or others",
+        Kind::Other => "started before the trace, or others",
     }
 }
 
@@ -127,7 +123,7 @@ fn reclaims(rows: &[(Kind, &ReclaimSummary)]) -> String {
         ]
     };
     let header =
-        ["reclaim by", "times", "in all", "p50", "p99", "max", "pages scanned", "stolen", "throttled"];
+        ["reclaim by", "times", "total", "p50", "p99", "max", "pages scanned", "reclaimed", "throttled"];
     table(&header, &rows.iter().map(row).collect::<Vec<_>>())
 }
 
@@ -143,7 +139,7 @@ fn reclaimers(all: &[ReclaimerSummary]) -> String {
             of.max_ns.map_or("-".to_string(), time),
         ]
     };
-    let header = ["who reclaims", "pid", "kind", "group", "times", "in all", "max"];
+    let header = ["reclaimer", "pid", "kind", "group", "times", "total", "max"];
     table(&header, &all.iter().take(MOST_RECLAIMERS).map(row).collect::<Vec<_>>())
 }
 
@@ -155,9 +151,7 @@ fn readahead(summary: &PagecacheSummary) -> String {
             count(unused),
             significant(100.0 * unused as f64 / asked as f64, 3)
         ),
-        _ if of.is_hidden_by_mapping() => {
-            "; programs map files, so the unused pages are not known".to_string()
-        }
+        _ if of.is_hidden_by_mapping() => "; programs map files, so unused pages are unknown".to_string(),
         _ => String::new(),
     };
     format!("read-ahead  {} pages in {} calls{unused}\n", count(of.asked_pages), count(of.calls))
@@ -176,7 +170,7 @@ fn paths(all: &[PathSummary]) -> String {
             ratio.unwrap_or("-".to_string()),
         ]
     };
-    let header = ["function", "known by", "calls", "time within", "of it spinning", "spinning : useful"];
+    let header = ["function", "named by", "calls", "time within", "of it spinning", "spinning : useful"];
     table(&header, &all.iter().map(row).collect::<Vec<_>>())
 }
 
@@ -187,7 +181,7 @@ fn check(of: &Check) -> String {
         (_, false) => "DIFFERS",
     };
     let range = range(count(of.kernel_min), count(of.kernel_max));
-    format!("check {}: seen {}, kernel counted {range}: {verdict}\n", clean(&of.what), count(of.seen))
+    format!("check {}: measured {}, kernel counted {range}: {verdict}\n", clean(&of.what), count(of.seen))
 }
 
 #[cfg(test)]
@@ -262,7 +256,7 @@ mod tests {
             "64 pages in 2 calls, of which about 48 (75.0 %) were never used",
             "10.0 ms to 20.0 ms",
             "0.333 to 1.00",
-            "lost of reclaim: 3 no_room",
+            "missed of reclaim: 3 no_room",
         ] {
             assert!(text.contains(words), "'{words}' is not in\n{text}");
         }
@@ -293,10 +287,7 @@ mod tests {
         let text = render(&PagecacheSummary { onset, ..PagecacheSummary::default() });
         let line = text.lines().find(|line| line.starts_with("onset  "));
         let line = line.unwrap_or_else(|| panic!("no onset in\n{text}"));
-        assert!(
-            line.contains(" s after the begin: ") && line.contains(" changed for the worse first"),
-            "{line}"
-        );
+        assert!(line.contains(" s after the start: ") && line.contains(" got worse first"), "{line}");
         assert!(line.contains("reclaim") && line.contains("throughput"), "{line}");
     }
 
@@ -311,7 +302,7 @@ mod tests {
         let of = |nodes| render(&PagecacheSummary { nodes, ..PagecacheSummary::default() });
         let text = of(vec![node(0), node(1)]);
         let line = "  node 1: free 1.00 MiB, page cache unknown, dirty 0 B, in write-back unknown; 7 pages scanned, 0 \
-                    stolen\n";
+                    reclaimed\n";
         assert!(text.contains("  node 0: free ") && text.contains(line), "{text}");
         assert!(!of(vec![node(0)]).contains("node"), "{text}");
     }

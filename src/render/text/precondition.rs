@@ -39,7 +39,7 @@ fn steady(done: &Preconditioned) -> String {
     let rounds = counted(done.rounds.len() as u64, "round");
     let percent = |share: f64| significant(share * 100.0, 2);
     let window = done.window.map_or_else(
-        || "fewer rounds than it takes to tell".to_string(),
+        || "too few rounds to tell".to_string(),
         |window| {
             format!(
                 "the last five range over {} % of their average (at most {} %) and slope by {} % of it (at most {} %)",
@@ -53,7 +53,9 @@ fn steady(done: &Preconditioned) -> String {
     match done.end {
         End::Steady => format!("after {rounds}: {window}"),
         End::Rounds => format!("no, {}: {window}", not_steady(done).unwrap_or_default()),
-        End::Time => format!("no, {}, and its time was over: {window}", not_steady(done).unwrap_or_default()),
+        End::Time => {
+            format!("no, {}, and the time limit was reached: {window}", not_steady(done).unwrap_or_default())
+        }
     }
 }
 
@@ -98,6 +100,9 @@ steady      after 6 rounds: the last five range over 4.0 % of their average (at 
         let cut = Preconditioned { fill, rounds: Vec::new(), window: None, end: End::Time, ..example() };
         let text = render(&cut);
         assert!(text.contains("fill        1.00 MiB of 64.0 MiB in blocks"), "{text}");
-        assert!(text.contains("steady      no, not filled, and its time was over: fewer rounds"), "{text}");
+        assert!(
+            text.contains("steady      no, not filled, and the time limit was reached: too few rounds"),
+            "{text}"
+        );
     }
 }

@@ -27,7 +27,7 @@ fn rates(drive: &Scaled) -> String {
             in_percent(together / alone)
         ),
         (Some(alone), Some(together)) => format!("{} alone, {} with the others", rate(alone), rate(together)),
-        _ => "not known: a run was cut short or had errors".to_string(),
+        _ => "unknown: a run was cut short or had errors".to_string(),
     }
 }
 
@@ -52,6 +52,6 @@ mod tests {
             lines[0].starts_with("nvme0n1   ") && lines[0].ends_with(" with the others (69 %)"),
             "{lines:?}"
         );
-        assert_eq!(lines[1], "nvme10n1  not known: a run was cut short or had errors");
+        assert_eq!(lines[1], "nvme10n1  unknown: a run was cut short or had errors");
     }
 }

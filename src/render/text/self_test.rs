@@ -27,7 +27,7 @@ pub fn render(
             load.job.iodepth
         )),
         Err(why) => out.push_str(&format!(
-            "no load of our own, so only the I/O of others (biopsy load DIRECTORY --scratch makes some): {}\n\n",
+            "no load was driven, so only I/O of other processes is measured (biopsy load DIRECTORY --scratch makes some): {}\n\n",
             clean(why)
         )),
     }

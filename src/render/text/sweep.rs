@@ -168,7 +168,7 @@ fn knee(sweep: &Sweep) -> String {
             lines(&[(
                 "knee",
                 format!(
-                    "none is named: every curve over {word} has fewer than {LEAST_POINTS} points or rises by less \
+                    "none: every curve over {word} has fewer than {LEAST_POINTS} points or rises by less \
                      than {:.0} %",
                     (RISE - 1.0) * 100.0
                 ),
@@ -215,17 +215,17 @@ fn named(sweep: &Sweep, curves: &Curves, curve: &Curve, knee: Knee) -> Vec<(&'st
             )
         }
         None => format!(
-            "not seen: only the last point, {last}, has {share} of the best {metric} ({best_rate}); more may be had \
-             beyond it"
+            "not reached: only the last point, {last}, has {share} of the best {metric} ({best_rate}); \
+             higher values may give more"
         ),
     };
     let power = format!("power ({metric} / mean latency, Kleinrock)");
     let at_knee = match knee.knee {
         Some(at) => {
-            format!("{word} {}: {power} is greatest; beyond it latency grows more than {metric}", value(at))
+            format!("{word} {}: {power} is greatest; above it latency grows more than {metric}", value(at))
         }
-        None if has_latencies(sweep, curve) => format!("not seen: {power} still grows at the last point"),
-        None => format!("not known: {power} needs latencies, and --timestamps took none"),
+        None if has_latencies(sweep, curve) => format!("not reached: {power} still grows at the last point"),
+        None => format!("unknown: {power} needs latencies, and --timestamps off measured none"),
     };
     vec![("enough", enough), ("knee", at_knee)]
 }
@@ -239,12 +239,12 @@ fn unnamed(sweep: &Sweep, curves: &Curves, curve: &Curve, why: Shapeless) -> Str
     match why {
         Shapeless::FewPoints => {
             format!(
-                "none is named: a curve over {word} needs {LEAST_POINTS} good points, and has {}",
+                "none: a curve over {word} needs {LEAST_POINTS} good points, and has {}",
                 curve.points.len()
             )
         }
         Shapeless::Flat => format!(
-            "none is named: the best {} is less than {:.0} % above that of {word} {}, which may be chance",
+            "none: the best {} is less than {:.0} % above that of {word} {}, which may be chance",
             metric_name(curves.metric),
             (RISE - 1.0) * 100.0,
             value(sweep, curves, curve, 0)
@@ -278,11 +278,11 @@ fn several(sweep: &Sweep, curves: &Curves, all: &[Curve]) -> String {
     let share = ENOUGH * 100.0;
     let mut enough = format!("the smallest {word} with {share:.0} % of the best {metric}");
     if all.iter().any(|curve| curve.knee.is_ok_and(|knee| knee.enough.is_none())) {
-        enough.push_str("; over: only the last point has them, and more may be had beyond it");
+        enough.push_str("; over: only the last point has it, and higher values may give more");
     }
     let knee = format!(
-        "the {word} of the greatest power ({metric} / mean latency, Kleinrock); beyond it latency grows more than \
-         {metric}"
+        "the {word} with the greatest power ({metric} / mean latency, Kleinrock); above it latency grows \
+         more than {metric}"
     );
     let mut meanings = vec![("enough", enough), ("knee", knee)];
     if all.iter().any(|curve| curve.knee.ok().and_then(|knee| knee.knee).is_none()) {
@@ -290,7 +290,7 @@ fn several(sweep: &Sweep, curves: &Curves, all: &[Curve]) -> String {
         meanings.push((
             "-",
             format!(
-                "not seen: power still grows at the last point or is not known, or the curve has fewer than \
+                "none: power still grows at the last point or is unknown, or the curve has fewer than \
                  {LEAST_POINTS} good points, or rises by less than {rise:.0} %"
             ),
         ));
@@ -308,7 +308,7 @@ fn notes(sweep: &Sweep) -> String {
         let done = sweep.points.iter().filter(|point| !point.cut).count();
         let cut = sweep.points.iter().find(|point| point.cut);
         let cut = cut.map_or(String::new(), |point| {
-            format!("; {} was cut short, and is in the table only", clean(&sweep.said(point)))
+            format!("; {} was cut short, and is only in the table", clean(&sweep.said(point)))
         });
         notes.push(("stopped", format!("after {done} of {}{cut}", counted(sweep.asked as u64, "point"))));
     }
@@ -349,7 +349,7 @@ iodepth  kIOPS  MiB/s  mean  p50  p99  p99.9  submit  reap  CPU %
 16        80.0    312   200  200  200    200    2.00  1.00   50.0
 
 enough      iodepth 8: the smallest with 95 % of the best IOPS (80.0k at 16)
-knee        iodepth 8: power (IOPS / mean latency, Kleinrock) is greatest; beyond it latency grows
+knee        iodepth 8: power (IOPS / mean latency, Kleinrock) is greatest; above it latency grows
             more than IOPS
 
 missing: huge pages: none\\u{1b}[2J
@@ -360,18 +360,18 @@ missing: huge pages: none\\u{1b}[2J
     #[test]
     fn what_is_not_seen_is_said() {
         let line = knee(&literal("iodepth", &DEPTHS[..4]));
-        assert!(line.starts_with("enough      not seen: only the last point, 8, has 95 %"), "{line}");
+        assert!(line.starts_with("enough      not reached: only the last point, 8, has 95 %"), "{line}");
         let flat = knee(&literal("numjobs", &[("1", 50, 20), ("2", 52, 40), ("4", 53, 80), ("8", 54, 150)]));
-        let expected = "knee        none is named: the best IOPS is less than 10 % above that of numjobs 1, which may be chance\n";
+        let expected = "knee        none: the best IOPS is less than 10 % above that of numjobs 1, which may be chance\n";
         assert_eq!(flat.replace("\n            ", " "), expected);
         let few = knee(&literal("iodepth", &DEPTHS[..3]));
-        assert_eq!(few, "knee        none is named: a curve over iodepth needs 4 good points, and has 3\n");
+        assert_eq!(few, "knee        none: a curve over iodepth needs 4 good points, and has 3\n");
         assert_eq!(knee(&literal("rwmixread", &DEPTHS)), "", "without an order there is no curve");
         let mut untimed = literal("iodepth", &DEPTHS);
         untimed.points.iter_mut().for_each(|point| {
             point.loads[0].jobs[0].transfers[0].lat = crate::hist::Histogram::default();
         });
-        assert!(knee(&untimed).contains("not known: power"), "{}", knee(&untimed));
+        assert!(knee(&untimed).contains("unknown: power"), "{}", knee(&untimed));
     }
 
     #[test]
@@ -414,11 +414,7 @@ trim              -           -       -     -
         assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
         sweep.points = with("read", &all[..2]);
         sweep.points.extend(with("trim", &all[..2]));
-        assert!(
-            knee(&sweep).starts_with("knee        none is named: every curve over iodepth"),
-            "{}",
-            knee(&sweep)
-        );
+        assert!(knee(&sweep).starts_with("knee        none: every curve over iodepth"), "{}", knee(&sweep));
     }
 
     #[test]

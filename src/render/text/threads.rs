@@ -35,7 +35,7 @@ pub fn render(
     let average = significant(summary.average_threads, 3);
     let bold = if style.color { format!("\x1b[1m{average}\x1b[0m") } else { average };
     let mut out = format!(
-        "{bold} threads on average, of {} that were there; {} rounds in {} s ({} Hz), {} late, {} missed\n",
+        "{bold} of {} threads on average; {} scans in {} s ({} Hz), {} late, {} missed\n",
         significant(summary.looked_at, 3),
         count(summary.rounds),
         significant(seconds, 3),
@@ -46,7 +46,7 @@ pub fn render(
     out.push_str(&states(summary));
     let shown = if style.all { summary.rows.len() } else { MOST_ROWS };
     if summary.rows.is_empty() {
-        out.push_str("\nNo thread that was asked for ran, or waited without being interruptible.\n");
+        out.push_str("\nNo selected thread ran or waited uninterruptibly.\n");
     } else {
         out.push('\n');
         out.push_str(&rows(summary, shown));
@@ -186,7 +186,7 @@ fn cost(envelope: &Envelope) -> String {
         .collect();
     let programs = if programs.is_empty() { String::new() } else { format!(" ({})", programs.join(", ")) };
     let share = cost.cpu_percent.map_or("unknown".to_string(), |cpu| significant(cpu, 2));
-    format!("cost {share} % of one CPU in this process{programs}; maps {}\n", bytes(cost.map_bytes as f64))
+    format!("cost {share} % of one CPU in biopsy{programs}; maps {}\n", bytes(cost.map_bytes as f64))
 }
 
 #[cfg(test)]
@@ -223,10 +223,7 @@ mod tests {
     #[test]
     fn the_table_is_that_of_source_t() {
         let text = render(&Envelope::default(), &summary(), None, Style::default());
-        assert!(
-            text.starts_with("59.4 threads on average, of 500 that were there; 100 rounds in 10.0 s (10 Hz)"),
-            "{text}"
-        );
+        assert!(text.starts_with("59.4 of 500 threads on average; 100 scans in 10.0 s (10 Hz)"), "{text}");
         assert!(
             text.contains(
                 "59.41    0.50    5,941  io_wqe_worker-*      D        -  wait_on_page_bit_common\n"

@@ -163,13 +163,13 @@ pub fn summary(
     out.push_str(&footer::lost(envelope));
     if trace.unjoined > 0 {
         out.push_str(&format!(
-            "{} named an operation whose end was not seen\n",
+            "{} belong to an operation whose end was missed\n",
             counted(trace.unjoined, "shown I/O")
         ));
     }
     if trace.unshown > 0 {
         out.push_str(&format!(
-            "{} ended and belong to no I/O that is shown\n",
+            "{} ended without an I/O that is shown\n",
             counted(trace.unshown, "operation")
         ));
     }

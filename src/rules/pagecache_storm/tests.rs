@@ -73,7 +73,7 @@ fn t_with_read_ahead_is_a_storm_by_its_threads() {
     // CPUs.
     assert!(storm.evidence[0].starts_with("15.0 threads are in reclaim"), "{:?}", storm.evidence);
     assert!(
-        storm.evidence[1].starts_with("threads spin for 2 % of the CPUs at least"),
+        storm.evidence[1].starts_with("threads spin on at least 2 % of the CPUs"),
         "{:?}",
         storm.evidence
     );
@@ -89,7 +89,7 @@ fn t_with_read_ahead_is_a_storm_by_what_dstat_and_the_first_psn_say() {
     let storm = &found[0];
     assert_eq!(storm.confidence, INFERRED);
     // 99.4 % of 32 CPUs for 3,239 MiB a second: 38 µs a page.
-    assert!(storm.evidence[1].contains("takes 38.4 µs of CPU time for each page"), "{:?}", storm.evidence);
+    assert!(storm.evidence[1].contains("uses 38.4 µs of CPU time per page"), "{:?}", storm.evidence);
     let rate = storm.numbers["read_bytes_per_second"] / MIB as f64;
     assert!((2953.0..3593.0).contains(&rate), "{rate}");
     let punt = found.iter().find(|finding| finding.id == "worker-punt").unwrap();
@@ -235,7 +235,7 @@ fn both_reclaim_and_spinning_are_needed() {
     assert_eq!((found[0].confidence, found[0].severity), (COUNTED, Severity::Critical));
     assert_eq!(found[0].numbers["reclaimed_pages_per_second"], 10_000.0);
     assert!(
-        found[0].evidence[1].contains("10 % to 60 % of the time of all (cycles)"),
+        found[0].evidence[1].contains("10 % to 60 % of the time of all CPUs (cycles)"),
         "{:?}",
         found[0].evidence
     );

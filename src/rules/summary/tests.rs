@@ -40,7 +40,7 @@ fn cpus() -> CpuSummary {
         cores: vec![row.clone()],
         sockets: vec![row.clone()],
         all: Some(row),
-        left_out: vec![CpuLeftOut { cpu: 1, why: "it went offline in the window".into() }],
+        left_out: vec![CpuLeftOut { cpu: 1, why: "it went offline during the run".into() }],
         context_switches: Some(100),
         processes: Some(2),
         wakeups: Some(50),
@@ -92,7 +92,7 @@ fn a_diagnosis_is_read_back_with_its_views() {
     let (cpu, row) = (&value["cpu"], &value["cpu"]["time"]["cpus"][0]);
     let times: Vec<u64> = TIMES.iter().map(|name| row[format!("{name}_ns")].as_u64().unwrap()).collect();
     assert_eq!((times, &row["unaccounted_ns"]), (vec![1, 2, 3, 4, 5, 6, 7], &json!(-10)));
-    assert_eq!(cpu["time"]["left_out"], json!([{ "cpu": 1, "why": "it went offline in the window" }]));
+    assert_eq!(cpu["time"]["left_out"], json!([{ "cpu": 1, "why": "it went offline during the run" }]));
     assert_eq!(cpu["core_cycles_per_io"], json!([2.0, 3.0]));
     assert_eq!((&cpu["forks"], &cpu["counted_share"]), (&json!(2), &json!(0.5)));
     assert!(cpu["io-wq"]["ns_per_io"].is_number() && cpu["threads_share_cores"] == json!(false), "{cpu}");

@@ -70,7 +70,7 @@ pub fn measure(options: &Options, host: &Host, interval: Interval<'_>) -> Result
     let names = Symbolizer::new(Helper::own()).names(&submits::addresses(&submits));
     let summary = submits::summarize(&latency, &collector.tally, &submits, &names);
     let doubt = loss::distrust(&latency, &lost, options.max_loss)
-        .or_else(|| trace::distrust(&emitted, options.max_loss, "take fewer stacks with --max-cost"));
+        .or_else(|| trace::distrust(&emitted, options.max_loss, "take fewer stacks with a lower --max-cost"));
     let with_ios: Vec<&DeviceLatency> = latency.devices.iter().filter(|device| device.ios > 0).collect();
     let mut notes = Note::of_ios(&summary, &submits, &with_ios);
     notes.extend((lost_ios > 0).then_some(Note::LostIos(lost_ios)));

@@ -111,7 +111,7 @@ impl Live for OnCpuView {
         let percent = if all == 0 { 0.0 } else { 100.0 * self.lost as f64 / all as f64 };
         (percent > max_loss).then(|| {
             format!(
-                "{} of {all} samples ({percent:.2} %) are in no stack, more than --max-loss {max_loss} % allows",
+                "{} of {all} samples ({percent:.2} %) were lost, more than --max-loss {max_loss} % allows",
                 self.lost
             )
         })

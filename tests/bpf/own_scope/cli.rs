@@ -145,7 +145,7 @@ fn intervals_are_one_object_per_line() {
     let text = String::from_utf8(output.stdout).unwrap();
     assert_eq!(text.matches(" no I/O\n").count(), 2, "{text}");
     assert!(
-        text.contains("device") && said.contains("lost 0 I/Os") && said.contains("cost "),
+        text.contains("device") && said.contains("missed 0 I/Os") && said.contains("cost "),
         "{text}{said}"
     );
 }
@@ -226,8 +226,7 @@ fn diagnose_ends_in_a_verdict_and_a_report() {
     let is_undecided = gain("low") < 1.05 && gain("high") > 1.5;
     assert_eq!(value["experiment"]["regime"].is_null(), is_undecided, "{}", value["experiment"]);
     let page = std::fs::read_to_string(&report).unwrap();
-    for section in ["Other depths", "Memory and page cache", "What the threads did"]
-        .map(|what| format!("<h2>{what}</h2>"))
+    for section in ["Other depths", "Memory and page cache", "Threads"].map(|what| format!("<h2>{what}</h2>"))
     {
         assert!(page.contains(&section), "{section}");
     }

@@ -358,7 +358,7 @@ fn a_cgroup_that_is_deleted_ends_the_measurement_and_keeps_its_name() {
     drop(group);
     let output = finish(child);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    assert!(stderr(&output).contains("cgroup of --cgroup has ended"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("cgroup of --cgroup is gone"), "{}", stderr(&output));
     let view = object(&output, LATENCY);
     let groups = groups(&view);
     assert_eq!((groups.len(), counts(&groups[0])), (1, (250, 250)));

@@ -191,7 +191,7 @@ fn the_text_has_a_table_of_no_operation() {
     let text = String::from_utf8(words(&[]).stdout).unwrap();
     let place = |what: &str| text.find(what).unwrap_or_else(|| panic!("no {what}: {text}"));
     assert!(place("    300 operations\n") < place("    operation, "), "{text}");
-    assert!(place("    operation, ") < place("    I/O of no operation, "), "{text}");
+    assert!(place("    operation, ") < place("    I/O without operation, "), "{text}");
     assert!(!text.contains("    I/O, "), "each operation is one I/O: {text}");
     let json = object(&words(&["--json"]), "biopsy.latency/1");
     let row = &device(&json, &disk)["ops"]["write"];

@@ -137,7 +137,7 @@ fn shows_the_machine(folder: &Path, packed: &Path, disk: &str) {
         let named = if verb == "devices" { disk } else { "latency" };
         assert!(String::from_utf8_lossy(&words.stdout).contains(named), "{verb}");
     }
-    one_error(&run(&["devices", "-i", "/dev/null"]), 2, &["is no recording of biopsy record"]);
+    one_error(&run(&["devices", "-i", "/dev/null"]), 2, &["is not a recording of biopsy record"]);
 }
 
 /// Checks that the same rules are applied to the recording, as a folder or packed, and that the report is written.
@@ -204,7 +204,7 @@ fn a_recorder_that_is_killed_leaves_what_it_had_recorded() {
             seen += lines.len();
             let said = stderr(&output);
             let is_whole = output.status.success() && said.is_empty();
-            let is_named = said.contains("it is empty") || said.contains("is damaged or cut off");
+            let is_named = said.contains("it is empty") || said.contains("is damaged or truncated");
             assert!(is_whole || output.status.code() == Some(1) && is_named, "{said}");
             assert!(is_whole || !said.contains("empty") || lines.is_empty(), "{said}");
         }
@@ -374,7 +374,7 @@ fn a_full_disk_leaves_what_was_recorded() {
     one_error(
         &output,
         1,
-        &["cannot write", "free some space", "what was recorded before can be read", "No space left"],
+        &["cannot write", "free some space", "the part recorded before can be read", "No space left"],
     );
     for view in ["latency", "locks", "top"] {
         assert!(read(view, &folder).len() > 3, "{view}");
@@ -414,7 +414,7 @@ fn redacted_names_are_in_no_file() {
     assert!(!read("latency", &folder).is_empty() && !folder.join("stacks").exists());
     let refused =
         run(&["record", "--redact", "--with", "latency,trace", "-o", text(&folder.with_extension("2"))]);
-    one_error(&refused, 2, &["leave trace out of --with, or --redact out"]);
+    one_error(&refused, 2, &["leave trace out of --with, or leave out --redact"]);
 }
 
 #[test]

@@ -473,7 +473,7 @@ fn names_of_strangers_stay_names() {
     let footer = stderr(&output);
     if footer.contains("check ") && !footer.contains("unseen completion") {
         assert_eq!(text.lines().count(), 4, "{text}");
-        assert!(footer.contains("3 of 3 I/Os shown") && footer.contains("lost 0 I/Os"), "{footer}");
+        assert!(footer.contains("3 of 3 I/Os shown") && footer.contains("missed 0 I/Os"), "{footer}");
     }
 }
 

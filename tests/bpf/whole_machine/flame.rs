@@ -349,7 +349,7 @@ fn the_time_of_ios_stands_with_who_handed_them_in() {
     // With a stack for each I/O.
     let (_, inside, (all, _, [thrice, once]), passed) = read("100", "1500");
     assert_eq!((&inside["total"], &inside["measured"]), (&all.into(), &6_000.into()), "{inside}");
-    assert_eq!(inside["source"], "6,000 of 6,000 I/Os by their stacks");
+    assert_eq!(inside["source"], "stacks of 6,000 of 6,000 I/Os");
     let share = |[a, b]: [f64; 2]| 100.0 * a / (a + b);
     let due = share([passed[0], passed[1]]);
     println!("thrice() has {:.1} %, {due:.1} % by its clock", share([thrice, once]));
@@ -366,7 +366,7 @@ fn the_time_of_ios_stands_with_who_handed_them_in() {
         inside["source"].as_str().unwrap().split(' ').next().unwrap().replace(',', "").parse().unwrap();
     assert!(inside["total"] == all && sampled > 50 && sampled < 20_000, "{inside}");
     let said = inside["notes"].to_string();
-    let (_, half) = said.split_once("is exact to ±").unwrap_or_else(|| panic!("{said}"));
+    let (_, half) = said.split_once("are exact to ±").unwrap_or_else(|| panic!("{said}"));
     let half: f64 = half.split(' ').next().unwrap().parse().unwrap();
     let (seen, due) = (share(functions), share([passed[0], passed[1]]));
     println!("thrice() has {seen:.1} ± {half} % by {sampled} stacks, {due:.1} % by its clock");

@@ -127,7 +127,7 @@ fn a_device_that_cannot_be_read_is_watched() {
     assert!(why.unwrap()["why"].as_str().unwrap().contains("is empty"), "{}", check["self_test"]);
     let output = run(&["check", "--self-test", "-d", &disk.name, "--for", "200ms"]);
     let text = String::from_utf8(output.stdout).unwrap();
-    assert!(text.contains("only the I/O of others") && text.contains("not tested"), "{text}");
+    assert!(text.contains("only I/O of other processes") && text.contains("not tested"), "{text}");
 }
 
 #[test]

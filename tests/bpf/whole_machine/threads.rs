@@ -188,7 +188,7 @@ fn uninterruptible_threads_are_counted_under_harmless_names() {
     let output =
         finish(biopsy(&["threads", "--for", "500ms", "--stacks", "folded"]).args(&own).spawn().unwrap());
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("lost 0 I/Os") && said.contains("cost "), "{said}");
+    assert!(said.contains("missed 0 I/Os") && said.contains("cost "), "{said}");
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("\\x1b[*mevil\\x3b\\x0a;") && !text.contains('\x1b'), "{text}");
     for line in text.lines() {

@@ -42,4 +42,4 @@ jq -en --slurpfile v by_vector --slurpfile q by_queue --argjson slack $((missed 
 jq -es 'length >= 3 and all(.schema == "biopsy.interrupts/1") and all(.duration_ns < 1.9e9)
     and all(.[]; all(.vectors[]; .queue == null or .interrupts >= .completions_per_interrupt.count - 1))' pieces.json \
     >/dev/null || fail "the pieces: $(jq -c '[.duration_ns, (.vectors | map(.interrupts))]' pieces.json | head -5)"
-grep -q '^check interrupts of .* vectors: seen .*: ok$' idle.txt || fail "an idle window: $(cat idle.txt)"
+grep -q '^check interrupts of .* vectors: measured .*: ok$' idle.txt || fail "an idle window: $(cat idle.txt)"

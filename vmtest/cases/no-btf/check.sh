@@ -17,4 +17,4 @@ exited lines 0
 jq -se '[.[] | select(.op == "read")] | length == 300 and all(.[]; .owner.comm == "dd" and (.request_stages.device > 0))' \
     lines.json >/dev/null || fail "the lines: $(head -n 1 lines.json)"
 exited wrong 2
-grep -q 'no BTF of a kernel' wrong.err || fail "$(cat wrong.err)"
+grep -q 'not the BTF of a kernel' wrong.err || fail "$(cat wrong.err)"

@@ -40,4 +40,4 @@ grep -qE '^thermal     [0-9]+ to [0-9]+ °C, not counted by this drive: throttli
 
 exited unprivileged 0
 expect unprivileged.json '.content.samples == 64 and .thermal == null'
-expect unprivileged.json '[.missing[].why] | any(contains("thermal throttling: the drive cannot be asked") and contains("root"))'
+expect unprivileged.json '[.missing[].why] | any(contains("thermal throttling: the drive cannot be queried") and contains("root"))'

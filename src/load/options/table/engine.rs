@@ -20,14 +20,14 @@ pub(super) const WORDS: &[Word] = &[
         "cmd_type",
         Takes::Words(&["nvme"]),
         Section::Engine,
-        "nvme: the commands of io_uring_cmd are always NVMe's; without effect",
+        "nvme; no effect, as io_uring_cmd always sends NVMe commands",
         |_, text| values::one_of(text, &["nvme"], |word| (word == "nvme").then_some(())),
     ),
     Word::new(
         "direct",
         Takes::Switch,
         Section::Engine,
-        "1: past the page cache (O_DIRECT) [default: 1]",
+        "1: bypass the page cache (O_DIRECT) [default: 1]",
         |draft, text| {
             draft.job.direct = values::switch(text)?;
             Ok(())
@@ -37,7 +37,7 @@ pub(super) const WORDS: &[Word] = &[
         "buffered",
         Takes::Switch,
         Section::Engine,
-        "1: through the page cache; of this and direct the last one holds [default: 0]",
+        "1: use the page cache; the last one of buffered and direct applies [default: 0]",
         |draft, text| {
             draft.job.direct = !values::switch(text)?;
             Ok(())
@@ -47,7 +47,7 @@ pub(super) const WORDS: &[Word] = &[
         "io_submit_mode",
         Takes::Words(&["inline", "offload"]),
         Section::Engine,
-        "inline, or offload: without effect, as latencies of a rate count from when an operation was due either way",
+        "inline or offload; no effect, as with a rate latency always counts from when an operation was due",
         |draft, text| {
             draft.offload = values::one_of(text, &["inline", "offload"], |word| match word {
                 "inline" => Some(false),
@@ -61,7 +61,7 @@ pub(super) const WORDS: &[Word] = &[
         "hipri",
         Takes::Flag,
         Section::Engine,
-        "Poll for completions on the device's poll queues; refused where it has none",
+        "Poll for completions on the device's poll queues; refused if it has none",
         |draft, text| {
             draft.job.hipri = values::switch(text)?;
             Ok(())
@@ -71,7 +71,7 @@ pub(super) const WORDS: &[Word] = &[
         "sqthread_poll",
         Takes::Flag,
         Section::Engine,
-        "A thread of the kernel fetches the requests (before Linux 5.13 with rights only)",
+        "A kernel thread polls the submission queue (needs rights before Linux 5.13)",
         |draft, text| {
             draft.job.sqthread_poll = values::switch(text)?;
             Ok(())
@@ -101,7 +101,7 @@ pub(super) const WORDS: &[Word] = &[
         "nop",
         Takes::Flag,
         Section::Engine,
-        "Ask the ring for nothing at all: no I/O, to measure the generator itself",
+        "Submit no-ops to the ring: no I/O, to measure the generator itself",
         |draft, text| {
             draft.job.nop = values::switch(text)?;
             Ok(())
@@ -112,7 +112,7 @@ pub(super) const WORDS: &[Word] = &[
         "uncached",
         Takes::Switch,
         Section::Engine,
-        "1: what goes through the page cache does not stay there (RWF_DONTCACHE, from Linux 6.14 on) [default: 0]",
+        "1: drop data from the page cache after use (RWF_DONTCACHE, Linux 6.14 and newer) [default: 0]",
         |draft, text| {
             draft.job.uncached = values::switch(text)?;
             Ok(())
@@ -122,8 +122,8 @@ pub(super) const WORDS: &[Word] = &[
         "atomic",
         Takes::Switch,
         Section::Engine,
-        "1: writes that no power failure tears (RWF_ATOMIC, from Linux 6.11 on, where the device has them); without \
-         fixedbufs [default: 0]",
+        "1: atomic writes (RWF_ATOMIC, Linux 6.11 and newer, if the device has them); without fixedbufs \
+         [default: 0]",
         |draft, text| {
             draft.job.atomic = values::switch(text)?;
             Ok(())
@@ -153,7 +153,7 @@ pub(super) const WORDS: &[Word] = &[
         "cmdprio_percentage",
         Takes::Counts,
         Section::Engine,
-        "Percent of the operations, or reads,writes, with an I/O priority of their own (libaio, io_uring)",
+        "Percentage of operations, or of reads,writes, with their own I/O priority (libaio, io_uring)",
         |draft, text| {
             let said = values::by_direction(text, |text| values::count(text, 0, 100))?;
             for (percent, said) in draft.priority.percent.iter_mut().zip(said) {
@@ -166,7 +166,7 @@ pub(super) const WORDS: &[Word] = &[
         "cmdprio_class",
         Takes::Counts,
         Section::Engine,
-        "Its class, or of reads,writes [default: 1]",
+        "Priority class of these operations, or of reads,writes [default: 1]",
         |draft, text| {
             let said = values::by_direction(text, |text| values::count(text, 0, priority::MOST_CLASS))?;
             for (priority, said) in draft.priority.of_commands.iter_mut().zip(said) {
@@ -179,7 +179,7 @@ pub(super) const WORDS: &[Word] = &[
         "cmdprio",
         Takes::Counts,
         Section::Engine,
-        "Its level, or of reads,writes, 0 to 7 [default: 0]",
+        "Priority level of these operations, or of reads,writes, 0 to 7 [default: 0]",
         |draft, text| {
             let said = values::by_direction(text, |text| values::count(text, 0, priority::MOST_LEVEL))?;
             for (priority, said) in draft.priority.of_commands.iter_mut().zip(said) {
@@ -192,7 +192,7 @@ pub(super) const WORDS: &[Word] = &[
         "cmdprio_bssplit",
         Takes::Text("SIZE/PERCENT:..."),
         Section::Engine,
-        "The same by block size: SIZE/PERCENT or SIZE/PERCENT/CLASS/LEVEL, with : between them",
+        "As cmdprio_percentage, by block size: SIZE/PERCENT or SIZE/PERCENT/CLASS/LEVEL, separated by :",
         |draft, text| {
             let said = values::by_direction(text, priority::sized)?;
             for (split, said) in draft.priority.split.iter_mut().zip(said) {
@@ -222,7 +222,7 @@ pub(super) const WORDS: &[Word] = &[
         "invalidate",
         Takes::Switch,
         Section::Engine,
-        "What the page cache has of the target is dropped before a buffered run [default: 1]",
+        "Drop the target from the page cache before a buffered run [default: 1]",
         |draft, text| {
             draft.job.invalidate = values::switch(text)?;
             Ok(())
@@ -232,7 +232,7 @@ pub(super) const WORDS: &[Word] = &[
         "refill_buffers",
         Takes::Flag,
         Section::Content,
-        "New content for each write",
+        "Generate new data for each write",
         |draft, text| {
             draft.job.refill_buffers = values::switch(text)?;
             Ok(())
@@ -242,7 +242,8 @@ pub(super) const WORDS: &[Word] = &[
         "verify",
         Takes::Words(&["0", "crc32c"]),
         Section::Content,
-        "crc32c: what is written carries its place and a checksum, and is read back after the load; 0: not [default: 0]",
+        "crc32c: write blocks with their offset and a checksum, and read them back after the load; 0: do \
+         not [default: 0]",
         |draft, text| {
             draft.job.verify = values::one_of(text, &["0", "crc32c"], |word| match word {
                 "0" => Some(false),
@@ -257,7 +258,7 @@ pub(super) const WORDS: &[Word] = &[
         "do_verify",
         Takes::Switch,
         Section::Content,
-        "0: write as verify says, and do not read it back [default: 1]",
+        "0: write blocks for --verify, but do not read them back [default: 1]",
         |draft, text| {
             draft.job.do_verify = values::switch(text)?;
             Ok(())

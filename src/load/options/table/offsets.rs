@@ -15,7 +15,7 @@ pub(super) const WORDS: &[Word] = &[
         "runtime",
         Takes::Time,
         Section::Length,
-        "How long to run, in s where no unit is said; 0: until all is done [default: 10s]",
+        "How long to run, in s without a unit; 0: until all of it is done [default: 10s]",
         |draft, text| {
             let time = values::time(text, SECOND)?;
             draft.job.runtime = (!time.is_zero()).then_some(time);
@@ -27,8 +27,8 @@ pub(super) const WORDS: &[Word] = &[
         "time_based",
         Takes::Flag,
         Section::Length,
-        "Begin anew at the end of the target until the runtime is over [default: 1 with a runtime and without io_size and \
-         number_ios]",
+        "Start over at the end of the target until the runtime is over [default: 1 with a runtime and \
+         without io_size and number_ios]",
         |draft, text| {
             draft.job.time_based = values::switch(text)?;
             Ok(())
@@ -38,7 +38,7 @@ pub(super) const WORDS: &[Word] = &[
         "ramp_time",
         Takes::Time,
         Section::Length,
-        "Run so long before anything is counted [default: 0]",
+        "Warm up for this long before anything is counted [default: 0]",
         |draft, text| {
             draft.job.ramp_time = values::time(text, SECOND)?;
             Ok(())
@@ -48,28 +48,22 @@ pub(super) const WORDS: &[Word] = &[
         "startdelay",
         Takes::Time,
         Section::Length,
-        "Begin so long after the other jobs, in s where no unit is said [default: 0]",
+        "Start this long after the other jobs, in s without a unit [default: 0]",
         |draft, text| {
             draft.job.startdelay = values::time(text, SECOND)?;
             Ok(())
         },
     ),
-    Word::new(
-        "loops",
-        Takes::Count,
-        Section::Length,
-        "How often all of it is done [default: 1]",
-        |draft, text| {
-            draft.job.loops = values::count(text, 1, u32::MAX)?;
-            Ok(())
-        },
-    ),
+    Word::new("loops", Takes::Count, Section::Length, "Number of repetitions [default: 1]", |draft, text| {
+        draft.job.loops = values::count(text, 1, u32::MAX)?;
+        Ok(())
+    }),
     Word::new(
         "size",
         Takes::Extent,
         Section::Length,
-        "How much of the targets is used, those of one job together, or percent of each; for a scratch file, its \
-         size [default: all]",
+        "How much of the targets to use: bytes for all of a job's together, or percent of each; for a \
+         scratch file, its size [default: all]",
         |draft, text| {
             draft.size = Some(values::extent(text)?);
             match draft.size {
@@ -83,7 +77,7 @@ pub(super) const WORDS: &[Word] = &[
         "io_size",
         Takes::Extent,
         Section::Length,
-        "How much is moved, if not size; 0: size",
+        "How much to transfer, if not size; 0: size",
         |draft, text| {
             draft.io_size = Some(values::extent(text)?).filter(|extent| *extent != NOTHING);
             Ok(())
@@ -94,7 +88,7 @@ pub(super) const WORDS: &[Word] = &[
         "number_ios",
         Takes::Count,
         Section::Length,
-        "No more operations per thread than these; 0: as many as there are [default: 0]",
+        "Stop each thread after this many operations; 0: no limit [default: 0]",
         |draft, text| {
             draft.job.number_ios = Some(values::number(text)?).filter(|count| *count > 0);
             Ok(())
@@ -104,7 +98,7 @@ pub(super) const WORDS: &[Word] = &[
         "offset",
         Takes::Extent,
         Section::Offsets,
-        "Where on the target it begins [default: 0]",
+        "Where on the target to start [default: 0]",
         |draft, text| {
             draft.job.offset = values::extent(text)?;
             Ok(())
@@ -115,7 +109,7 @@ pub(super) const WORDS: &[Word] = &[
         "offset_increment",
         Takes::Extent,
         Section::Offsets,
-        "Each further thread of the job begins so much later [default: 0]",
+        "Each further thread of the job starts at this much higher offset [default: 0]",
         |draft, text| {
             draft.job.offset_increment = values::extent(text)?;
             Ok(())
@@ -125,7 +119,7 @@ pub(super) const WORDS: &[Word] = &[
         "random_distribution",
         Takes::Words(&["random", "zipf", "pareto", "normal", "zoned"]),
         Section::Offsets,
-        "Which random offsets are more frequent: random, zipf:THETA, pareto:POWER, normal:DEVIATION, \
+        "Distribution of random offsets: random, zipf:THETA, pareto:POWER, normal:DEVIATION, \
          zoned:ACCESSES/RANGE:... in percent [default: random]",
         |draft, text| {
             draft.job.distribution = values::distribution(text)?;
@@ -136,7 +130,7 @@ pub(super) const WORDS: &[Word] = &[
         "blockalign",
         Takes::Sizes,
         Section::Offsets,
-        "What random offsets are multiples of, or those of each direction; blocks may come again then [default: bs]",
+        "Alignment of random offsets, or of each direction; blocks may then repeat [default: bs]",
         |draft, text| {
             let said = values::by_direction(text, values::size)?;
             for (align, said) in draft.job.blockalign.iter_mut().zip(said) {
@@ -150,7 +144,7 @@ pub(super) const WORDS: &[Word] = &[
         "norandommap",
         Takes::Flag,
         Section::Offsets,
-        "Random blocks may come again before all came once [default: 1]",
+        "Random blocks may repeat before every block was used once [default: 1]",
         |draft, text| {
             draft.job.norandommap = values::switch(text)?;
             Ok(())
@@ -160,7 +154,7 @@ pub(super) const WORDS: &[Word] = &[
         "randseed",
         Takes::Text("N"),
         Section::Offsets,
-        "Seed of all that is random: the same gives the same run [default: 1]",
+        "Seed of everything random: the same seed gives the same run [default: 1]",
         set_seed,
     ),
     Word::new("seed", Takes::Text("N"), Section::Offsets, "As randseed", set_seed).on_the_command_line(),
@@ -168,7 +162,7 @@ pub(super) const WORDS: &[Word] = &[
         "randrepeat",
         Takes::Switch,
         Section::Offsets,
-        "0: another seed in each run, where none is said [default: 1]",
+        "0: a new seed in each run, if none is given [default: 1]",
         |draft, text| {
             draft.randrepeat = values::switch(text)?;
             Ok(())
@@ -178,7 +172,7 @@ pub(super) const WORDS: &[Word] = &[
         "allrandrepeat",
         Takes::Switch,
         Section::Offsets,
-        "1: the same seed in each run, whatever randrepeat says, as all that is random has one seed here [default: 0]",
+        "1: the same seed in each run, whatever randrepeat says [default: 0]",
         |draft, text| {
             draft.allrandrepeat = values::switch(text)?;
             Ok(())
@@ -188,15 +182,15 @@ pub(super) const WORDS: &[Word] = &[
         "random_generator",
         Takes::Words(&["tausworthe", "tausworthe64", "lfsr"]),
         Section::Offsets,
-        "tausworthe, tausworthe64 or lfsr: without effect, as one generator of 64 bits serves targets of any size",
+        "tausworthe, tausworthe64 or lfsr; no effect, as one 64-bit generator serves targets of any size",
         |_, text| values::one_of(text, &GENERATORS, |word| GENERATORS.contains(&word).then_some(())),
     ),
     Word::new(
         "rate_iops",
         Takes::Counts,
         Section::Rate,
-        "Operations per second and thread, or of one direction: reads,writes,trims; their latency counts from when they \
-         were due. 0: as fast as they come [default: 0]",
+        "Operations per second and thread, or of each direction: reads,writes,trims; latency counts from \
+         when they were due. 0: as fast as possible [default: 0]",
         |draft, text| {
             let said = values::by_direction(text, |text| values::count(text, 0, u32::MAX))?;
             for (rate, said) in draft.iops.iter_mut().zip(said) {
@@ -209,8 +203,8 @@ pub(super) const WORDS: &[Word] = &[
         "rate",
         Takes::Sizes,
         Section::Rate,
-        "Bytes per second and thread, or of one direction, in place of rate_iops: the next operation is due when the \
-         bytes of the last one have had their time",
+        "Bytes per second and thread, or of each direction, instead of rate_iops; an operation is due when \
+         the bytes of the last one have had their time",
         |draft, text| {
             let said = values::by_direction(text, values::number)?;
             for (rate, said) in draft.bytes.iter_mut().zip(said) {
@@ -223,8 +217,8 @@ pub(super) const WORDS: &[Word] = &[
         "rate_min",
         Takes::Sizes,
         Section::Rate,
-        "Bytes per second and thread, or of one direction, below which the job ends with exit code 4; looked at from \
-         2 s on",
+        "Lowest bytes per second and thread, or of each direction; below it the job ends with exit code 4. \
+         Checked from 2 s on",
         |draft, text| {
             let said = values::by_direction(text, values::number)?;
             for (least, said) in draft.job.rate_min.iter_mut().zip(said) {
@@ -238,7 +232,7 @@ pub(super) const WORDS: &[Word] = &[
         "rate_iops_min",
         Takes::Counts,
         Section::Rate,
-        "The same in operations per second",
+        "As rate_min, in operations per second",
         |draft, text| {
             let said = values::by_direction(text, |text| values::count(text, 0, u32::MAX))?;
             for (least, said) in draft.job.rate_iops_min.iter_mut().zip(said) {
@@ -251,7 +245,7 @@ pub(super) const WORDS: &[Word] = &[
         "rate_cycle",
         Takes::Count,
         Section::Rate,
-        "So many ms is the rate averaged that rate_min and rate_iops_min bound [default: 1000]",
+        "Time in ms over which the rate is averaged for rate_min and rate_iops_min [default: 1000]",
         |draft, text| {
             draft.job.rate_cycle = Duration::from_millis(values::count(text, 1, u32::MAX)?.into());
             Ok(())
@@ -262,8 +256,8 @@ pub(super) const WORDS: &[Word] = &[
         "latency_target",
         Takes::Time,
         Section::Rate,
-        "Find the largest queue depth, up to iodepth, at which operations take at most this long (us without a unit); \
-         the result is that of the depth found",
+        "Find the largest queue depth, up to iodepth, at which operations take at most this long (us \
+         without a unit); results are those of the depth found",
         |draft, text| {
             draft.latency_target.latency = values::time(text, Duration::from_micros(1))?;
             Ok(())
@@ -273,7 +267,7 @@ pub(super) const WORDS: &[Word] = &[
         "latency_window",
         Takes::Time,
         Section::Rate,
-        "Try each depth for so long (us without a unit)",
+        "Try each depth for this long (us without a unit)",
         |draft, text| {
             draft.latency_target.window = values::time(text, Duration::from_micros(1))?;
             Ok(())
@@ -283,7 +277,7 @@ pub(super) const WORDS: &[Word] = &[
         "latency_percentile",
         Takes::Count,
         Section::Rate,
-        "Percent of the operations that must take at most latency_target [default: 100]",
+        "Percentage of operations that must take at most latency_target [default: 100]",
         |draft, text| {
             draft.latency_target.percent = values::percent(text)?;
             Ok(())
@@ -293,7 +287,7 @@ pub(super) const WORDS: &[Word] = &[
         "latency_run",
         Takes::Switch,
         Section::Rate,
-        "Go on when the depth was found, and adjust it [default: 0]",
+        "Go on after the depth was found, and adjust it [default: 0]",
         |draft, text| {
             draft.latency_target.runs_on = values::switch(text)?;
             Ok(())
@@ -303,7 +297,7 @@ pub(super) const WORDS: &[Word] = &[
         "rate_process",
         Takes::Words(&["linear", "poisson"]),
         Section::Rate,
-        "How they arrive at that rate: linear or poisson [default: poisson]",
+        "Arrivals at that rate: linear or poisson [default: poisson]",
         |draft, text| {
             draft.arrivals = values::one_of(text, &["linear", "poisson"], |word| match word {
                 "linear" => Some(Arrivals::Even),
@@ -317,7 +311,7 @@ pub(super) const WORDS: &[Word] = &[
         "thinktime",
         Takes::Time,
         Section::Rate,
-        "Pause between operations, in us where no unit is said [default: 0]",
+        "Pause between operations, in us without a unit [default: 0]",
         |draft, text| {
             draft.job.thinktime = values::time(text, Duration::from_micros(1))?;
             Ok(())
@@ -327,7 +321,7 @@ pub(super) const WORDS: &[Word] = &[
         "thinktime_blocks",
         Takes::Count,
         Section::Rate,
-        "Pause after so many operations [default: 1]",
+        "Pause after this many operations [default: 1]",
         |draft, text| {
             draft.job.thinktime_blocks = values::count(text, 1, u32::MAX)?;
             Ok(())

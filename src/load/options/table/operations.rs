@@ -10,14 +10,24 @@ const MOST_JOBS: u32 = 1024;
 pub(super) const WORDS: &[Word] = &[
     Word::new(
         "rw",
-        Takes::Words(&["read", "write", "randread", "randwrite", "rw", "randrw", "trim", "randtrim", "trimwrite"]),
+        Takes::Words(&[
+            "read",
+            "write",
+            "randread",
+            "randwrite",
+            "rw",
+            "randrw",
+            "trim",
+            "randtrim",
+            "trimwrite",
+        ]),
         Section::Operations,
-        "Which operations, in which order: read, write, randread, randwrite, rw (readwrite), randrw, trim, randtrim, \
-         trimwrite [default: randread]",
+        "I/O pattern: read, write, randread, randwrite, rw (readwrite), randrw, trim, randtrim, trimwrite \
+         [default: randread]",
         |draft, text| {
             if let Some((word, behind)) = text.split_once(':') {
                 return Err(format!(
-                    "what follows {word} ({}) is not taken: write rw={word}",
+                    "what follows {word} ({}) is not supported: write rw={word}",
                     values::quoted(behind)
                 ));
             }
@@ -30,7 +40,7 @@ pub(super) const WORDS: &[Word] = &[
         "rwmixread",
         Takes::Count,
         Section::Operations,
-        "Percent of reads, of reads and writes mixed [default: 50]",
+        "Percentage of reads in a mix of reads and writes [default: 50]",
         |draft, text| {
             draft.job.rwmixread = values::count(text, 0, 100)? as u8;
             Ok(())
@@ -40,7 +50,7 @@ pub(super) const WORDS: &[Word] = &[
         "rwmixwrite",
         Takes::Count,
         Section::Operations,
-        "Percent of writes; of this and rwmixread the last one holds",
+        "Percentage of writes in it; the last one of this and rwmixread applies",
         |draft, text| {
             draft.job.rwmixread = 100 - values::count(text, 0, 100)? as u8;
             Ok(())
@@ -60,7 +70,7 @@ pub(super) const WORDS: &[Word] = &[
         "bsrange",
         Takes::Shares,
         Section::Operations,
-        "Multiples of the first size up to the second, at random (4k-64k)",
+        "Random block sizes: multiples of the first size, up to the second (4k-64k)",
         |draft, text| values::blocks(&mut draft.job.bs, text, values::range),
     )
     .alias(&["blocksize_range"]),
@@ -68,14 +78,14 @@ pub(super) const WORDS: &[Word] = &[
         "bssplit",
         Takes::Shares,
         Section::Operations,
-        "Sizes and how often they come, in percent (4k/60:64k/40)",
+        "Block sizes and their shares in percent (4k/60:64k/40)",
         |draft, text| values::blocks(&mut draft.job.bs, text, values::split),
     ),
     Word::new(
         "fsync",
         Takes::Count,
         Section::Operations,
-        "fsync after so many writes; 0: never [default: 0]",
+        "fsync after this many writes; 0: never [default: 0]",
         |draft, text| {
             draft.job.fsync = values::count(text, 0, u32::MAX)?;
             Ok(())
@@ -85,7 +95,7 @@ pub(super) const WORDS: &[Word] = &[
         "fdatasync",
         Takes::Count,
         Section::Operations,
-        "fdatasync after so many writes; 0: never [default: 0]",
+        "fdatasync after this many writes; 0: never [default: 0]",
         |draft, text| {
             draft.job.fdatasync = values::count(text, 0, u32::MAX)?;
             Ok(())
@@ -95,7 +105,7 @@ pub(super) const WORDS: &[Word] = &[
         "end_fsync",
         Takes::Switch,
         Section::Operations,
-        "1: fsync when the last write is over, which is part of the run [default: 0]",
+        "1: fsync after the last write, as part of the run [default: 0]",
         |draft, text| {
             draft.job.end_fsync = values::switch(text)?;
             Ok(())
@@ -106,27 +116,21 @@ pub(super) const WORDS: &[Word] = &[
         "iodepth",
         Takes::Count,
         Section::Depth,
-        "Operations in flight per thread; with psync, pvsync2 and mmap always one [default: 32]",
+        "Operations in flight per thread; always one with psync, pvsync2 and mmap [default: 32]",
         |draft, text| {
             draft.job.iodepth = values::count(text, 1, MOST_DEPTH)?;
             Ok(())
         },
     ),
-    Word::new(
-        "numjobs",
-        Takes::Count,
-        Section::Depth,
-        "Threads of the job [default: 1]",
-        |draft, text| {
-            draft.job.numjobs = values::count(text, 1, MOST_JOBS)?;
-            Ok(())
-        },
-    ),
+    Word::new("numjobs", Takes::Count, Section::Depth, "Threads of the job [default: 1]", |draft, text| {
+        draft.job.numjobs = values::count(text, 1, MOST_JOBS)?;
+        Ok(())
+    }),
     Word::new(
         "iodepth_batch",
         Takes::Count,
         Section::Depth,
-        "How many are handed over at once; 0: as many as there is room for [default: 0]",
+        "Operations per submission; 0: as many as there is room for [default: 0]",
         |draft, text| {
             draft.job.iodepth_batch = values::count(text, 0, MOST_DEPTH)?;
             Ok(())
@@ -137,7 +141,7 @@ pub(super) const WORDS: &[Word] = &[
         "iodepth_batch_complete_min",
         Takes::Count,
         Section::Depth,
-        "How many results are waited for at least; 0: none [default: 1]",
+        "Minimum number of completions to wait for; 0: none [default: 1]",
         |draft, text| {
             draft.job.iodepth_batch_complete = values::count(text, 0, MOST_DEPTH)?;
             Ok(())

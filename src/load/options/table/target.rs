@@ -11,7 +11,7 @@ pub(super) const WORDS: &[Word] = &[
         "filename",
         Takes::Text("FILE[:FILE...]"),
         Section::Target,
-        "As TARGET; several with : between them are used in turns by the same job (\\: is a colon of a name)",
+        "As TARGET; several, separated by :, are used in turn by the same job (\\: is a colon in a name)",
         |draft, text| {
             draft.filename = Some(values::files(text)?);
             Ok(())
@@ -21,20 +21,20 @@ pub(super) const WORDS: &[Word] = &[
         "directory",
         Takes::Text("DIRECTORY"),
         Section::Target,
-        "Where file names begin; without any, each thread has a file named NAME.THREAD.0 there",
+        "Directory of the file names; without any, each thread has a file NAME.THREAD.0 there",
         |draft, text| {
             if let [one] = values::files(text)?.as_slice() {
                 draft.directory = Some(one.clone());
                 return Ok(());
             }
-            Err("several directories are not taken: write one (\\: is a colon of its name)".to_string())
+            Err("several directories are not supported: write one (\\: is a colon in its name)".to_string())
         },
     ),
     Word::new(
         "name",
         Takes::Text("NAME"),
         Section::Target,
-        "Name of the job; given again, it begins a further one, and what stands before the first is for all",
+        "Name of the job; each further --name starts another job, and options before the first apply to all",
         |draft, text| {
             draft.job.name = text.to_string();
             Ok(())
@@ -44,7 +44,7 @@ pub(super) const WORDS: &[Word] = &[
         "nrfiles",
         Takes::Count,
         Section::Target,
-        "Files of each thread, used in turns, where no FILE is named [default: 1]",
+        "Files of each thread, used in turn, if no FILE is named [default: 1]",
         |draft, text| {
             draft.nrfiles = values::count(text, 1, MOST_FILES)?;
             Ok(())
@@ -54,7 +54,7 @@ pub(super) const WORDS: &[Word] = &[
         "file_service_type",
         Takes::Words(&["roundrobin", "sequential", "random"]),
         Section::Target,
-        "roundrobin: several files are used in turns; the others say the same of one file [default: roundrobin]",
+        "roundrobin: use several files in turn; the others are the same for one file [default: roundrobin]",
         |draft, text| {
             let words = ["roundrobin", "sequential", "random"];
             draft.in_turns =
@@ -62,14 +62,12 @@ pub(super) const WORDS: &[Word] = &[
             Ok(())
         },
     ),
-    Word::new("description", Takes::Text("TEXT"), Section::Target, "For people; without effect", |_, _| {
-        Ok(())
-    }),
+    Word::new("description", Takes::Text("TEXT"), Section::Target, "Comment; no effect", |_, _| Ok(())),
     Word::new(
         "filesize",
         Takes::Size,
         Section::Target,
-        "Length of a file that has to be made; of a longer target, only so much is used",
+        "Length of a file to create; of a longer target, only this much is used",
         |draft, text| {
             draft.job.filesize = Some(values::size(text)?);
             Ok(())
@@ -79,15 +77,15 @@ pub(super) const WORDS: &[Word] = &[
         "create_serialize",
         Takes::Switch,
         Section::Target,
-        "Files are always made one after the other, before the run; without effect",
+        "No effect, as files are always created one after the other, before the run",
         |_, text| values::switch(text).map(|_| ()),
     ),
     Word::new(
         "overwrite",
         Takes::Switch,
         Section::Writing,
-        "FILE is there, and its content may be lost. 1, as in fio: a file that has to be made is filled before it is \
-         written [default: 0]",
+        "Allow overwriting the existing FILE, whose content is lost. 1, as in fio: fill a new file before \
+         it is written [default: 0]",
         |draft, text| {
             draft.job.overwrite = values::switch(text)?;
             Ok(())
@@ -97,7 +95,7 @@ pub(super) const WORDS: &[Word] = &[
         "readonly",
         Takes::Flag,
         Section::Writing,
-        "Refuse jobs that write or trim, whatever else is said",
+        "Refuse jobs that write or trim, whatever other options say",
         |draft, text| {
             draft.readonly = values::switch(text)?;
             Ok(())

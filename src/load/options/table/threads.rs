@@ -12,7 +12,7 @@ pub(super) const WORDS: &[Word] = &[
         "stonewall",
         Takes::Flag,
         Section::Threads,
-        "Wait until all jobs above are done",
+        "Start after all jobs above have ended",
         |draft, text| {
             draft.job.stonewall = values::switch(text)?;
             Ok(())
@@ -23,7 +23,7 @@ pub(super) const WORDS: &[Word] = &[
         "wait_for",
         Takes::Text("NAME"),
         Section::Threads,
-        "Begin when the job of this name, which stands above, is over",
+        "Start after the job of this name above has ended",
         |draft, text| {
             draft.job.wait_for = Some(text.to_string());
             Ok(())
@@ -33,7 +33,7 @@ pub(super) const WORDS: &[Word] = &[
         "new_group",
         Takes::Flag,
         Section::Threads,
-        "Begin a new group: fio's formats and exitall take its jobs together",
+        "Start a new group, for fio's formats and exitall",
         |draft, text| {
             draft.job.new_group = values::switch(text)?;
             Ok(())
@@ -43,8 +43,8 @@ pub(super) const WORDS: &[Word] = &[
         "exit_what",
         Takes::Words(&["group", "stonewall", "all"]),
         Section::Threads,
-        "What the end of this job ends, with exitall: its group, all that run (those behind the next stonewall \
-         begin), or all [default: group]",
+        "With exitall, what ends with this job: its group, all running jobs (those after the next \
+         stonewall start), or all [default: group]",
         |draft, text| {
             draft.job.exit_what = values::one_of(text, &ExitWhat::ALL.map(ExitWhat::name), |word| {
                 ExitWhat::ALL.into_iter().find(|what| what.name() == word)
@@ -56,36 +56,26 @@ pub(super) const WORDS: &[Word] = &[
         "exitall",
         Takes::Flag,
         Section::Threads,
-        "The end of any job ends others: those of its group, or what its exit_what says",
+        "If any job ends, end its group too, or what its exit_what says",
         |draft, text| {
             draft.job.exitall = values::switch(text)?;
             Ok(())
         },
     ),
-    Word::new(
-        "thread",
-        Takes::Flag,
-        Section::Threads,
-        "Jobs are always threads; without effect",
-        |_, text| values::switch(text).map(|_| ()),
-    )
+    Word::new("thread", Takes::Flag, Section::Threads, "No effect, as jobs are always threads", |_, text| {
+        values::switch(text).map(|_| ())
+    })
     .alias(&["threads"]),
-    Word::new(
-        "cpus_allowed",
-        Takes::List,
-        Section::Threads,
-        "Run on these CPUs (0-3,8)",
-        |draft, text| {
-            draft.cpus = Some(values::cpus(text)?);
-            Ok(())
-        },
-    ),
+    Word::new("cpus_allowed", Takes::List, Section::Threads, "Run on these CPUs (0-3,8)", |draft, text| {
+        draft.cpus = Some(values::cpus(text)?);
+        Ok(())
+    }),
     Word::new(
         "cpus_allowed_policy",
         Takes::Words(&["shared", "split"]),
         Section::Threads,
-        "shared: each thread on any of them; split: each on one; without effect where cpus_allowed is not said \
-         [default: shared]",
+        "shared: each thread on any of them; split: each on one; no effect without cpus_allowed [default: \
+         shared]",
         |draft, text| {
             draft.split = values::one_of(text, &["shared", "split"], |word| match word {
                 "shared" => Some(false),
@@ -99,7 +89,7 @@ pub(super) const WORDS: &[Word] = &[
         "cpus",
         Takes::List,
         Section::Threads,
-        "As cpus_allowed, with one thread on each",
+        "As cpus_allowed, with one thread per CPU",
         |draft, text| {
             draft.cpus = Some(values::cpus(text)?);
             draft.split = true;
@@ -111,9 +101,14 @@ pub(super) const WORDS: &[Word] = &[
         "numa",
         Takes::Words(&["local", "remote", "none"]),
         Section::Threads,
-        "Bind threads to CPUs of the device's node (local) or of other nodes (remote), or to none (none) [default: local]",
+        "Bind threads to CPUs of the device's node (local), of other nodes (remote), or not at all (none) \
+         [default: local]",
         |draft, text| {
-            draft.numa = Some(values::one_of(text, &["local", "remote", "none"], crate::load::options::draft::placement)?);
+            draft.numa = Some(values::one_of(
+                text,
+                &["local", "remote", "none"],
+                crate::load::options::draft::placement,
+            )?);
             Ok(())
         },
     )
@@ -143,7 +138,7 @@ pub(super) const WORDS: &[Word] = &[
         "memory-node",
         Takes::Count,
         Section::Threads,
-        "Take the buffers from this NUMA node; what it has no room for is named [default: that of each thread]",
+        "Allocate buffers on this NUMA node; what did not fit is reported [default: that of each thread]",
         |draft, text| {
             draft.job.memory_nodes = vec![values::count(text, 0, MOST_NODE)?];
             Ok(())
@@ -154,8 +149,8 @@ pub(super) const WORDS: &[Word] = &[
         "numa_mem_policy",
         Takes::Text("default|local|prefer:N|bind:N|interleave:LIST"),
         Section::Threads,
-        "default, local: buffers from the node of each thread; prefer:N, bind:N: as --memory-node N; \
-         interleave:0-1: from these in turns",
+        "default, local: buffers on the node of each thread; prefer:N, bind:N: as --memory-node N; \
+         interleave:0-1: on these in turn",
         |draft, text| {
             let is_one = |node: &u32| *node <= MOST_NODE;
             let nodes = match text.split_once(':') {
@@ -166,7 +161,7 @@ pub(super) const WORDS: &[Word] = &[
             };
             draft.job.memory_nodes = nodes.ok_or_else(|| {
                 format!(
-                    "{} is none of default, local, prefer:N, bind:N, interleave:LIST",
+                    "{} is not one of default, local, prefer:N, bind:N, interleave:LIST",
                     values::quoted(text)
                 )
             })?;
@@ -177,7 +172,8 @@ pub(super) const WORDS: &[Word] = &[
         "continue_on_error",
         Takes::Words(&["none", "0", "io", "all", "1"]),
         Section::Threads,
-        "none (0): an error ends the job; io, all (1): errors are counted and it goes on [default: all]",
+        "none (0): an error ends the job; io, all (1): errors are counted, and the job goes on [default: \
+         all]",
         |draft, text| {
             draft.job.on_error = values::one_of(text, &["none", "0", "io", "all", "1"], |word| match word {
                 "none" | "0" => Some(OnError::Stop),
@@ -191,7 +187,7 @@ pub(super) const WORDS: &[Word] = &[
         "on-error",
         Takes::Words(&["stop", "continue"]),
         Section::Threads,
-        "What a failed operation does: stop or continue [default: continue]",
+        "After a failed operation: stop or continue [default: continue]",
         |draft, text| {
             draft.job.on_error = values::one_of(text, &["stop", "continue"], |word| match word {
                 "stop" => Some(OnError::Stop),
@@ -206,13 +202,14 @@ pub(super) const WORDS: &[Word] = &[
         "timestamps",
         Takes::Words(&["every", "sampled:N", "off"]),
         Section::Result,
-        "Whose latency is taken: every (operation), sampled:N (one of N), off [default: every]",
+        "Measure the latency of every operation (every), of one in N (sampled:N), or of none (off) \
+         [default: every]",
         |draft, text| {
             draft.job.timestamps = match (text, text.strip_prefix("sampled:")) {
                 ("every", _) => Timestamps::Every,
                 ("off", _) => Timestamps::Off,
                 (_, Some(one_of)) => Timestamps::Sampled(values::count(one_of, 1, u32::MAX)?),
-                _ => return Err(format!("{} is none of every, sampled:N, off", values::quoted(text))),
+                _ => return Err(format!("{} is not one of every, sampled:N, off", values::quoted(text))),
             };
             Ok(())
         },
@@ -222,7 +219,7 @@ pub(super) const WORDS: &[Word] = &[
         "gtod_reduce",
         Takes::Switch,
         Section::Result,
-        "1: no latencies, as --timestamps off [default: 0]",
+        "1: measure no latency, as --timestamps off [default: 0]",
         |draft, text| {
             draft.job.timestamps = if values::switch(text)? { Timestamps::Off } else { Timestamps::Every };
             Ok(())
@@ -232,7 +229,7 @@ pub(super) const WORDS: &[Word] = &[
         "group_reporting",
         Takes::Flag,
         Section::Result,
-        "The threads of a job are one line of the result [default: 1]",
+        "Show the threads of a job as one line [default: 1]",
         |draft, text| {
             draft.job.group_reporting = values::switch(text)?;
             Ok(())
@@ -242,7 +239,8 @@ pub(super) const WORDS: &[Word] = &[
         "write_bw_log",
         Takes::Text("PREFIX"),
         Section::Result,
-        "Write the bandwidth of each interval, in KiB/s, to PREFIX_bw.N.log, as fio does; N counts threads",
+        "Write the bandwidth of each interval, in KiB/s, to PREFIX_bw.N.log, as fio; N is the thread's \
+         number",
         |draft, text| {
             draft.job.logs.bandwidth = Some(text.into());
             Ok(())
@@ -272,14 +270,14 @@ pub(super) const WORDS: &[Word] = &[
         "log_prio",
         Takes::Switch,
         Section::Result,
-        "Without effect: as in fio, the average of an interval has no priority",
+        "No effect, as the average of an interval has no priority (as in fio)",
         |_, text| values::switch(text).map(|_| ()),
     ),
     Word::new(
         "log_avg_msec",
         Takes::Count,
         Section::Result,
-        "Length of such an interval in ms [default: 500]",
+        "Length of a log's interval in ms [default: 500]",
         |draft, text| {
             // fio's 0, which logs each operation separately, would not be an average.
             let ms = values::count(text, 1, u32::MAX)?;
@@ -301,30 +299,27 @@ pub(super) const WORDS: &[Word] = &[
         "disk_util",
         Takes::Switch,
         Section::Result,
-        "1: fio's JSON has the counters of the disks [default: 1]",
+        "1: include the disks' counters in fio's JSON [default: 1]",
         |draft, text| {
             draft.job.disk_util = values::switch(text)?;
             Ok(())
         },
     ),
-    Word::new(
-        "minimal",
-        Takes::Flag,
-        Section::Result,
-        "As --output-format terse",
-        |draft, text| {
-            draft.minimal = values::switch(text)?;
-            Ok(())
-        },
-    ),
+    Word::new("minimal", Takes::Flag, Section::Result, "As --output-format terse", |draft, text| {
+        draft.minimal = values::switch(text)?;
+        Ok(())
+    }),
     Word::new(
         "kb_base",
         Takes::Words(&["1024"]),
         Section::Result,
-        "1024: units are always powers of it; without effect",
+        "1024; no effect, as units are always powers of 1024",
         |_, text| match text {
             "1024" => Ok(()),
-            _ => Err(format!("{} is not taken, 4k is always 4096: write all digits of other sizes", values::quoted(text))),
+            _ => Err(format!(
+                "{} is not supported, 4k is always 4096: write all digits of other sizes",
+                values::quoted(text)
+            )),
         },
     ),
 ];

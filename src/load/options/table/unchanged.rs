@@ -5,7 +5,7 @@ use super::{Section, Takes, Word};
 
 const fn word(name: &'static str, values: &'static [&'static str]) -> Word {
     // The value is checked against `Takes::Words` before.
-    Word::new(name, Takes::Words(values), Section::Unchanged, "Changes nothing at this value", |_, _| Ok(()))
+    Word::new(name, Takes::Words(values), Section::Unchanged, "No effect at this value", |_, _| Ok(()))
 }
 
 pub(super) const WORDS: &[Word] = &[

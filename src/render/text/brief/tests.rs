@@ -210,7 +210,7 @@ fn certainty_is_a_word_and_a_number_that_agree() {
     let mut none = Case::new(50, 1);
     none.load = None;
     none.latency.devices.clear();
-    assert!(brief(&none).contains("No verdict on this run: no I/O was seen.\n"), "{}", brief(&none));
+    assert!(brief(&none).contains("No verdict on this run: no I/O was measured.\n"), "{}", brief(&none));
 }
 
 #[test]

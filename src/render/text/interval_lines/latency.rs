@@ -98,7 +98,7 @@ impl Intervals for LatencySummary {
             }
             if device.lost_ios > 0 {
                 let (lost, all) = (device.lost_ios, device.ios.saturating_add(device.lost_ios));
-                doubts.push(format!("{name}: {lost} of {all} I/Os were missed and are in no figure"));
+                doubts.push(format!("{name}: {lost} of {all} I/Os were missed and are not in the figures"));
             }
             if device.vanished {
                 doubts.push(format!("{name} is gone"));
