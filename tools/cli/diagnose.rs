@@ -148,7 +148,7 @@ pub struct Report {
     pub input: PathBuf,
     #[command(flatten)]
     pub within: Within,
-    /// HTML file to write (`-` is stdout). Default: the recording's name plus .html, here.
+    /// HTML file to write (`-` is stdout). Default: run.html for run.biopsy, here.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// -v; see [`super::parse`].

@@ -134,7 +134,7 @@ const PAGES: [Page; 20] = [
         verb: "report",
         usual: &["input", "output", "from", "to"],
         examples: &[
-            ("report -i run.biopsy", "run.biopsy.html"),
+            ("report -i run.biopsy", "run.html"),
             ("report -i run.biopsy -o report.html", "another file"),
             ("report -i run.biopsy --from 10s --to 20s", "these intervals"),
         ],
