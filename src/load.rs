@@ -536,8 +536,8 @@ impl LoadSummary {
         // `failures` has only the mismatches; verified blocks are counted separately.
         let all = differ + self.verified().unwrap_or(0);
         Some(format!(
-            "{differ} of {all} blocks of {} were not read back as written (first: {first}); make sure that \
-             no other process writes there, see the kernel log, and do not rely on it until the cause is \
+            "{differ} of {all} blocks of {} were not read back as written (first: {first}); check that no \
+             other process writes there and see the kernel log, and do not rely on it until the cause is \
              known",
             self.target
         ))

@@ -53,17 +53,17 @@ mod values;
     after_help = "\
 Where to start:
   biopsy check                                what can be measured here
-  sudo biopsy diagnose /var/tmp               read a scratch file, find the bottleneck
+  sudo biopsy diagnose /var/tmp               diagnose reads of a scratch file
   sudo biopsy diagnose -d nvme0n1 --for 10s   diagnose the I/O already running
   sudo biopsy latency -d nvme0n1 1            latency by stage, every second
   sudo biopsy interrupts -d nvme0n1 --for 5s  interrupts, and I/Os per interrupt
   sudo biopsy locks --for 5s                  contended locks and their waiters
-  sudo biopsy threads --for 5s                what threads do and where they wait
+  sudo biopsy threads --for 5s                what threads do, where they wait
   sudo biopsy flame --off-cpu --for 5s        flame graph of blocked time
   biopsy load /var/tmp --scratch              benchmark, without probes
 
-Exit codes: 0 done, 1 failed, 2 usage, 3 refused (nothing was measured), 4 result not reliable,\n\
-10 --fail-on met, 11 --fail-if-worse met."
+Exit codes: 0 done, 1 failed, 2 usage, 3 refused (nothing was measured),\n\
+4 result not reliable, 10 --fail-on met, 11 --fail-if-worse met."
 )]
 pub struct Cli {
     #[command(subcommand)]
@@ -102,29 +102,29 @@ pub enum Verb {
     /// Interrupts per queue and CPU, and I/Os per interrupt.
     #[command(visible_alias = "irq")]
     Interrupts(Interrupts),
-    /// Kernel lock contention: locks, waiters and wait times; page-cache reclaim and its cost.
+    /// Kernel lock contention and page-cache reclaim.
     #[command(visible_alias = "lock")]
     Locks(Locks),
-    /// Thread states: how many threads run or wait, in which system call and where in the kernel.
+    /// Thread states, system calls, and where threads wait.
     #[command(visible_alias = "ps")]
     Threads(Threads),
-    /// Flame graphs of on-CPU time, off-CPU time, lock waits, I/O time and memory reclaim.
+    /// Flame graphs: on-CPU, off-CPU, lock wait, I/O, reclaim.
     Flame(Flame),
-    /// Trace single I/Os, one line each: stages, submitter, CPUs, operation.
+    /// Trace single I/Os: stages, submitter, CPUs, operation.
     Trace(Trace),
     /// Failed I/Os, retries and requeues, and their reasons.
     Errors(Errors),
-    /// System overview, one line per second: tasks, CPU time, memory, disks.
+    /// System overview per second: tasks, CPU, memory, disks.
     Top(Top),
     /// Diagnose a recording and write one HTML file.
     Report(Report),
-    /// Record several views at once to a folder, which each view reads with -i.
+    /// Record several views to a folder, to be read with -i.
     Record(Record),
-    /// Pack a recording into one file, which every view reads with -i.
+    /// Pack a recording into one file, to be read with -i.
     Pack(Pack),
-    /// Load generator for devices and files, with fio's options and job files.
+    /// Load generator with fio's options and job files.
     Load(Load),
-    /// Compare values of a setting, by rounds of a load or command in random order.
+    /// Compare values of a setting, in rounds in random order.
     Compare(Compare),
     /// List block devices: links, queues, settings, warnings.
     Devices(Devices),
@@ -134,7 +134,7 @@ pub enum Verb {
     Explain(Explain),
     /// Print the JSON Schema of a view.
     Schema(Schema),
-    /// Print version, commit, libbpf, build features and the running kernel.
+    /// Print versions, build features and the running kernel.
     Version,
     /// The helper process that reads symbols: biopsy starts it.
     #[command(hide = true, name = biopsy::symbols::Helper::VERB)]

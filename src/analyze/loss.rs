@@ -101,9 +101,8 @@ pub fn distrust(summary: &LatencySummary, lost: &Lost, max_loss: f64) -> Option<
         |device: &&DeviceLatency| share(device.excess(), device.comparable().max(device.excess())) > max_loss;
     summary.devices.iter().find(above).map(|device| {
         format!(
-            "{}: {} more I/Os were measured than the kernel counted ({:.2} % of {}): its counters were off \
-             for a part of the run, or the figures are wrong; echo 1 > /sys/block/{}/queue/iostats, and \
-             run again",
+            "{}: {} more I/Os were measured than the kernel counted ({:.2} % of {}), so its counters were \
+             off for a while or the figures are wrong: echo 1 > /sys/block/{}/queue/iostats, and run again",
             device.name,
             device.excess(),
             share(device.excess(), device.comparable()),

@@ -59,9 +59,8 @@ fn missing_flush(device: &DeviceLatency) -> Option<Missing> {
         part: Some("flush".to_string()),
         reason: Reason::Flushed,
         why: format!(
-            "{} writes waited for a flush after their data, because the drive cannot write through its \
-             cache: that time is in no stage of these I/Os, and in complete of operations with one I/O; \
-             the flushes are counted as flush",
+            "{} writes waited for a flush after their data, as the drive cannot write through its cache: \
+             in no stage of these I/Os, in complete of operations with one I/O; the flushes count as flush",
             device.flushed
         ),
         ..Missing::default()
@@ -80,8 +79,8 @@ fn missing_submit(device: &DeviceLatency) -> Option<Missing> {
         reason: Reason::Throttled,
         included_in: Some(Stage::Queue.name().to_string()),
         why: format!(
-            "blk-throttle throttled {held} operations of waiting system calls or of libaio, and no event \
-             marks their submission: their queue stage begins when the call was entered"
+            "blk-throttle throttled {held} operations of waiting system calls or libaio before their first \
+             event: their queue stage begins at the system call"
         ),
         ..Missing::default()
     })
@@ -95,9 +94,8 @@ fn missing_held(device: &DeviceLatency) -> Option<Missing> {
         part: Some("throttle".to_string()),
         reason: Reason::Throttled,
         why: format!(
-            "blk-throttle throttled {} bios without an operation (buffered reads, write-back): that time \
-             is in no stage, they count for the kernel worker that submitted them, and -p and --comm leave \
-             them out",
+            "blk-throttle throttled {} bios without an operation (buffered reads, write-back): the wait is \
+             in no stage; they count for a kernel worker, so -p and --comm leave them out",
             device.held_unknown
         ),
         ..Missing::default()
@@ -133,8 +131,8 @@ fn missing_parts(device: &DeviceLatency) -> Option<Missing> {
         part: Some("detail".to_string()),
         reason: Reason::NoEvent,
         why: format!(
-            "the queue stage of {ios} I/Os and {operations} operations is not split: they waited for the \
-             flush of another request, or the event that marks the allocation of their request was lost"
+            "the queue stage of {ios} I/Os and {operations} operations is not split: they waited for \
+             another request's flush, or the event of their request's allocation was lost"
         ),
         ..Missing::default()
     })

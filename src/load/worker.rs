@@ -153,8 +153,8 @@ pub fn run(
     let submit_stamps = SubmitStamps::new(plan.shared);
     if submit_stamps.is_none() && !plan.shared.is_empty() {
         missing.push(
-            "submit stamps of the generator in the traced stages: another thread uses the slot; stages \
-             begin and end with the system calls"
+            "the generator's stamps in the traced stages: another thread uses the slot; stages begin and \
+             end with the system calls"
                 .to_string(),
         );
     }

@@ -163,7 +163,7 @@ fn open_set(set: &[Wanted], cpus: &[u32], have: usize) -> Result<Vec<Open>, (Eve
     if open_files().is_some_and(|limit| have + cpus.len() * set.len() > limit / 2) {
         return Err((
             last,
-            "one counter per CPU needs more than half of the allowed open files (ulimit -n)".to_string(),
+            "counters on all CPUs need more than half of the allowed open files (ulimit -n)".to_string(),
         ));
     }
     let mut opened: Vec<Open> = Vec::with_capacity(cpus.len() * set.len());

@@ -126,7 +126,7 @@ impl Events {
             let remedy = "compare /sys/block/D/queue/read_ahead_kb with the sizes of the reads";
             lacks("readahead", why, Some(remedy));
         } else if !self.reads {
-            let why = "page cache hits have no event before Linux 6.12: unused read-ahead is unknown";
+            let why = "reads of cached pages have no event before Linux 6.12: unused read-ahead is unknown";
             lacks("readahead.unused_pages", why, None);
         }
         all

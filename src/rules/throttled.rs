@@ -72,7 +72,7 @@ How it is computed
 When it is wrong
   - Without biopsy's own load, a rate near a limit may be chance: it contains the I/O of all
     processes. Of several limits the nearest is named, which may be another cgroup's.
-  - How long I/O without an operation (write-back, read-ahead) is delayed is not measured. With -p and
+  - How long I/O without an operation (write-back, read-ahead) waits is not measured. With -p and
     --comm it is left out: choose it by --cgroup.
   - A limit covers a cgroup and those below it, and counts bios: splits and merges shift the rate.
   - Limits that change during the run, or lie outside a container, are missed. io.latency and

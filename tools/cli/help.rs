@@ -19,7 +19,7 @@ const PAGES: [Page; 20] = [
             "input", "json",
         ],
         examples: &[
-            ("diagnose /var/tmp", "read a scratch file, find the bottleneck"),
+            ("diagnose /var/tmp", "benchmark and diagnose a scratch file"),
             ("diagnose -d nvme0n1 --for 10s", "the I/O already running on a device"),
             ("diagnose -- cp -r /srv /var/tmp/copy", "the I/O of a command"),
         ],
@@ -48,7 +48,7 @@ const PAGES: [Page; 20] = [
         verb: "locks",
         usual: &["words", "length", "pids", "comms", "long", "sort", "input", "json", "output", "all"],
         examples: &[
-            ("locks 1", "the locks with the longest waits, every second"),
+            ("locks 1", "the longest lock waits, every second"),
             ("locks --for 10s", "locks, waiters, stacks and page cache"),
             ("locks -- fio job.fio", "while a command runs"),
         ],
@@ -116,7 +116,7 @@ const PAGES: [Page; 20] = [
         verb: "errors",
         usual: &["words", "length", "input", "json", "output"],
         examples: &[
-            ("errors --for 1m", "errors, retries and requeues of all devices"),
+            ("errors --for 1m", "errors, retries and requeues"),
             ("errors sda 1", "one device, every second"),
             ("errors -i run.biopsy", "from a recording"),
         ],
@@ -192,7 +192,7 @@ const PAGES: [Page; 20] = [
         verb: "devices",
         usual: &["named", "all", "input", "json", "output"],
         examples: &[
-            ("devices", "block devices, their links, queues and settings"),
+            ("devices", "links, queues and settings"),
             ("devices nvme0n1", "one of them"),
             ("devices -i run.biopsy", "the devices of a recorded machine"),
         ],
@@ -202,8 +202,8 @@ const PAGES: [Page; 20] = [
         usual: &["self_test", "device", "input", "json", "output"],
         examples: &[
             ("check", "what can be measured here"),
-            ("check --self-test -d vda", "whether the figures are right on a device"),
-            ("check -i run.biopsy", "what could be measured on a recorded machine"),
+            ("check --self-test -d vda", "test the figures on a device"),
+            ("check -i run.biopsy", "for a recorded machine"),
         ],
     },
     Page {
@@ -326,7 +326,9 @@ mod tests {
             let page =
                 PAGES.iter().find(|page| page.verb == verb).unwrap_or_else(|| panic!("no page of {verb}"));
             assert!(page.examples.len() >= 3, "{verb}");
-            for (line, _) in page.examples {
+            for (line, what) in page.examples {
+                // Behind the column of the command lines, on a terminal of 80.
+                assert!(what.chars().count() <= 38, "{what}");
                 let words = line.split(" | ").next().unwrap_or_default().split(' ');
                 let words = words.map(|word| word.trim_matches('\''));
                 let parsed = parse(std::iter::once("biopsy").chain(words).map(Into::into));

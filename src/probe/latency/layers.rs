@@ -117,8 +117,8 @@ pub fn missing_stages(plan: &Plan) -> Vec<Missing> {
             stage: Some(stage.to_string()),
             reason: Reason::BioBased,
             included_in: Some("bio".to_string()),
-            why: "the device has no requests: the whole time of a bio is measured, from block_bio_queue to \
-                block_bio_complete; in an operation this is the device stage, and complete begins after it"
+            why: "the device has no requests: a bio's time is from block_bio_queue to block_bio_complete; \
+                in operations it is the device stage, and complete begins after it"
                 .to_string(),
             ..Missing::default()
         })
