@@ -101,7 +101,7 @@ impl BlockedProbe {
             missing.push(gap(
                 "open",
                 Reason::Refused,
-                "this kernel has no BPF thread iterator: waits in progress at the start or end of the run \
+                "this kernel refuses a BPF thread iterator: waits in progress at the start or end of the run \
                  are not counted",
                 None,
             ));

@@ -185,7 +185,7 @@ fn a_slice_that_cannot_be_attached_is_named() {
     assert_eq!(read["request_stages"]["device"]["count"], row["ios"], "{}", brief(row));
     let gaps = json["missing"].as_array().unwrap();
     let named = gaps.iter().any(|gap| {
-        gap["part"] == "operations" && gap["why"].as_str().unwrap().contains("could not be attached again")
+        gap["part"] == "operations" && gap["why"].as_str().unwrap().contains("could not be re-attached")
     });
     assert!(named, "{gaps:?}");
     let duty = json["operations_duty"].as_f64().unwrap();

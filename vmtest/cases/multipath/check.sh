@@ -1,7 +1,7 @@
 path=$(cat path)
 if [ "$BIOPSY_VM_KERNEL" = 5.10 ]; then
     exited reads 3
-    grep -q 'error: this kernel does not tell which path' reads.err || fail "$(cat reads.err)"
+    grep -q 'error: this kernel does not report the path' reads.err || fail "$(cat reads.err)"
     exit
 fi
 trusted reads "$path"
