@@ -68,20 +68,21 @@ Exit codes: 0 done, 1 failed, 2 usage, 3 refused (nothing was measured),\n\
 pub struct Cli {
     #[command(subcommand)]
     pub verb: Verb,
+    // The options of all verbs stand behind those of each, which have their order of declaration.
     /// Print more: all findings (diagnose, report) or the cost of each BPF program (other views).
-    #[arg(short, long, global = true, conflicts_with = "quiet")]
+    #[arg(short, long, global = true, display_order = 900, conflicts_with = "quiet")]
     pub verbose: bool,
     /// Print only results and errors: no warnings, notes or progress.
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, display_order = 900)]
     pub quiet: bool,
     /// Print all columns, even on a narrow terminal.
-    #[arg(long, global = true)]
+    #[arg(long, global = true, display_order = 900)]
     pub wide: bool,
     /// When to use colour.
-    #[arg(long, global = true, value_enum, default_value_t = Color::Auto)]
+    #[arg(long, global = true, display_order = 900, value_enum, default_value_t = Color::Auto)]
     pub color: Color,
     /// BTF file to use if the kernel has none (pahole --btf_encode_detached FILE vmlinux); block layer only.
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, display_order = 900, value_name = "FILE")]
     pub btf: Option<PathBuf>,
 }
 
