@@ -31,7 +31,7 @@ The first value is the baseline. Rounds run in random order, every second block 
         comparison or --restore does it.
 
 A and B are saved results: JSON of biopsy load, compare or latency, or of fio (several per file), or a \
-        recording. Their runs are compared; intervals are averaged to ten. Of a saved comparison, the \
+        recording. Their runs are compared; intervals are averaged to ten values. Of a saved comparison, the \
         rounds of its first value are used."
 )]
 pub struct Compare {
