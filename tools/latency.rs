@@ -6,6 +6,7 @@ use std::time::Instant;
 use anyhow::Result;
 use biopsy::analyze::groups::{self, Dimension};
 use biopsy::analyze::latency::LatencySummary;
+use biopsy::analyze::overhead::OverheadSummary;
 use biopsy::envelope::Reason;
 use biopsy::host::{Host, activity};
 use biopsy::probe::latency::LatencyProbe;
@@ -119,9 +120,14 @@ fn measure_cost(
         true => render::json::view(&envelope, &summary, status),
         false => output::fitted(&args.output, &render::text::overhead::render(&envelope, &summary)),
     })?;
-    match summary.iops_lost_percent {
+    measured(&summary)
+}
+
+/// # Errors
+/// It has no figure. Interrupted, it has shown what it has.
+pub fn measured(overhead: &OverheadSummary) -> Result<()> {
+    match overhead.iops_lost_percent {
         Some(_) => Ok(()),
-        // Interrupted, it has shown what it has.
         None if stop::requested() => Ok(()),
         None => {
             let why = "too few pairs with I/O to measure the cost: let the load run all of the time, on a \

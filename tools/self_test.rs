@@ -27,7 +27,7 @@ use biopsy::session::{overhead, stop, wall_clock};
 use crate::cli::{Check, Color};
 use crate::output::{Sink, warn};
 use crate::progress::Line;
-use crate::{output, window};
+use crate::{latency, output, window};
 
 /// A size that every device takes or exceeds by its own block, and enough at once for batches.
 const BLOCK_BYTES: u64 = 4096;
@@ -84,24 +84,33 @@ pub fn run(args: &Check, device: &str, sink: &mut Sink, color: Color) -> Result<
         own_stamps,
         left: left.as_ref().copied().map_err(String::as_str),
     });
-    let overhead = args.measure_cost.then(|| measure_overhead(args, &host, disk, &names)).transpose()?;
+    // What fails here does not take the self-test's own result along.
+    let overhead = match (args.measure_cost, &load) {
+        (true, Ok(_)) => measure_overhead(args, &host, disk, &names).map(Some),
+        (true, Err(why)) => {
+            Err(Refusal::Untrusted(format!("the cost was not measured without a load: {why}")).into())
+        }
+        (false, _) => Ok(None),
+    };
     let bytes = if args.output.json {
         let rights = Rights::read(root);
         let abilities = preflight::abilities(&host, &rights);
         let self_test = Some(tested.clone());
+        let overhead = overhead.as_ref().ok().cloned().flatten();
         render::json::view(&envelope, &CheckSummary { abilities, rights, self_test, overhead }, None)
     } else {
         let load = load.as_ref().map_err(String::as_str);
         let color = output::colored(color);
         let mut text = render::text::self_test::render(&envelope, &disk.name, load, &tested, color);
-        if let Some(overhead) = &overhead {
+        if let Ok(Some(overhead)) = &overhead {
             text.push('\n');
             text.push_str(&render::text::overhead::render(&Envelope::default(), overhead));
         }
         output::fitted(&args.output, &text)
     };
     sink.write(&bytes)?;
-    verdict(&disk.name, &tested, summary.devices.iter().any(|d| d.vanished))
+    verdict(&disk.name, &tested, summary.devices.iter().any(|d| d.vanished))?;
+    overhead?.map_or(Ok(()), |overhead| latency::measured(&overhead))
 }
 
 /// Random reads of the whole device.
@@ -160,7 +169,16 @@ fn drive(
     Ok(Ok(load))
 }
 
-/// What the programs take from the load of the self-test, which runs on a thread of its own.
+/// Ends the load, also where the measurement panics: the scope waits for its thread.
+struct End<'a>(&'a AtomicBool);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// What the probes take from the load of the self-test, which runs on a thread of its own.
 fn measure_overhead(
     args: &Check,
     host: &Host,
@@ -175,9 +193,10 @@ fn measure_overhead(
     let options = Options { devices: names.to_vec(), cost: false, ..Options::default() };
     let mut probe = LatencyProbe::attach(host, Path::new("/"), &options)?;
     if output::progress() {
-        warn(&format!("measuring what the programs take from the load, for {length:?}"));
+        warn(&format!("measuring what the probes cost the load, for {length:?}"));
     }
     std::thread::scope(|scope| {
+        let _end = End(&is_over);
         let driver = scope.spawn(|| load.run_one(&is_over, &|_| (), &[]));
         let until =
             Until { length: None, command: &[], quiet_stdout: true, named: names, followed: None, say: warn };
@@ -186,8 +205,10 @@ fn measure_overhead(
         is_over.store(true, Ordering::Relaxed);
         let driven = driver.join().map_err(|_| anyhow!("the load's thread has panicked"))?;
         let summary = measured?;
-        driven?;
-        Ok(summary)
+        match driven?.untrusted() {
+            Some(why) => Err(why.into()),
+            None => Ok(summary),
+        }
     })
 }
 

@@ -278,7 +278,7 @@ impl CpuSummary {
                     "only CPU time, no cycles per I/O and no instructions per cycle: {why} (counter: \
                      cpu-clock)"
                 ),
-                _ => format!("not counted: {}: {why}", event.name()),
+                _ => format!("{} were not counted: {why}", event.name()),
             };
             out.push(missing(event.name(), Reason::NotAvailable, why, None));
         }

@@ -101,7 +101,7 @@ pub fn distrust(summary: &LatencySummary, lost: &Lost, max_loss: f64) -> Option<
         |device: &&DeviceLatency| share(device.excess(), device.comparable().max(device.excess())) > max_loss;
     summary.devices.iter().find(above).map(|device| {
         format!(
-            "{}: {} more I/Os were measured than the kernel counted ({:.2} % of {}), so its counters were \
+            "{}: {} more I/Os were accounted for than the kernel counted ({:.2} % of {}), so its counters were \
              off for a while or the figures are wrong: echo 1 > /sys/block/{}/queue/iostats, and run again",
             device.name,
             device.excess(),
@@ -192,7 +192,8 @@ mod tests {
         };
         let sentence = why(17, true).unwrap();
         assert!(
-            sentence.starts_with("sda: 3 more I/Os were measured than the kernel counted (15.00 % of 20)"),
+            sentence
+                .starts_with("sda: 3 more I/Os were accounted for than the kernel counted (15.00 % of 20)"),
             "{sentence}"
         );
         assert!(sentence.contains("/sys/block/sda/queue/iostats"), "{sentence}");

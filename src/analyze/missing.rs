@@ -60,7 +60,8 @@ fn missing_flush(device: &DeviceLatency) -> Option<Missing> {
         reason: Reason::Flushed,
         why: format!(
             "{} writes waited for a flush after their data, as the drive cannot write through its cache: \
-             in no stage of these I/Os, in complete of operations with one I/O; the flushes count as flush",
+             that wait is in no stage of these I/Os, but in complete of operations with one I/O; the flushes \
+             count as flush",
             device.flushed
         ),
         ..Missing::default()

@@ -177,26 +177,37 @@ struct ProcessName {
     comm: Vec<u8>,
     /// Contentions of its row when the name was read.
     contentions: u64,
+    has_ended: bool,
 }
 
 impl Names {
     /// Reads the names of the processes that have a row. Within an interval, only of those whose rows have counted since:
-    /// each name costs three system calls. At its end all are read, because a process that has called exec may have its
-    /// waits in the per-CPU caches alone.
+    /// each name costs three system calls. At its end all that live are read, because a process that has called exec may
+    /// have its waits in the per-CPU caches alone.
     fn read_processes(&mut self, root: &Path, rows: &[(Vec<u8>, Vec<u8>)], is_interval_end: bool) {
         let mut left = MOST_LOOKED_AT;
         for (key, value) in rows {
             let (Ok(pid), Ok(row)) = (process(key), WireLockProcess::decode(value)) else { continue };
             let contentions = row.contentions;
-            let is_read = |name: &ProcessName| !is_interval_end && name.contentions == contentions;
-            if left == 0 || self.processes.get(&pid).is_some_and(is_read) {
+            let known = self.processes.get_mut(&pid);
+            let is_read = |name: &&mut ProcessName| {
+                name.contentions == contentions && (name.has_ended || !is_interval_end)
+            };
+            if left == 0 || known.as_ref().is_some_and(is_read) {
                 continue;
             }
             left -= 1;
-            if let Ok(mut comm) = fs::read(root.join(format!("proc/{pid}/comm"))) {
-                comm.truncate(comm.iter().rposition(|byte| *byte == b'\n').unwrap_or(comm.len()));
-                self.processes.insert(pid, ProcessName { comm, contentions });
-            }
+            let comm = fs::read(root.join(format!("proc/{pid}/comm")));
+            let has_ended = comm.is_err();
+            let comm = match (comm, known) {
+                (Ok(mut comm), _) => {
+                    comm.truncate(comm.iter().rposition(|byte| *byte == b'\n').unwrap_or(comm.len()));
+                    comm
+                }
+                (Err(_), Some(known)) => std::mem::take(&mut known.comm),
+                (Err(_), None) => row.comm,
+            };
+            self.processes.insert(pid, ProcessName { comm, contentions, has_ended });
         }
     }
 }

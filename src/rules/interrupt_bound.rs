@@ -152,8 +152,8 @@ fn finding(
             false => 0.6,
         },
         sentence: format!(
-            "Interrupts use {} of CPU {}, which completes I/Os of {name}; that device causes {} interrupts \
-             a second{handler}.",
+            "Interrupts use {} of CPU {}, which completes I/Os of {name}; that CPU takes {} interrupts \
+             a second of that device{handler}.",
             in_percent(one.busy()),
             one.cpu,
             short(one.per_second)

@@ -119,7 +119,10 @@ fn judge(s: &Summaries<'_>, locks: &Locks, lock: &Contention) -> Option<(f64, Fi
     )];
     evidence.extend(lock.caller.as_ref().map(|caller| format!("most of the wait time is in {caller}")));
     if locks.lost > 0 {
-        evidence.push(format!("{} more waits were missed", count(locks.lost)));
+        evidence.push(format!(
+            "{} waits for locks were missed, so these figures are lower bounds",
+            count(locks.lost)
+        ));
     }
     let mut numbers = BTreeMap::from([
         (CONTENTIONS, lock.contentions as f64),
@@ -340,7 +343,7 @@ mod tests {
         });
         let found = find(&named.summaries());
         assert_eq!(found.len(), 1, "it has a name");
-        assert!(found[0].evidence.iter().any(|line| line.starts_with("7 more waits were missed")));
+        assert!(found[0].evidence.iter().any(|line| line.starts_with("7 waits for locks were missed")));
     }
 
     #[test]

@@ -670,9 +670,9 @@ fn kinds_of_loss_that_did_not_occur_are_no_row() {
     let mut case = virtio();
     let kinds = BTreeMap::from([("slot".to_string(), 0), ("missed".to_string(), 4)]);
     case.envelope.lost.probes = BTreeMap::from([("latency".to_string(), kinds)]);
-    assert!(case.html().contains("<dt>missed by kind</dt><dd>latency missed 4</dd>"));
+    assert!(case.html().contains("<dt>of these, by kind</dt><dd>latency missed 4</dd>"));
     case.envelope.lost.probes.values_mut().for_each(|kinds| kinds.values_mut().for_each(|n| *n = 0));
-    assert!(!case.html().contains("missed by kind"));
+    assert!(!case.html().contains("of these, by kind"));
 }
 
 /// The page has a map if there is a device on PCI, and no heading for it otherwise.

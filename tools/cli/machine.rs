@@ -41,7 +41,7 @@ pub struct Check {
     /// Length of the self-test.
     #[arg(long = "for", value_name = "TIME", default_value = "3s", value_parser = duration, requires = "self_test")]
     pub length: Duration,
-    /// Then attach and detach the programs in turn under the same load for 40 s, and print how many IOPS they take.
+    /// Then attach and detach the probes in turn under the same load for 40 s, and print what they cost in IOPS.
     #[arg(long, requires = "self_test")]
     pub measure_cost: bool,
     /// Ignore every Nth issue event, to test what a self-test that fails says.

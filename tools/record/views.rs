@@ -111,7 +111,8 @@ pub fn add_all<'scope>(
             continue;
         }
         if asked.args.redact && matches!(view, Recordable::Stacks | Recordable::Trace) {
-            let why = format!("--redact removes names from lines, but {} have them elsewhere", view.name());
+            let why =
+                format!("--redact replaces names in lines, but the view {} has them elsewhere", view.name());
             if !with.is_empty() {
                 let why = format!("{why}: leave {} out of --with, or leave out --redact", view.name());
                 return Err(Refusal::Usage(why).into());

@@ -84,7 +84,7 @@ pub fn distrust(summary: &InterruptSummary, lost: &Lost, max_loss: f64) -> Optio
         summary.devices.iter().find(|d| too_many(d.comparable(), beyond(d.kernel_ios, d.comparable())));
     if let Some(device) = device {
         return Some(format!(
-            "{}: {} more I/Os were measured than the kernel counted, so its counters were off for a while \
+            "{}: {} more I/Os were accounted for than the kernel counted, so its counters were off for a while \
              or the figures are wrong: echo 1 > /sys/block/{0}/queue/iostats, and run again",
             device.name,
             beyond(device.kernel_ios, device.comparable())

@@ -68,7 +68,7 @@ pub fn counts_agree(device: &DeviceLatency) -> Result<(), String> {
         agrees(hist).map_err(|why| format!("{}: {why}", stage.name()))?;
     }
     for (op, of) in &device.ops {
-        unowned_agree(*op, of).map_err(|why| format!("{}: without operation: {why}", op.name()))?;
+        unowned_agree(*op, of).map_err(|why| format!("{}: I/Os without operation: {why}", op.name()))?;
     }
     Ok(())
 }

@@ -81,8 +81,8 @@ pub fn distributions(s: &Summaries<'_>) -> String {
     }
     if !out.is_empty() {
         out.push_str(
-            "<p class=\"soft small\">Vertical: I/Os per sixth of an octave of latency; horizontal: \
-             latency, logarithmic. Single I/Os are drawn one pixel high, so outliers show.</p>\n",
+            "<p class=\"soft small\">Vertical: I/Os per sixth of an octave of time; horizontal: \
+             time, logarithmic. Single I/Os are drawn one pixel high, so outliers show.</p>\n",
         );
     }
     out

@@ -120,11 +120,11 @@ pub fn measurement(report: &Report<'_>) -> String {
         ("window", time(envelope.duration_ns)),
         ("version", format!("biopsy {}, kernel {}", envelope.version, envelope.kernel)),
         (
-            "lost",
+            "missed or lost",
             format!(
                 "{}, {}, {}",
                 counted(envelope.lost.ios, "I/O"),
-                counted(envelope.lost.events, "record"),
+                counted(envelope.lost.events, "event"),
                 counted(envelope.lost.samples, "sample")
             ),
         ),
@@ -139,7 +139,7 @@ pub fn measurement(report: &Report<'_>) -> String {
         .map(|(probe, kind, n)| format!("{probe} {kind} {}", count(n)))
         .collect();
     if !kinds.is_empty() {
-        rows.push(("missed by kind", kinds.join(", ")));
+        rows.push(("of these, by kind", kinds.join(", ")));
     }
     s.latency.devices.iter().filter(|d| d.ios > 0).for_each(|d| rows.push(("counted", seen(d))));
     let cost = &envelope.cost;

@@ -185,7 +185,7 @@ fn still_waiting(summary: &LockSummary, style: Style) -> String {
 fn holders(summary: &LockSummary, most: usize) -> String {
     let with_holder = summary.locks.iter().take(most).filter_map(|row| Some((row, row.holder.as_ref()?)));
     let one = |(row, holder): (&LockRow, &Holder)| {
-        let held = holder.mean_ns().map_or("time unknown".to_string(), |mean| {
+        let held = holder.mean_ns().map_or("for an unknown time".to_string(), |mean| {
             let bound = if holder.at_least > 0 { "at least " } else { "" };
             let most = holder.max_hold_ns.map_or(String::new(), |ns| format!(" {} at most,", time(ns)));
             format!("for {bound}{} on average,{most} of {} of them", time(mean), count(holder.holds))

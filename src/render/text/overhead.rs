@@ -10,7 +10,7 @@ pub fn render(envelope: &Envelope, summary: &OverheadSummary) -> String {
     let mut out = String::new();
     if let (Some(without), Some(with)) = (summary.iops_without, summary.iops_with) {
         out.push_str(&format!(
-            "{} IOPS without the programs, {} with them (medians of {} of {})\n",
+            "{} IOPS without the probes, {} with them (medians of {} of {})\n",
             count(without.round() as u64),
             count(with.round() as u64),
             counted(summary.pairs - summary.pairs_without_io, "pair"),

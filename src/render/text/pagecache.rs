@@ -40,7 +40,7 @@ pub fn render(summary: &PagecacheSummary) -> String {
         .map(|(kind, n)| format!("{} {kind}", count(*n)))
         .collect();
     if !lost.is_empty() {
-        out.push_str(&format!("missed of reclaim: {}\n", lost.join(", ")));
+        out.push_str(&format!("missed events of reclaim: {}\n", lost.join(", ")));
     }
     out
 }
@@ -256,7 +256,7 @@ mod tests {
             "64 pages in 2 calls, of which about 48 (75.0 %) were never used",
             "10.0 ms to 20.0 ms",
             "0.333 to 1.00",
-            "missed of reclaim: 3 no_room",
+            "missed events of reclaim: 3 no_room",
         ] {
             assert!(text.contains(words), "'{words}' is not in\n{text}");
         }
