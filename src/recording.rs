@@ -242,6 +242,9 @@ fn parse<'a, T: Deserialize<'a>>(line: &'a [u8]) -> Result<T> {
     if error.is_eof() {
         bail!("it is truncated after {} bytes", line.len());
     }
+    if line.iter().find(|byte| !byte.is_ascii_whitespace()).is_some_and(|first| *first != b'{') {
+        bail!("it is not JSON: -i takes a recording or saved --json output");
+    }
     let column = error.column();
     // Without the place that serde_json appends: it is of this line alone.
     let text = error.to_string();

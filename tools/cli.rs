@@ -69,7 +69,7 @@ pub struct Cli {
     #[command(subcommand)]
     pub verb: Verb,
     // The options of all verbs stand behind those of each, which have their order of declaration.
-    /// Print more: all findings (diagnose, report) or the cost of each BPF program (other views).
+    /// Print more: all findings, the cost of each BPF program, why something was not measured.
     #[arg(short, long, global = true, display_order = 900, conflicts_with = "quiet")]
     pub verbose: bool,
     /// Print only results and errors: no warnings, notes or progress.
@@ -206,6 +206,9 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Err
 pub fn sentence(error: &clap::Error) -> Option<String> {
     if !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         return None;
+    }
+    if error.kind() == ErrorKind::MissingSubcommand {
+        return Some("no command is given: biopsy -h lists them".to_string());
     }
     // clap: `error: what`, details on lines of their own, tips, the usage, where to find help.
     let text = error.render().to_string();

@@ -32,9 +32,11 @@ fn page(id: &str) -> Result<String, Refusal> {
     match rules::explain(id) {
         Some(page) => Ok(format!("{id}\n\n{page}")),
         None => {
-            let known: Vec<&str> = rules::pages().map(|(id, _, _)| id).collect();
+            let known = || rules::pages().map(|(id, _, _)| id);
+            let like: Vec<&str> = known().filter(|known| known.contains(id) || id.contains(known)).collect();
+            let like = if like.is_empty() { known().collect() } else { like };
             let id = biopsy::render::text::clean(id);
-            Err(Refusal::Usage(format!("no finding is named '{id}': use one of {}", known.join(", "))))
+            Err(Refusal::Usage(format!("no finding is named '{id}': use one of {}", like.join(", "))))
         }
     }
 }

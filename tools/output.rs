@@ -50,7 +50,7 @@ impl Sink {
         };
         let refuse = |error: &io::Error| {
             Refusal::Usage(format!(
-                "cannot write {}: {}; name a file in a directory that you can write to with -o",
+                "cannot write {}: {}; choose another file with -o",
                 path.display(),
                 reason(error)
             ))

@@ -116,8 +116,11 @@ fn to_folder(
 
 fn create(path: &Path) -> Result<Folder> {
     let refused = |error| {
-        let why =
-            format!("cannot make the folder {}: {}; name another with -o", path.display(), reason(&error));
+        let why = format!(
+            "cannot make the folder {}: {}; name a new folder, in one that exists, with -o",
+            path.display(),
+            reason(&error)
+        );
         Refusal::Usage(why).into()
     };
     Folder::create(path).map_err(refused)

@@ -325,7 +325,12 @@ pub fn cannot_open(path: &Path, error: &io::Error) -> Refusal {
     let name = path.display();
     Refusal::Refused(match error.raw_os_error() {
         Some(libc::ENOENT) => {
-            format!("{name} does not exist: name a block device, a file, or with --scratch a directory")
+            let device = Path::new("/dev").join(path);
+            if path.components().count() == 1 && device.exists() {
+                format!("no file {name} here: name the device as {}", device.display())
+            } else {
+                format!("{name} does not exist: name a block device, a file, or with --scratch a directory")
+            }
         }
         Some(libc::EACCES | libc::EPERM) => {
             format!(

@@ -18,7 +18,7 @@ pub fn pack(from: &Path, name: &str, archive: impl Write) -> Result<()> {
     let names = folder::parts(from).with_context(|| format!("cannot read {}", from.display()))?;
     ensure!(
         names.iter().any(|own| own == folder::MANIFEST),
-        "{} is not a recording: it has no {}",
+        "{} is not a recording: it has no {}; name a folder that `biopsy record` made",
         from.display(),
         folder::MANIFEST
     );

@@ -90,7 +90,9 @@ pub fn plain(path: &Path, name: &str) -> Result<Option<Lines>> {
         return match folder::open(&path.join(name)) {
             Ok(file) => Ok(Some(Box::new(BufReader::new(file)))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                bail!(Absent(format!("it is not a recording: it has no {name}")))
+                bail!(Absent(format!(
+                    "it is not a recording: it has no {name}; name a folder that `biopsy record` made"
+                )))
             }
             Err(error) => Err(error).context(name.to_string()),
         };

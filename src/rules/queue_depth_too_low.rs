@@ -42,20 +42,20 @@ and no CPU is busy, only a greater depth raises the rate.
 
 How it is computed
   - With biopsy's own load, the depth is doubled after the run, in 6 blocks of up to 150 ms each.
-    Found if that gives more than 25 % more IOPS, or 50 % if the interval reaches below 25 %.
+    Found if IOPS rise by more than 25 %, or by 50 % if the confidence interval reaches below 25 %.
   - If the depth was not varied: depth = iodepth x numjobs x I/Os per operation. Found if it is at
     most 4, or at most 16 while the median device time is below 2 times the fastest (I/Os do not
     wait for each other in the device); the device stage has at least 50 % of an I/O's time; and the
     workers use less than 70 % of their CPUs on average.
   - Without biopsy's own load, a note with confidence 0.7 if 0.8 to 1.05 operations are in flight on
     average; else with 0.4 if at least 0.5 I/Os are in the block layer and at most 4 in the device,
-    the median is below 2 times the fastest, and the device stage has at least 50 %. It is the
-    answer if there is no warning.
+    the median is below 2 times the fastest, and the device stage has at least 50 %. The note is
+    the verdict only if there is no warning.
   In each case no CPU may be saturated (see submit-cpu-bound) and no cgroup limit may throttle the
   I/O (see throttled).
-  in_device_ios is exact: the sum of all device times / interval. The gain is at most what the CPU
-  left, the device's tags and three doublings allow. At least it is what twice the depth gave; if
-  that was not tried, it may be nothing.
+  in_device_ios is exact: the sum of all device times / interval. The gain is
+  at least that measured at twice the depth (nothing, if not tried), and at most what three
+  doublings, the device's tags and the CPU time that is left allow.
   From: experiment; load.iodepth, .numjobs, .latency, .jobs; latency.devices[].ops.*.request_stages.
 
 When it is wrong

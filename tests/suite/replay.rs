@@ -332,8 +332,8 @@ fn what_is_wrong_is_named_with_its_place() {
     assert_eq!(said(r#"{"schema":"fio"}"#), "line 1: it is not a result of biopsy");
     assert_eq!(said(r#"{"a":1}"#), "line 1: it cannot be read from byte 7 on: missing field `schema`");
     assert!(said(r#"{"schema":"biopsy.latency/1","devices":7}"#).contains("invalid type: integer `7`"));
-    assert!(said("\u{0}\u{1b}[31m").starts_with("line 1: it cannot be read from byte 1 on: expected value"));
-    assert!(said(&"[".repeat(5_000)).starts_with("line 1: it cannot be read from byte "));
+    assert!(said("\u{0}\u{1b}[31m").starts_with("line 1: it is not JSON: -i takes"));
+    assert!(said(&"[".repeat(5_000)).starts_with("line 1: it is not JSON: -i takes"));
     let objects = format!(r#"{{"schema":"biopsy.latency/1","devices":[{}{{}}]}}"#, "{},".repeat(40_000));
     assert_eq!(said(&objects), "line 1: it has too many objects or lists");
     assert_eq!(said(&" x".repeat(5 << 20)), "line 1: it is longer than 8 MiB");

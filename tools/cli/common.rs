@@ -62,7 +62,7 @@ pub fn sorts(columns: &[&'static str]) -> impl FnOnce(Arg) -> Arg {
 /// Which devices and how often, as iostat takes them: `vda nvme0n1 1 10`.
 #[derive(Debug, Clone, Default, Args)]
 pub struct Interval {
-    /// Devices, as with -d; then, as in iostat, every INTERVAL seconds, COUNT times.
+    /// Disks or partitions, as with -d; then, as in iostat, every INTERVAL seconds, COUNT times.
     #[arg(value_name = "DEVICE, INTERVAL, COUNT")]
     words: Vec<String>,
     /// Of `words`; see [`Self::place`].

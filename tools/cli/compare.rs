@@ -36,7 +36,7 @@ A and B are saved results: JSON of biopsy load, compare or latency, or of fio (s
 )]
 pub struct Compare {
     /// Two saved results to compare.
-    #[arg(value_name = "A B", num_args = 2, conflicts_with_all = ["vary", "device", "rounds", "until", "prepare", "dry_run",
+    #[arg(value_names = ["A", "B"], num_args = 2, conflicts_with_all = ["vary", "device", "rounds", "until", "prepare", "dry_run",
         "restore", "command"])]
     pub files: Vec<PathBuf>,
     /// Compare saved results even if host, kernel, device or load differ.
@@ -57,7 +57,7 @@ pub struct Compare {
     /// Run exactly N rounds of each value.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub rounds: Option<u16>,
-    /// Stop when the confidence interval of the ratio is at most ± this wide. Default: half of --margin.
+    /// Stop when the ratio is known to ± PERCENT (95 % confidence interval). Default: half of --margin.
     #[arg(long, value_name = "PERCENT", value_parser = share, conflicts_with = "rounds")]
     pub until: Option<f64>,
     /// Values that differ by less count as the same; for the 99th percentile, twice this.

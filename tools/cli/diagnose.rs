@@ -25,7 +25,7 @@ pub struct Workload {
     /// Threads, each with its own ring and pinned to its own CPU.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub numjobs: u32,
-    /// How long to run.
+    /// How long the load runs, or the measurement without one. The same as --for.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
     pub runtime: Duration,
     /// Bytes of the target to read; for a scratch file, its size.

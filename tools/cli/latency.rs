@@ -12,6 +12,15 @@ use super::values::{cost, dimension, stages};
 #[command(
     override_usage = "biopsy latency [OPTIONS] [DEVICE]... [INTERVAL [COUNT]]\n       biopsy latency [OPTIONS] [DEVICE]... [-- <COMMAND>...]"
 )]
+#[command(
+    after_long_help = "The stages of an I/O: submit, from the system call to the block layer; queue, in the \
+    block layer until the driver has it; device, in the driver and the device; complete, from there to the \
+    result; reap, until the application fetches the result.
+
+`-` is not measured, or too few I/Os for a percentile. `606+` is at least 606: percentiles and maxima of \
+    stages do not add up, so that of the longest stage is shown. `biopsy help latency` and docs/stages.md \
+    have more."
+)]
 #[command(mut_arg("sort", sorts(&biopsy::render::text::interval_lines::SORTS_LATENCY)))]
 #[command(mut_arg("input", replaces_live(&["pids", "comms", "cgroups", "by", "detail", "stages", "functions", "max_cost",
     "measure_cost"])))]

@@ -25,22 +25,22 @@ pub struct Record {
     /// Store NAME=VALUE with the recording. Can be repeated.
     #[arg(long = "label", value_name = "NAME=VALUE", value_parser = label)]
     pub labels: Vec<(String, String)>,
-    /// Replace the names of processes, files, cgroups, volumes and the host, and leave out serial numbers.
+    /// Replace the names of processes, files, cgroups, volumes and the host, and serial numbers.
     /// Stacks and single I/Os are not recorded then.
     #[arg(long)]
     pub redact: bool,
     /// Stop when the files reach this size (100m, 2g).
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub max_size: Option<u64>,
-    /// Keep this much in memory, and write it to a new folder in DIR on SIGUSR1, --when or --on-finding.
+    /// Keep the last TIME in memory. SIGUSR1, --when and --on-finding write it to a new folder in DIR.
     #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with = "max_size")]
     pub keep_last: Option<Duration>,
-    /// Write it when an interval crosses this bound: 'p99>2ms', 'iops<1000', 'stage:queue.p99>1ms'. Metrics
+    /// Write what --keep-last holds when a value crosses this bound: 'p99>2ms', 'iops<1000', 'stage:queue.p99>1ms'. Metrics
     /// are mean, p50, p90, p99, p99.9 and max of any I/O type of any device, and iops of any device. It
     /// triggers again only after the value has come back by a tenth.
     #[arg(long, value_name = "BOUND", value_parser = condition, requires = "keep_last")]
     pub when: Option<(Condition, String)>,
-    /// Write it when a finding of at least this severity appears. The rules of diagnose are applied to the
+    /// Write what --keep-last holds when a finding of at least this severity appears. The rules of diagnose are applied to the
     /// last 5 s again and again. A finding triggers again only after it was gone.
     #[arg(
         long,

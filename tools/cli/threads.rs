@@ -15,7 +15,7 @@ use super::values::{column, comm};
 #[command(after_long_help = "All threads are scanned several times per second. Shown are threads that run \
     or could run (R), wait uninterruptibly (D), or wait for I/O by the kernel's accounting; with --all, \
     sleeping threads too. The average is samples divided by scans: 2.5 means that two or three threads \
-    were there at any time. In names, each number is shown as `*`.
+    were there at any time, and `±` is half of its 95 % confidence interval. In names, each number is shown as `*`.
 
 Without the rights for BPF programs, /proc is read instead: fewer columns, at a higher cost.
 

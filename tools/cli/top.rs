@@ -17,7 +17,7 @@ use super::values::duration;
     layered on another one, so that nothing counts twice.")]
 #[command(mut_arg("input", replaces(&["words", "devices", "length"])))]
 pub struct Top {
-    /// Print one line per interval, for a terminal or a file.
+    /// Print one line per interval. Required: there is no other form yet.
     #[arg(long)]
     pub plain: bool,
     /// Only this disk or partition (name, path, MAJ:MIN). Can be repeated.

@@ -13,6 +13,9 @@ use super::values::{duration, op};
     ended. Lines are therefore not quite in order: sort by at_ns. The operation's times are shown with its \
     I/O that finished last; other I/Os show their own.
 
+`cpus` are the CPU that issued the I/O and the one that completed it. All times are in µs, but for the \
+    first column.
+
 Filters apply in this order: submitter, --op and --slower-than, --every, --top (by time in the block \
     layer). The summary's `matched` counts the I/Os before --every.
 
@@ -50,7 +53,7 @@ pub struct Trace {
     /// Bytes of each CPU's ring buffer, to test what a full one does.
     #[arg(long, value_name = "BYTES", hide = true)]
     pub fault_ring_bytes: Option<u32>,
-    /// Devices, as with -d.
+    /// Disks or partitions (name, path, MAJ:MIN), as with -d.
     #[arg(value_name = "DEVICE")]
     pub named: Vec<String>,
     /// Run COMMAND and trace until it exits, or for --for (COMMAND keeps running).

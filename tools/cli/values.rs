@@ -15,6 +15,9 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 pub fn duration(text: &str) -> Result<Duration, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
+    if number.is_empty() {
+        return Err("a time is a number and a unit, as in 10s".to_string());
+    }
     let scale = match unit {
         "us" => 1e-6,
         "ms" => 1e-3,

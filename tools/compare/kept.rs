@@ -86,5 +86,9 @@ pub fn text(path: &Path) -> Result<String> {
 }
 
 fn cannot_read(path: &Path, error: &std::io::Error) -> Refusal {
-    Refusal::Refused(format!("cannot read {}: {}", clean(&path.display().to_string()), reason(error)))
+    Refusal::Refused(format!(
+        "cannot read {}: {}; name a recording or saved --json output",
+        clean(&path.display().to_string()),
+        reason(error)
+    ))
 }

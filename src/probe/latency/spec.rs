@@ -70,7 +70,7 @@ fn reach(here: &Here<'_>) -> &'static str {
     if submits
         && ["sys_enter", "sys_exit", "ring_complete", "ring_wait"].into_iter().all(|name| here.works(name))
     {
-        "all stages of io_uring requests and of waiting system calls; queue and device of every I/O"
+        "submit, queue, device and reap of io_uring and blocking calls; queue and device of other I/Os"
     } else {
         "stages queue and device; complete on NVMe"
     }

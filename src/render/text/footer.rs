@@ -2,7 +2,7 @@
 
 use super::{bytes, clean, count, counted, fit, range, significant, table};
 use crate::analyze::latency::DeviceLatency;
-use crate::envelope::{Envelope, Missing, ProgramCost};
+use crate::envelope::{Cost, Envelope, Missing, ProgramCost};
 
 /// The check against the kernel's own counters.
 pub fn check(device: &DeviceLatency) -> String {
@@ -55,6 +55,10 @@ pub fn cost(envelope: &Envelope) -> String {
         _ if envelope.missing.iter().any(|m| m.part.as_deref() == Some("cost")) => {
             format!("cost not measured (see below); maps {maps}\n")
         }
+        // `locks` and `threads` count their programs' runs by waits and scans.
+        _ if cost.ios.is_none() && !cost.programs.is_empty() => {
+            format!("cost per I/O not measured (-v has the cost per program); maps {maps}\n")
+        }
         _ if cost.ios.is_none() => {
             format!(
                 "cost not measured: the kernel's program statistics were off (--no-cost does that); maps \
@@ -62,7 +66,8 @@ pub fn cost(envelope: &Envelope) -> String {
             )
         }
         _ => format!(
-            "cost not measured: too few I/Os while the kernel's program statistics were on; maps {maps}\n"
+            "cost not measured: fewer than {} I/Os while the kernel's program statistics were on; maps {maps}\n",
+            Cost::LEAST_IOS
         ),
     }
 }

@@ -216,7 +216,7 @@ fn unowned_line(op: Op, latency: &OpLatency, device: &DeviceLatency) -> Option<S
         String::new()
     };
     Some(format!(
-        "{} without operation ({whose}): the time that an application waits for them is in no stage{left}",
+        "{} without operation ({whose}): they have no submit and reap, and what waits for them is in no stage{left}",
         counted(unowned, "I/O")
     ))
 }
