@@ -84,6 +84,9 @@ impl Grid {
     }
 }
 
+/// An interval takes along what is left of the window behind it, up to this part of its length.
+const REST: u32 = 50;
+
 /// Shows the pieces as they come. Returns why the whole must not be trusted, if so.
 pub fn run<V: Live>(
     view: &mut V,
@@ -126,9 +129,10 @@ pub fn follow<V: Live>(
     let mut ends = grid;
     while let Some(grid) = &mut ends {
         let due = grid.next_end();
-        let deadline = end_at.map_or(due, |end| end.min(due));
-        let over = !window.wait(probe, Some(deadline))
-            || end_at.is_some_and(|end| deadline >= end)
+        // `--for` begins a little after the grid: an interval of those microseconds would have nothing to show.
+        let end = end_at.filter(|end| *end <= due + grid.interval / REST);
+        let over = !window.wait(probe, Some(end.unwrap_or(due)))
+            || end.is_some()
             || count.is_some_and(|count| shown + 1 >= count);
         if over {
             break;
