@@ -15,7 +15,7 @@ pub fn check(device: &DeviceLatency) -> String {
     if let Some(all) = device.all_ios {
         let all = range(count(all.min), count(all.max));
         return format!(
-            "check {name}: accounted for {}, of {all} that the kernel counted for all submitters\n",
+            "check {name}: {} I/Os, of {all} that the kernel counted for all submitters\n",
             count(seen)
         );
     }
@@ -30,7 +30,7 @@ pub fn check(device: &DeviceLatency) -> String {
         Some(true) => "ok",
         _ => "DIFFERS",
     };
-    format!("check {name}: accounted for {}, kernel counted {range}: {verdict}{in_flight}\n", count(seen))
+    format!("check {name}: {} I/Os, kernel counted {range}: {verdict}{in_flight}\n", count(seen))
 }
 
 /// Losses by kind, without zeros.

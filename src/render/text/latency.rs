@@ -343,7 +343,7 @@ mod tests {
             ..LatencySummary::default()
         };
         let text = render(&Envelope::default(), &summary, None, Style::default());
-        assert!(text.contains("accounted for 2,000, kernel counted 2,000: ok"), "{text}");
+        assert!(text.contains("2,000 I/Os, kernel counted 2,000: ok"), "{text}");
         assert!(!text.contains('\x1b'), "{text}");
         assert!(text.contains("2000/s") && text.contains("p99.9"), "{text}");
     }
