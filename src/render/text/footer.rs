@@ -179,7 +179,7 @@ mod tests {
         let mut envelope = Envelope::default();
         assert!(cost(&envelope).contains("--no-cost"));
         envelope.cost.ios = Some(7);
-        assert!(cost(&envelope).contains("too few I/Os"));
+        assert!(cost(&envelope).contains("fewer than 200 I/Os"));
         envelope.missing.push(Missing { part: Some("cost".into()), ..Missing::default() });
         assert_eq!(cost(&envelope), "cost not measured (see below); maps 0 B\n");
     }
