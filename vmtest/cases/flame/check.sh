@@ -39,4 +39,4 @@ read -r thrice once <passed
 expect io.json '.total / $passed | 0.9 < . and . <= 1' passed $((thrice + once))
 grep -q 'stacks of 1,000 of 1,000 I/Os' io.json || fail "not all have a stack: $(jq -r .source io.json)"
 expect few.json '.measured == 3000 and .lost.ios == 0'
-expect few.json '.source | capture("^(?<n>[0-9,]+) of 3,000") | .n | gsub(","; "") | tonumber | 5 < . and . < 2000'
+expect few.json '.source | capture("^stacks of (?<n>[0-9,]+) of 3,000") | .n | gsub(","; "") | tonumber | 5 < . and . < 2000'

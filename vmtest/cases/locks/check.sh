@@ -15,7 +15,7 @@ view='.views[] | select(.name == "locks")'
 case $(cat release) in
 5.10.*)
     expect locks.json '.seen_by == "slow-path"'
-    expect check.json "$view | .state == \"degraded\" and (.reason | contains(\"spinlocks alone\"))"
+    expect check.json "$view | .state == \"degraded\" and (.reason | contains(\"only spinlock waits\"))"
     ;;
 *)
     expect check.json "$view | .state == \"ok\""
