@@ -6,7 +6,6 @@ use std::time::Instant;
 use anyhow::Result;
 use biopsy::analyze::groups::{self, Dimension};
 use biopsy::analyze::latency::LatencySummary;
-use biopsy::analyze::overhead::OverheadSummary;
 use biopsy::envelope::Reason;
 use biopsy::host::{Host, activity};
 use biopsy::probe::latency::LatencyProbe;
@@ -120,20 +119,10 @@ fn measure_cost(
         true => render::json::view(&envelope, &summary, status),
         false => output::fitted(&args.output, &render::text::overhead::render(&envelope, &summary)),
     })?;
-    measured(&summary)
-}
-
-/// # Errors
-/// It has no figure. Interrupted, it has shown what it has.
-pub fn measured(overhead: &OverheadSummary) -> Result<()> {
-    match overhead.iops_lost_percent {
-        Some(_) => Ok(()),
-        None if stop::requested() => Ok(()),
-        None => {
-            let why = "too few pairs with I/O to measure the cost: let the load run all of the time, on a \
-                device whose I/O the kernel counts";
-            Err(Refusal::Untrusted(why.to_string()).into())
-        }
+    // Interrupted, it has shown what it has.
+    match summary.distrust().filter(|_| !stop::requested()) {
+        Some(why) => Err(Refusal::Untrusted(why.to_string()).into()),
+        None => Ok(()),
     }
 }
 

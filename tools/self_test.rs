@@ -27,7 +27,7 @@ use biopsy::session::{overhead, stop, wall_clock};
 use crate::cli::{Check, Color};
 use crate::output::{Sink, warn};
 use crate::progress::Line;
-use crate::{latency, output, window};
+use crate::{output, window};
 
 /// A size that every device takes or exceeds by its own block, and enough at once for batches.
 const BLOCK_BYTES: u64 = 4096;
@@ -110,7 +110,11 @@ pub fn run(args: &Check, device: &str, sink: &mut Sink, color: Color) -> Result<
     };
     sink.write(&bytes)?;
     verdict(&disk.name, &tested, summary.devices.iter().any(|d| d.vanished))?;
-    overhead?.map_or(Ok(()), |overhead| latency::measured(&overhead))
+    // Interrupted, it has shown what it has.
+    match overhead?.and_then(|overhead| overhead.distrust()).filter(|_| !stop::requested()) {
+        Some(why) => Err(Refusal::Untrusted(why.to_string()).into()),
+        None => Ok(()),
+    }
 }
 
 /// Random reads of the whole device.
@@ -196,13 +200,13 @@ fn measure_overhead(
         warn(&format!("measuring what the probes cost the load, for {length:?}"));
     }
     std::thread::scope(|scope| {
-        let _end = End(&is_over);
+        let end = End(&is_over);
         let driver = scope.spawn(|| load.run_one(&is_over, &|_| (), &[]));
         let until =
             Until { length: None, command: &[], quiet_stdout: true, named: names, followed: None, say: warn };
         let measured =
             Window::open(until).and_then(|mut window| overhead::measure(&mut probe, &mut window, names));
-        is_over.store(true, Ordering::Relaxed);
+        drop(end);
         let driven = driver.join().map_err(|_| anyhow!("the load's thread has panicked"))?;
         let summary = measured?;
         match driven?.untrusted() {

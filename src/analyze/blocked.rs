@@ -128,7 +128,7 @@ fn leaders(raw: &RawBlocked) -> BTreeMap<u32, &[u8]> {
     waited.chain(raw.leaders.iter().map(|(pid, comm)| (*pid, comm.as_slice()))).collect()
 }
 
-/// Time of stacks whose user frames end in the middle of a program.
+/// Time of stacks whose user frames are cut within a program.
 pub fn cut_ns(raw: &RawBlocked, names: &Names) -> u64 {
     let is_cut = |sample: &Sample| !sample.user().is_empty() && ending(sample, names).0.is_cut();
     let strata = RatioEstimator::of(raw);

@@ -335,7 +335,7 @@ pub struct Who {
     pub labels: Vec<String>,
     /// Of user mode, root first.
     pub frames: Vec<String>,
-    /// They end in the middle of a program.
+    /// They are cut within a program.
     pub is_cut: bool,
 }
 

@@ -89,6 +89,14 @@ impl OverheadSummary {
             cpu_ns_per_io: Estimate::new(&each(|pair| pair.with.busy_per_io() - pair.without.busy_per_io())),
         }
     }
+
+    /// Why it has no figure, if it has none.
+    pub fn distrust(&self) -> Option<&'static str> {
+        self.iops_lost_percent.is_none().then_some(
+            "too few pairs with I/O to measure the cost: let the load run all of the time, on a device whose I/O the \
+             kernel counts",
+        )
+    }
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@
 //! - A stack whose outermost frame is the start of a thread is complete at its end ([`Ending::Root`]). A caller may
 //!   still be missing in between: a function without frame pointers that does not touch the register hides its caller,
 //!   and the addresses do not show it. So the share of uncut stacks is an upper bound for correct ones.
-//! - Any other stack ends in the middle of a program ([`Ending::Short`]). With symbol names that is as good as proof.
+//! - Any other stack is cut within a program ([`Ending::Short`]). With symbol names that is as good as proof.
 //!   If the outermost frame has no name (a stripped program, JIT code) it may be an unrecognised start of a thread, so
 //!   the stack is not judged.
 

@@ -196,7 +196,7 @@ pub struct SubmitSummary {
     pub half_width: Option<f64>,
     /// The part of `folded` for classes in which no I/O has a stack.
     pub no_stack_ns: u64,
-    /// Time of stacks whose user frames end in the middle of a program.
+    /// Time of stacks whose user frames are cut within a program.
     pub cut_ns: u64,
     /// Tracing overhead, subtracted from submit and queue: the time of taking the stacks.
     pub stacks_ns: u64,

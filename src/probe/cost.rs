@@ -267,7 +267,7 @@ impl CostMeter {
         let Some(statistics) = empty.count() else { return };
         // At both ends of a slice, before reading the programs' statistics: it takes long if there are many rows.
         let (counted, counting) = timed(ios);
-        // The statistics do not advance while nobody enables them, so the order of these reads matters little. Another
+        // The statistics advance only while a process enables them, so the order of these reads matters little. Another
         // process may have them enabled, so all are read anyway.
         let Some(baseline) = empty.stats() else { return };
         let Ok(programs) = programs.iter().map(|p| libbpf::program_stats(&p.fd)).collect() else { return };

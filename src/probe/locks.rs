@@ -166,50 +166,10 @@ struct Names {
     known: Known,
     memory_groups: Option<Hierarchy>,
     by_lock: BTreeMap<u64, LockName>,
-    processes: BTreeMap<u32, ProcessName>,
+    /// Process names, as of the last lookup.
+    processes: BTreeMap<u32, Vec<u8>>,
     tries: BTreeMap<u64, u8>,
     looked: Option<Instant>,
-}
-
-/// A process that waited for a lock.
-#[derive(Debug)]
-struct ProcessName {
-    comm: Vec<u8>,
-    /// Contentions of its row when the name was read.
-    contentions: u64,
-    has_ended: bool,
-}
-
-impl Names {
-    /// Reads the names of the processes that have a row. Within an interval, only of those whose rows have counted since:
-    /// each name costs three system calls. At its end all that live are read, because a process that has called exec may
-    /// have its waits in the per-CPU caches alone.
-    fn read_processes(&mut self, root: &Path, rows: &[(Vec<u8>, Vec<u8>)], is_interval_end: bool) {
-        let mut left = MOST_LOOKED_AT;
-        for (key, value) in rows {
-            let (Ok(pid), Ok(row)) = (process(key), WireLockProcess::decode(value)) else { continue };
-            let contentions = row.contentions;
-            let known = self.processes.get_mut(&pid);
-            let is_read = |name: &&mut ProcessName| {
-                name.contentions == contentions && (name.has_ended || !is_interval_end)
-            };
-            if left == 0 || known.as_ref().is_some_and(is_read) {
-                continue;
-            }
-            left -= 1;
-            let comm = fs::read(root.join(format!("proc/{pid}/comm")));
-            let has_ended = comm.is_err();
-            let comm = match (comm, known) {
-                (Ok(mut comm), _) => {
-                    comm.truncate(comm.iter().rposition(|byte| *byte == b'\n').unwrap_or(comm.len()));
-                    comm
-                }
-                (Err(_), Some(known)) => std::mem::take(&mut known.comm),
-                (Err(_), None) => row.comm,
-            };
-            self.processes.insert(pid, ProcessName { comm, contentions, has_ended });
-        }
-    }
 }
 
 impl percpu_cache::CacheEntry for WireLockRecent {
@@ -481,8 +441,8 @@ impl LockProbe {
         let named = |pid: u32, value: &[u8]| -> Result<ProcessSample> {
             let mut sample = WireLockProcess::decode(value)?;
             // The row has the name of the thread that waited first, maybe before the process called exec.
-            if let Some(process) = self.names.borrow().processes.get(&pid) {
-                sample.comm.clone_from(&process.comm);
+            if let Some(comm) = self.names.borrow().processes.get(&pid) {
+                sample.comm.clone_from(comm);
             }
             Ok(sample)
         };
@@ -561,12 +521,18 @@ impl LockProbe {
     }
 
     /// Names the locks that have no name yet, and those that these threads wait for.
-    fn name_locks(&self, waiting: &[WaiterSample], is_interval_end: bool) {
+    fn name_locks(&self, waiting: &[WaiterSample]) {
         let mut names = self.names.borrow_mut();
         let names = &mut *names;
         names.looked = Some(Instant::now());
         let rows = entries(&self.skel.maps.lock_processes).unwrap_or_default();
-        names.read_processes(&self.root, &rows, is_interval_end);
+        for (key, _) in rows.iter().take(MOST_LOOKED_AT) {
+            let Ok(pid) = process(key) else { continue };
+            if let Ok(mut comm) = fs::read(self.root.join(format!("proc/{pid}/comm"))) {
+                comm.truncate(comm.iter().rposition(|byte| *byte == b'\n').unwrap_or(comm.len()));
+                names.processes.insert(pid, comm);
+            }
+        }
         let is_new = |lock: &u64| {
             let tried = names.tries.get(lock).copied().unwrap_or(0);
             !names.by_lock.contains_key(lock) && tried < TRIES
@@ -668,13 +634,13 @@ impl Probe for LockProbe {
         }
         let due = self.names.borrow().looked.is_none_or(|then| then.elapsed() >= NAME_EVERY);
         if due {
-            self.name_locks(&[], false);
+            self.name_locks(&[]);
         }
     }
 
     fn read(&self) -> Result<Reading> {
         let waiting = self.waiting();
-        self.name_locks(waiting.as_deref().unwrap_or_default(), true);
+        self.name_locks(waiting.as_deref().unwrap_or_default());
         let mut reading = Reading { waiting, ..self.reading()? };
         reading.spin = self.spinning.borrow_mut().as_mut().and_then(|spinning| spinning.read(false));
         Ok(reading)
@@ -690,7 +656,7 @@ impl Probe for LockProbe {
         self.run(false)?;
         let missed = self.missed();
         let spin = self.spinning.borrow_mut().as_mut().and_then(|spinning| spinning.read(true));
-        self.name_locks(waiting.as_deref().unwrap_or_default(), true);
+        self.name_locks(waiting.as_deref().unwrap_or_default());
         let mut reading = Reading { at_ns: end_ns, missed, spin, waiting, ..self.reading()? };
         reading.maps = self.maps.take().map(ProcessMaps::finish).unwrap_or_default();
         self.links.clear();

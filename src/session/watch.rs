@@ -82,10 +82,13 @@ impl Grid {
         self.due += self.interval.saturating_mul(u32::try_from(missed).unwrap_or(u32::MAX));
         self.due
     }
-}
 
-/// An interval takes along what is left of the window behind it, up to this part of its length.
-const REST: u32 = 50;
+    /// Whether the interval that is due then is the last one of a window with this end. `--for` begins microseconds after
+    /// the grid, and an interval of those would have nothing to show: the last one takes along up to 2 % of its length.
+    fn ends_with(&self, due: Instant, end: Instant) -> bool {
+        end <= due + self.interval / 50
+    }
+}
 
 /// Shows the pieces as they come. Returns why the whole must not be trusted, if so.
 pub fn run<V: Live>(
@@ -129,8 +132,7 @@ pub fn follow<V: Live>(
     let mut ends = grid;
     while let Some(grid) = &mut ends {
         let due = grid.next_end();
-        // `--for` begins a little after the grid: an interval of those microseconds would have nothing to show.
-        let end = end_at.filter(|end| *end <= due + grid.interval / REST);
+        let end = end_at.filter(|end| grid.ends_with(due, *end));
         let over = !window.wait(probe, Some(end.unwrap_or(due)))
             || end.is_some()
             || count.is_some_and(|count| shown + 1 >= count);
@@ -175,6 +177,16 @@ fn since(started: Instant, begin: Instant) -> [u64; 2] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_left_behind_the_last_interval_is_part_of_it() {
+        let second = Duration::from_secs(1);
+        let begin = Instant::now();
+        let mut grid = Grid::new(begin, second);
+        let due = grid.next_end();
+        let is_last = |left_ms: u64| grid.ends_with(due, begin + Duration::from_millis(left_ms));
+        assert_eq!([999, 1_000, 1_020, 1_021, 1_500].map(is_last), [true, true, true, false, false]);
+    }
 
     #[test]
     fn intervals_that_were_slept_through_are_left_out() {

@@ -14,7 +14,7 @@ pub struct Waited {
     pub counts: Profile,
     /// Time of waits, ns.
     pub times: Profile,
-    /// The part of `times` with stacks whose user frames end in the middle of a program.
+    /// The part of `times` with stacks whose user frames are cut within a program.
     pub cut_ns: u64,
     /// The part of `times` with stacks for whose waiter there was no room.
     pub no_user_ns: u64,

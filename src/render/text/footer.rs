@@ -95,12 +95,10 @@ pub fn programs(envelope: &Envelope) -> String {
 pub fn missing(missing: &[Missing], devices: &[&str]) -> String {
     let mut lines: Vec<(String, Vec<&Missing>)> = Vec::new();
     for m in of_devices(missing, devices) {
-        let falls = m.included_in.as_ref().map_or(String::new(), |i| {
-            format!(
-                " (its time is included in \
-            {i})"
-            )
-        });
+        let falls = m
+            .included_in
+            .as_ref()
+            .map_or(String::new(), |stage| format!(" (its time is included in {stage})"));
         let remedy = m.remedy.as_ref().map_or(String::new(), |r| format!("; {r}"));
         let why = format!("{}{falls}{remedy}", m.why);
         match lines.iter_mut().find(|(reason, _)| *reason == why) {

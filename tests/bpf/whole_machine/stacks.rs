@@ -176,7 +176,7 @@ fn system_time_is_seen_with_both_stacks() {
     assert!(summary.folded.keys().any(|key| deep(&key)), "no user stack below read_zero: {summary:?}");
 }
 
-/// After a drop in the middle or a finish, no program, link or event of ours is left.
+/// After a drop during the run, or a finish, no program, link or event of ours is left.
 #[test]
 fn nothing_stays_attached() {
     let Some(probe) = attach() else { return };
