@@ -73,16 +73,16 @@ pub struct Cli {
     #[arg(short, long, global = true, display_order = 900, conflicts_with = "quiet")]
     pub verbose: bool,
     /// Print only results and errors: no warnings, notes or progress.
-    #[arg(short, long, global = true, display_order = 900)]
+    #[arg(short, long, global = true, display_order = 901)]
     pub quiet: bool,
     /// Print all columns, even on a narrow terminal.
-    #[arg(long, global = true, display_order = 900)]
+    #[arg(long, global = true, display_order = 902)]
     pub wide: bool,
     /// When to use colour.
-    #[arg(long, global = true, display_order = 900, value_enum, default_value_t = Color::Auto)]
+    #[arg(long, global = true, display_order = 903, value_enum, default_value_t = Color::Auto)]
     pub color: Color,
     /// BTF file to use if the kernel has none (pahole --btf_encode_detached FILE vmlinux); block layer only.
-    #[arg(long, global = true, display_order = 900, value_name = "FILE")]
+    #[arg(long, global = true, display_order = 904, value_name = "FILE")]
     pub btf: Option<PathBuf>,
 }
 
