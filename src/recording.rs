@@ -1,6 +1,8 @@
-//! Results that are kept: the lines that `--json` prints, in a folder or as they are, and how they are read back.
+//! Saved results: the lines that `--json` prints, in a recording's folder or in a file, and the code that reads them
+//! back.
 //!
-//! Who wrote them is not known: a line of any bytes costs bounded memory, and is shown or named, never half of it.
+//! The input is not trusted: a line costs bounded memory whatever its bytes are. It is used whole or refused with an
+//! error.
 
 mod ahead;
 pub mod folder;
@@ -26,18 +28,18 @@ use crate::envelope::{Envelope, Framed, View};
 use source::Absent;
 pub use span::{Moment, Span};
 
-/// A line of a device with one class of I/O takes 8 KiB.
+/// For comparison: the line of a device with one class of I/O has 8 KiB.
 const MOST_BYTES: u64 = 8 << 20;
 
-/// Objects and lists of a line: the shortest take three bytes there, and some take kilobytes here. What we write has an
-/// object in 100 bytes or more.
+/// Limits of the objects and lists in a line. The shortest object takes three bytes in the line, and kilobytes in
+/// memory. biopsy itself writes at most one object per 100 bytes.
 const MOST_OBJECTS: usize = 30_000;
 const MOST_LISTS: usize = 200_000;
 
-/// Of a short one once all its keys are written.
+/// Size of a short object once all its keys are written.
 const OBJECT_BYTES: u64 = 512;
 
-/// How a line begins whose first key is its schema.
+/// Start of a line whose first key is its schema, as biopsy writes it.
 const SCHEMA_FIRST: &[u8] = b"{\"schema\":";
 
 /// A result in its envelope.
@@ -45,13 +47,13 @@ const SCHEMA_FIRST: &[u8] = b"{\"schema\":";
 pub struct Piece<V> {
     pub envelope: Envelope,
     pub view: V,
-    /// Of the measured command, where it has ended.
+    /// Exit status of the measured command, if it has exited.
     pub command_status: Option<i32>,
-    /// What a result may grow by that it is added to.
+    /// Upper bound of the bytes that this adds to a merged result.
     pub size: u64,
 }
 
-/// What every line has beside the envelope.
+/// The keys that every line has in addition to its envelope.
 #[derive(Deserialize)]
 struct Head {
     schema: String,
@@ -59,43 +61,43 @@ struct Head {
     command_status: Option<i32>,
 }
 
-/// The results of one view within a span, a line each; lines of other views are left out.
+/// Reads the results of one view within a span, one per line. Lines of other views are skipped.
 pub struct Pieces<R> {
     lines: Lines<R>,
     span: Span,
     notes: Notes,
 }
 
-/// Lines with their numbers, from 1 on.
+/// Lines with their numbers, starting at 1.
 struct Lines<R> {
     lines: R,
     number: u64,
 }
 
-/// What came so far.
+/// What was read so far, for the error at the end.
 #[derive(Default)]
 struct Notes {
-    /// Of the view, within the span.
+    /// Number of results of the view within the span.
     found: u64,
-    /// When the first result of the view began, and the last one that is outside the span.
+    /// When the first result of the view began, and the last one outside the span.
     began: Option<String>,
     last: String,
     /// The first schema of another view.
     other: Option<String>,
 }
 
-/// What a line is.
+/// A line, classified.
 enum Found<V> {
-    /// Of the view, within the span.
+    /// A result of the view within the span.
     Within(Box<Piece<V>>),
-    /// Of the view, outside the span: when it began.
+    /// A result of the view outside the span, with its start.
     Outside(String),
-    /// Of another view: its schema.
+    /// A result of another view, with its schema.
     Other(String),
 }
 
 impl<R: BufRead> Lines<R> {
-    /// The next one that is not blank; false at the end.
+    /// Reads the next line that is not blank. Returns false at the end.
     fn next(&mut self, line: &mut Vec<u8>) -> Result<bool> {
         loop {
             self.number += 1;
@@ -116,11 +118,11 @@ impl<R: BufRead> Pieces<R> {
         Self { lines: Lines { lines, number: 0 }, span, notes: Notes::default() }
     }
 
-    /// The next one; None at the end.
+    /// Reads the next result. None: the end.
     ///
     /// # Errors
-    /// The line that is damaged, cut off, too long, or of a later version, and an end without any result of the view.
-    /// Every line before it was whole.
+    /// If a line is damaged, truncated, too long, or of a newer version, or if the input ends without a result of the
+    /// view. All lines before the bad one were valid.
     pub fn read<V: View>(&mut self) -> Result<Option<Piece<V>>> {
         let mut line = Vec::new();
         while self.lines.next(&mut line)? {
@@ -151,7 +153,7 @@ impl Notes {
         None
     }
 
-    /// There is no more.
+    /// Checks at the end of the input that a result was found.
     fn end(&self, wanted: &str) -> Result<()> {
         match (self.found, &self.began, &self.other) {
             (0, Some(began), _) => {
@@ -167,20 +169,20 @@ impl Notes {
     }
 }
 
-/// Reads a line; `began` is when the first result began, None: this is it.
+/// Parses a line. `began` is the start of the first result; None: this line is the first.
 fn find<V: View>(line: &[u8], span: Span, began: Option<&str>) -> Result<Found<V>> {
     let bytes = line.len();
     ensure!(bytes as u64 <= MOST_BYTES, "it is longer than {} MiB", MOST_BYTES >> 20);
-    // In bytes that cannot overflow, so that the compiler counts many at once.
+    // Sums of at most 255 bytes cannot overflow a u8, so the compiler vectorises the count.
     let count = |byte: u8| -> usize {
         let of = |part: &[u8]| part.iter().map(|one| u8::from(*one == byte)).sum::<u8>();
         line.chunks(255).map(|part| usize::from(of(part))).sum()
     };
     let objects = count(b'{');
     ensure!(objects <= MOST_OBJECTS && count(b'[') <= MOST_LISTS, "it has too many objects or lists");
-    // The keys that an object lacks are written of a result.
+    // When a result is written again, it has all its keys, also those missing in this line.
     let size = bytes as u64 + OBJECT_BYTES * objects as u64;
-    // What we write begins with it; elsewhere the schema may be anywhere.
+    // Fast path: biopsy writes the schema first. Other tools may reorder the keys.
     if span == Span::default() && line.starts_with(SCHEMA_FIRST) {
         return match parse(line)? {
             Line::Of { framed, command_status } => {
@@ -201,7 +203,7 @@ fn find<V: View>(line: &[u8], span: Span, began: Option<&str>) -> Result<Found<V
     Ok(Found::Within(Box::new(Piece { envelope, view: parse(line)?, command_status, size })))
 }
 
-/// Reads what is one object in a file of its own.
+/// Parses a file that holds one object.
 fn whole<V: View>(bytes: &[u8]) -> Result<V> {
     let Head { schema, .. } = parse(bytes)?;
     if schema != V::SCHEMA {
@@ -222,12 +224,12 @@ fn other<V: View>(schema: String) -> Result<Found<V>> {
     Ok(Found::Other(schema))
 }
 
-/// The name of a view, by its schema.
+/// The name of the view with this schema.
 pub fn name_of(schema: &str) -> &str {
     split(schema).map_or(schema, |(name, _)| name)
 }
 
-/// `biopsy.NAME/VERSION`.
+/// Parses `biopsy.NAME/VERSION`.
 fn split(schema: &str) -> Result<(&str, u32)> {
     let parts = schema.strip_prefix("biopsy.").and_then(|rest| rest.split_once('/'));
     let parts = parts.and_then(|(name, version)| Some((name, version.parse().ok()?)));
@@ -246,7 +248,7 @@ fn parse<'a, T: Deserialize<'a>>(line: &'a [u8]) -> Result<T> {
         bail!("it is not JSON: -i takes a recording or saved --json output");
     }
     let column = error.column();
-    // Without the place that serde_json appends: it is of this line alone.
+    // Cut off serde_json's "at line ...": it counts lines within this line only.
     let text = error.to_string();
     let what = text.rsplit_once(" at line ").map_or(text.as_str(), |(what, _)| what);
     bail!("it cannot be read from byte {column} on: {what}")

@@ -1,5 +1,5 @@
-//! Reads the results of a view on several CPUs, and gives them in their order. To parse a line takes several times as long
-//! as to unpack it, or to show what it says.
+//! Parses the results of a view on several CPUs and returns them in their order. Parsing a line takes several times as
+//! long as decompressing or printing it.
 
 use std::io::BufRead;
 use std::num::NonZero;
@@ -12,33 +12,34 @@ use anyhow::{Context, Result};
 use super::{Found, Lines, Piece, Pieces, Span, find};
 use crate::envelope::View;
 
-/// Threads that parse.
+/// Parser threads.
 const MOST: usize = 4;
 
-/// Lines that wait for each of them.
+/// Queued lines per thread.
 const WAITING: usize = 4;
 
-/// Results of each that wait to be taken: without any, each line costs two switches of threads.
+/// Queued results per thread: without a queue, each line costs two context switches.
 const PARSED: usize = 2;
 
-/// Bytes of a line above which it is parsed alone: what becomes of a hostile one takes many times as many.
+/// Size in bytes above which a line is parsed alone: a hostile line can take many times its size in memory.
 const LARGE: usize = 1 << 18;
 
-/// A line with its number, and that of the line before it.
+/// A line, its number, and the number of the line before it.
 struct Task {
     number: u64,
     before: u64,
     line: Vec<u8>,
 }
 
-/// A task, or why the line could not be read.
+/// A task, or the error of reading the line.
 type Read = Result<Task>;
 
-/// With the number of the line.
+/// A parsed line and its number.
 type Parsed<V> = Result<(u64, Found<V>)>;
 
-/// How many lines were taken. A large line is parsed once all before it were: which of two large ones
-/// goes first must not depend on which thread is faster, as the results are taken in their order.
+/// The number of the last line whose result was consumed. A large line is parsed only after all lines before it were
+/// consumed. Otherwise the faster thread would decide which of two large lines is parsed first, while results are
+/// consumed in order.
 #[derive(Default)]
 struct Taken {
     lines: Mutex<u64>,
@@ -46,7 +47,7 @@ struct Taken {
 }
 
 impl Taken {
-    /// Up to this line.
+    /// Records that the results up to this line were consumed.
     fn set(&self, line: u64) {
         *self.lines.lock().unwrap_or_else(PoisonError::into_inner) = line;
         self.another.notify_all();
@@ -58,7 +59,7 @@ impl Taken {
     }
 }
 
-/// No result is taken any more, at the end or after an error: threads that wait go on.
+/// On drop, wakes the waiting threads: no more results are consumed, at the end or after an error.
 struct End<'a>(&'a Taken);
 
 impl Drop for End<'_> {
@@ -73,7 +74,7 @@ impl<R: BufRead + Send> Pieces<R> {
     /// # Errors
     /// As [`Pieces::read`], and those of `with`.
     pub fn each<V: View>(mut self, mut with: impl FnMut(Piece<V>) -> Result<()>) -> Result<()> {
-        // What lies within the span depends on when the first one began.
+        // The first result is parsed here: the span is relative to its start.
         let mut line = Vec::new();
         while self.notes.began.is_none() {
             if !self.lines.next(&mut line)? {
@@ -91,7 +92,7 @@ impl<R: BufRead + Send> Pieces<R> {
             let _end = End(&taken);
             let mut number = lines.number;
             taken.set(number);
-            // Each gets every Nth line, so that the results of all are in order as they are taken in turn.
+            // Round-robin: each thread gets every Nth line, so reading the channels in turn gives the results in order.
             let mut tasks = Vec::new();
             let mut results: Vec<Receiver<Parsed<V>>> = Vec::new();
             for _ in 0..threads {
@@ -103,7 +104,7 @@ impl<R: BufRead + Send> Pieces<R> {
                 scope.spawn(move || parse(&waiting, &parsed, span, began, taken));
             }
             scope.spawn(move || read(&mut lines, &tasks));
-            // The parsers end with the reader, and all of them once their results are not taken any more.
+            // The parsers exit after the reader, or when their results are no longer received.
             for result in results.iter().cycle() {
                 let Ok(found) = result.recv() else { break };
                 let (line, found) = found?;
@@ -116,7 +117,7 @@ impl<R: BufRead + Send> Pieces<R> {
     }
 }
 
-/// Gives the lines to those who parse, until the end or an error.
+/// Passes the lines to the parser threads, until the end or an error.
 fn read(lines: &mut Lines<impl BufRead>, tasks: &[SyncSender<Read>]) {
     for task in tasks.iter().cycle() {
         let (mut line, before) = (Vec::new(), lines.number);

@@ -1,57 +1,57 @@
-//! The folder of a recording, and the names in it.
+//! The folder of a recording: file names, and functions that create and read its files.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// What the recording says of itself.
+/// Metadata of the recording.
 pub const MANIFEST: &str = "manifest.json";
-/// What the flight recorder found, where it wrote a recording for that.
+/// The findings that triggered the flight recorder to write this recording.
 pub const FINDINGS: &str = "findings.json";
 
-/// The machine.
+/// The description of the machine.
 pub const HOST: &str = "host.json";
 
-/// The folder of I/Os, one by one.
+/// The folder of individual I/Os.
 pub const IOS: &str = "io";
-/// The view whose intervals are files of their own, in a folder of its name: stacks as pprof reads them.
+/// The view with one file per interval, in a folder of this name: stacks in pprof's format.
 pub const STACKS: &str = "stacks";
 
 const TABLE: &str = ".ndjson.zst";
 
 const PROFILE: &str = ".pb.gz";
 
-/// Digits of an interval's number, and the most that are read: more intervals than 31 years have seconds.
+/// Digits of an interval's number as written, and the maximum that is read: 10^9 intervals of one second are 31 years.
 const DIGITS: usize = 6;
 const MOST_DIGITS: usize = 9;
 
-/// The file of a view.
+/// The file name of a view.
 pub fn table(view: &str) -> String {
     format!("{view}{TABLE}")
 }
 
-/// A file of I/Os.
+/// The name of a file of I/Os.
 pub fn part(number: u32) -> String {
     format!("part-{number:06}.parquet")
 }
 
-/// The file of an interval's stacks.
+/// The file name of an interval's stacks.
 pub fn profile(number: u64) -> String {
     format!("{number:0DIGITS$}{PROFILE}")
 }
 
-/// The interval whose stacks are in a file of this name.
+/// The number of the interval whose stacks have this file name.
 pub fn interval(name: &[u8]) -> Option<u64> {
     let digits = std::str::from_utf8(name).ok()?.strip_suffix(PROFILE)?;
     let is_number = (DIGITS..=MOST_DIGITS).contains(&digits.len());
     let number =
         digits.parse().ok().filter(|_| is_number && digits.bytes().all(|byte| byte.is_ascii_digit()))?;
-    // Each has one name.
+    // Accept only the canonical name of a number.
     (profile(number).as_bytes() == name).then_some(number)
 }
 
-/// The view of a file.
+/// The view with this file name.
 pub fn view(name: &[u8]) -> Option<&str> {
     std::str::from_utf8(name).ok()?.strip_suffix(TABLE)
 }
@@ -64,12 +64,12 @@ fn is_io_part(name: &str) -> bool {
     name.starts_with("part-") && name.ends_with(".parquet")
 }
 
-/// Whether a file of this name is a part of a recording, beside the folders in it.
+/// Whether a file of this name belongs to a recording, outside of its subfolders.
 pub fn is_part(name: &str) -> bool {
     [MANIFEST, HOST].contains(&name) || view(name.as_bytes()).is_some()
 }
 
-/// The parts of the recording, by their paths in it.
+/// The files of the recording, as paths relative to it.
 pub fn parts(recording: &Path) -> io::Result<Vec<String>> {
     let names = |folder: &Path| -> io::Result<Vec<String>> {
         let all: Vec<fs::DirEntry> = fs::read_dir(folder)?.collect::<io::Result<_>>()?;
@@ -78,19 +78,19 @@ pub fn parts(recording: &Path) -> io::Result<Vec<String>> {
     let mut all = names(recording)?;
     all.retain(|name| is_part(name));
     for (folder, is_own) in [(STACKS, is_profile as fn(&str) -> bool), (IOS, is_io_part)] {
-        // A link leads out of it.
+        // Do not follow a symbolic link: it leads out of the recording.
         if fs::symlink_metadata(recording.join(folder)).is_ok_and(|found| found.is_dir()) {
             let mut own = names(&recording.join(folder))?;
             own.retain(|name| is_own(name));
             all.extend(own.into_iter().map(|name| format!("{folder}/{name}")));
         }
     }
-    // What the recording is of comes first.
+    // The manifest comes first, then the description of the machine.
     all.sort_by_key(|name| (name != MANIFEST, name != HOST, name.clone()));
     Ok(all)
 }
 
-/// Removes what was made for a view that is not recorded: an empty one would look like a view that saw nothing.
+/// Removes the file of a view that is not recorded: an empty file would look like a view without events.
 pub fn discard(recording: &Path, view: &str) {
     let _gone = match view {
         STACKS => fs::remove_dir(recording.join(STACKS)),
@@ -98,22 +98,23 @@ pub fn discard(recording: &Path, view: &str) {
     };
 }
 
-/// Writes a whole file, which only its owner may read, or leaves the one that was there.
+/// Writes a file atomically, readable by its owner only. On error the existing file stays.
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut new = path.as_os_str().to_owned();
     new.push(".new");
     let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
     let written = file.write_all(bytes).and_then(|()| fs::rename(&new, path));
     written.inspect_err(|_| {
-        // It holds half of what it should.
+        // Incomplete.
         let _gone = fs::remove_file(&new);
     })
 }
 
-/// Opens a part of a recording: a link would lead out of it, and a pipe would block.
+/// Opens a file of a recording. It refuses a symbolic link, which leads out of the recording, and a pipe, which would
+/// block.
 ///
 /// # Errors
-/// Where it cannot be opened, or is no regular file.
+/// If the file cannot be opened, or is not a regular file.
 pub fn open(path: &Path) -> io::Result<File> {
     let file = File::options().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
     match file.metadata()?.is_file() {
@@ -122,14 +123,15 @@ pub fn open(path: &Path) -> io::Result<File> {
     }
 }
 
-/// A folder that is recorded into. Unless it is [kept](Self::keep), it is removed again with what we made in it.
+/// The folder of a recording in progress. On drop, it and the files that biopsy created in it are removed, unless it
+/// was [kept](Self::keep).
 pub struct Folder {
     path: PathBuf,
     is_kept: bool,
 }
 
 impl Folder {
-    /// Makes it; only its owner may look into it.
+    /// Creates it, accessible by its owner only.
     pub fn create(path: &Path) -> io::Result<Self> {
         DirBuilder::new().mode(0o700).create(path)?;
         Ok(Self { path: path.to_path_buf(), is_kept: false })
@@ -143,7 +145,7 @@ impl Folder {
         self.is_kept = true;
     }
 
-    /// Writes a whole file, or leaves the one that was there.
+    /// Writes a file atomically. On error the existing file stays.
     pub fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         write(&self.path.join(name), bytes)
     }
@@ -157,10 +159,10 @@ impl Drop for Folder {
         for name in parts(&self.path).unwrap_or_default() {
             let _gone = fs::remove_file(self.path.join(name));
         }
-        // Nothing is in it before the window opens.
+        // Both are empty until the measured interval begins.
         let _gone = fs::remove_dir(self.path.join(IOS));
         let _gone = fs::remove_dir(self.path.join(STACKS));
-        // One that holds what others made stays.
+        // Fails if the folder contains files of others: it stays then.
         let _gone = fs::remove_dir(&self.path);
     }
 }

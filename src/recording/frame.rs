@@ -1,5 +1,5 @@
-//! Lines of a view as they lie in a recording: one frame of zstd each, so that a recording can be read to its last whole
-//! frame, however it ended.
+//! Lines of a view as stored in a recording: each line is one zstd frame. A recording can be read up to its last
+//! complete frame, however it ended.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -9,21 +9,21 @@ use std::path::Path;
 use zstd::bulk::Compressor;
 use zstd::zstd_safe::CParameter;
 
-/// zstd's own default. Measured on lines of latency and of locks: level 9 makes them 6 % smaller and takes three to
-/// four and a half times as long, level 1 makes them 2 % larger and takes four fifths of the time.
+/// zstd's own default. Measured on lines of latency and of locks: level 9 makes them 6 % smaller and takes 3 to 4.5
+/// times as long; level 1 makes them 2 % larger and takes 0.8 times as long.
 const LEVEL: i32 = 3;
 
-/// Makes frames.
+/// Compresses lines into frames.
 pub struct Packer {
     compressor: Compressor<'static>,
 }
 
 impl Packer {
     /// # Errors
-    /// Where there is no memory.
+    /// If there is not enough memory.
     pub fn new() -> io::Result<Self> {
         let mut compressor = Compressor::new(LEVEL)?;
-        // A flipped bit is an error of the frame, and no other number.
+        // With the checksum, a flipped bit is an error of the frame, never a wrong number.
         compressor.set_parameter(CParameter::ChecksumFlag(true))?;
         Ok(Self { compressor })
     }
@@ -33,21 +33,21 @@ impl Packer {
     }
 }
 
-/// A file of frames that grows.
+/// A file to which frames are appended.
 pub struct Frames {
     file: File,
-    /// Bytes of whole frames.
+    /// Size in bytes of the complete frames.
     length: u64,
 }
 
 impl Frames {
-    /// Makes the file; only its owner may read it.
+    /// Creates the file, accessible by its owner only.
     pub fn create(path: &Path) -> io::Result<Self> {
         let file = File::options().write(true).create_new(true).mode(0o600).open(path)?;
         Ok(Self { file, length: 0 })
     }
 
-    /// Appends a frame. Where that fails, nothing of it stays.
+    /// Appends a frame. On error the file has its previous length.
     pub fn add(&mut self, frame: &[u8]) -> io::Result<()> {
         let written = self.file.write_all_at(frame, self.length).and_then(|()| self.file.flush());
         match written {
@@ -56,7 +56,7 @@ impl Frames {
                 Ok(())
             }
             Err(error) => {
-                // To shrink a file needs no space. If it cannot be done, the reader finds the frame to be cut off.
+                // Truncating needs no space. If even that fails, the reader reports a truncated frame.
                 let _cut = self.file.set_len(self.length);
                 Err(error)
             }

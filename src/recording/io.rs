@@ -1,4 +1,4 @@
-//! I/Os one by one, in files of Parquet: narrow columns, which DuckDB and others read from the folder as one table.
+//! Writes individual I/Os to Parquet files. The columns are narrow; DuckDB and others read the folder as one table.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -18,13 +18,13 @@ use parquet::schema::types::TypePtr;
 
 use super::folder;
 
-/// Rows in memory, at most 214 bytes each: 26 MB. DuckDB's own row groups have as many.
+/// Rows buffered in memory, at most 214 bytes each: 26 MB. DuckDB uses the same size for its row groups.
 const GROUP: usize = 122_880;
 
-/// What is in a part that was not finished is lost: that of so many ns.
+/// Length of a part in ns. If the recorder is killed, the I/Os of the unfinished part are lost.
 const PART_NS: i64 = 10_000_000_000;
 
-/// The columns. A value that is not known is null.
+/// The columns. A value that was not measured is null.
 const SCHEMA: &str = "
 message io {
   optional int64 ended (TIMESTAMP(NANOS, true));
@@ -46,26 +46,26 @@ message io {
   optional int32 completion_cpu;
 }";
 
-/// Columns of many different values: a dictionary would be as large as they are.
+/// Columns with mostly distinct values: a dictionary would be as large as the values.
 const VARIED: [&str; 7] = ["ended", "offset", "queue_ns", "device_ns", "complete_ns", "submit_ns", "reap_ns"];
 
 /// One I/O. Times are in ns.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Io<'a> {
-    /// Since 1970.
+    /// Time since 1970.
     pub ended: i64,
     pub device: &'a str,
     pub op: Option<&'a str>,
-    /// `REQ_*`, as the kernel has them.
+    /// The kernel's `REQ_*` flags.
     pub flags: u32,
     pub offset: Option<u64>,
     pub bytes: Option<u32>,
-    /// None: its device has no requests.
+    /// None: the device has no requests.
     pub queue: Option<u32>,
     pub queue_ns: Option<u64>,
     pub device_ns: Option<u64>,
     pub complete_ns: Option<u64>,
-    /// Of the operation whose last I/O it is.
+    /// Of the operation, if this is its last I/O.
     pub submit_ns: Option<u64>,
     pub reap_ns: Option<u64>,
     pub pid: Option<u32>,
@@ -75,14 +75,14 @@ pub struct Io<'a> {
     pub completion_cpu: u32,
 }
 
-/// Values of a column, and for each row whether it has one.
+/// Values of a column, and for each row a definition level: 0 is null.
 enum Column {
     Int32(Vec<i32>, Vec<i16>),
     Int64(Vec<i64>, Vec<i16>),
     Text(Vec<ByteArray>, Vec<i16>),
 }
 
-/// Writes I/Os in the order in which they come.
+/// Writes I/Os in the order in which they are added.
 pub struct Parts {
     folder: PathBuf,
     schema: TypePtr,
@@ -90,18 +90,18 @@ pub struct Parts {
     columns: Vec<Column>,
     rows: usize,
     texts: HashMap<String, ByteArray>,
-    /// The part that is being written, and when its first I/O ended.
+    /// The part being written, and when its first I/O ended.
     part: Option<(SerializedFileWriter<File>, i64)>,
     number: u32,
-    /// Bytes of all views.
+    /// Bytes written by all views.
     total: Arc<AtomicU64>,
-    /// Of the parts that are finished.
+    /// Bytes of the finished parts.
     pub bytes: u64,
     pub ios: u64,
 }
 
 impl Parts {
-    /// Makes the folder of the parts in that of a recording. `total` counts the bytes of all views.
+    /// Creates the folder of the parts in the folder of a recording. `total` counts the bytes of all views.
     pub fn create(recording: &Path, total: &Arc<AtomicU64>) -> Result<Self> {
         let folder = recording.join(folder::IOS);
         fs::DirBuilder::new()
@@ -136,20 +136,20 @@ impl Parts {
         })
     }
 
-    /// Adds an I/O, and writes what is held once in a while.
+    /// Adds an I/O. Writes the buffered rows when the group is full.
     pub fn add(&mut self, io: &Io<'_>) -> Result<()> {
         let text = |texts: &mut HashMap<String, ByteArray>, text: &str| match texts.get(text) {
             Some(known) => known.clone(),
             None => texts.entry(text.to_string()).or_insert_with(|| ByteArray::from(text)).clone(),
         };
         let wide = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
-        // The bits stay.
+        // Parquet has no unsigned type: the bits are stored unchanged.
         let narrow = |n: u32| n as i32;
         let device = text(&mut self.texts, io.device);
         let op = io.op.map(|op| text(&mut self.texts, op));
         let comm = io.comm.as_ref().map(|comm| text(&mut self.texts, comm));
         let mut columns = self.columns.iter_mut();
-        // In the order of the schema.
+        // In the order of the columns in the schema.
         let mut put = |value: Value| {
             if let Some(column) = columns.next() {
                 column.push(value);
@@ -178,7 +178,7 @@ impl Parts {
         Ok(())
     }
 
-    /// Finishes the part whose time is over.
+    /// Finishes the current part when it is `PART_NS` old.
     pub fn tick(&mut self, now: i64) -> Result<()> {
         match &self.part {
             Some((_, since)) if now.saturating_sub(*since) >= PART_NS => self.finish(),
@@ -201,7 +201,7 @@ impl Parts {
         Ok(())
     }
 
-    /// Writes the rows that are held as a group.
+    /// Writes the buffered rows as a row group.
     fn write(&mut self, now: i64) -> Result<()> {
         if self.part.is_none() {
             self.open(now)?;
@@ -231,7 +231,7 @@ impl Parts {
         Ok(())
     }
 
-    /// Writes all that is held; the part is whole then, and gets its name.
+    /// Writes the buffered rows, completes the part and renames it to its final name.
     pub fn finish(&mut self) -> Result<()> {
         let path = self.path();
         let wrap =
@@ -245,7 +245,7 @@ impl Parts {
         fs::rename(path.with_extension("new"), &path).with_context(wrap)?;
         self.part = None;
         self.number += 1;
-        // Names that came once are not kept for ever.
+        // Bounds the memory: names that occurred once are dropped.
         self.texts.clear();
         Ok(())
     }
@@ -254,7 +254,7 @@ impl Parts {
 impl Drop for Parts {
     fn drop(&mut self) {
         if self.part.is_some() {
-            // Without its end it cannot be read.
+            // Without its footer a Parquet file cannot be read.
             let _gone = fs::remove_file(self.path().with_extension("new"));
         }
     }
@@ -281,7 +281,7 @@ impl Column {
                 known.push(value.is_some().into());
                 values.extend(value);
             }
-            // The schema has another type: a row of a test would show it.
+            // A mismatch with the schema: the tests check each column.
             (Self::Int32(_, known) | Self::Int64(_, known) | Self::Text(_, known), _) => known.push(0),
         }
     }

@@ -1,4 +1,4 @@
-//! What a recording says of itself.
+//! The manifest of a recording: what was recorded, when, and how it ended.
 
 use std::collections::BTreeMap;
 
@@ -60,7 +60,7 @@ pub struct Recorded {
 }
 
 impl Recorded {
-    /// An interval of so many bytes.
+    /// Adds an interval of this size.
     pub fn add(&mut self, bytes: usize, lost: &Lost) {
         self.intervals += 1;
         self.bytes += bytes as u64;
@@ -89,7 +89,7 @@ pub struct Clocks {
 }
 
 impl Clocks {
-    /// What they showed `ns` before, where the machine was not suspended since.
+    /// The clocks `ns` earlier, assuming that the machine was not suspended in between.
     pub fn earlier(self, ns: u64) -> Self {
         Self {
             realtime_ns: self.realtime_ns.saturating_sub(ns),
@@ -135,7 +135,7 @@ pub fn run_id(unix_ms: u64, random: [u8; 10]) -> String {
 mod tests {
     use super::*;
 
-    /// The example of RFC 9562, A.6.
+    /// The example in RFC 9562, A.6.
     #[test]
     fn a_run_id_is_a_uuid_of_version_7() {
         let random = [0xfc, 0xc3, 0x18, 0xc4, 0xdc, 0x0c, 0x0c, 0x07, 0x39, 0x8f];

@@ -1,4 +1,4 @@
-//! A recording as one file, which every view opens as well: an archive of tar, whose parts are compressed already.
+//! Packs a recording into one tar archive, which every view can read. Its files are already compressed.
 
 use std::io::{BufReader, Read, Write};
 use std::path::Path;
@@ -8,11 +8,10 @@ use tar::{Builder, Header};
 
 use super::folder;
 
-/// Writes the files of the recording in `from` to `archive`, with `name` as their folder. What else lies there is left
-/// out.
+/// Writes the files of the recording in `from` to `archive`, in a folder `name`. Other files in `from` are left out.
 ///
 /// # Errors
-/// Where `from` is no recording, cannot be read, or is written to meanwhile.
+/// If `from` is not a recording, cannot be read, or shrinks while it is read.
 pub fn pack(from: &Path, name: &str, archive: impl Write) -> Result<()> {
     let mut archive = Builder::new(archive);
     let names = folder::parts(from).with_context(|| format!("cannot read {}", from.display()))?;
@@ -37,10 +36,10 @@ fn add(archive: &mut Builder<impl Write>, path: &Path, name: &str) -> Result<()>
     header.set_path(name)?;
     header.set_size(size);
     header.set_mode(0o600);
-    // 1970: the same recording gives the same bytes.
+    // A fixed time, 1970: packing the same recording twice gives the same bytes.
     header.set_mtime(0);
     header.set_cksum();
-    // A recording that goes on is packed up to here.
+    // A recording in progress is packed up to its current size.
     let mut body = BufReader::new(file).take(size);
     archive.append(&header, &mut body)?;
     ensure!(body.limit() == 0, "it became shorter while it was packed");

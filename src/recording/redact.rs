@@ -1,5 +1,4 @@
-//! Takes the names of people and their things out of lines: who gets a recording sees what the machine did, and not whose it
-//! is.
+//! Replaces the names of users' processes, files and machines in results: a recording can be shared without them.
 
 use std::collections::BTreeMap;
 use std::collections::hash_map::RandomState;
@@ -9,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-/// Keys whose text is such a name, and what it is called instead: `process-1f3a9c`.
+/// Keys whose text is such a name, and the prefix of its replacement: `process-1f3a9c`.
 const NAMES: [(&str, &str); 11] = [
     ("alias", "volume"),
     ("arguments", "argument"),
@@ -24,10 +23,10 @@ const NAMES: [(&str, &str); 11] = [
     ("swaps", "file"),
 ];
 
-/// Keys of sentences, and of names that have others in them: there those that are known are replaced.
+/// Keys of texts that may contain such names: occurrences of the names found so far are replaced.
 const TEXTS: [&str; 7] = ["why", "remedy", "sentence", "name", "lock", "doubt", "error"];
 
-/// Begins of names of the kernel's threads, which say what it does and nothing of anybody.
+/// Prefixes of names of kernel threads, which identify no user and are kept.
 const KERNEL: [&str; 14] = [
     "iou-",
     "io_wqe_worker",
@@ -45,7 +44,8 @@ const KERNEL: [&str; 14] = [
     "swapper",
 ];
 
-/// Has one name in the stead of each, which without it cannot be guessed: its key is random and written nowhere.
+/// Replaces each name consistently. The hash key is random and never written, so the original cannot be guessed and
+/// checked.
 #[derive(Debug, Default)]
 pub struct Redactor {
     key: RandomState,
@@ -53,10 +53,10 @@ pub struct Redactor {
 }
 
 impl Redactor {
-    /// Lines of JSON, without names.
+    /// Returns the lines of JSON without names.
     ///
     /// # Errors
-    /// When one is none.
+    /// If a line is not JSON.
     pub fn lines(&self, lines: &[u8]) -> Result<Vec<u8>> {
         let mut out = Vec::with_capacity(lines.len());
         for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
@@ -97,7 +97,7 @@ impl Redactor {
             Value::Array(all) => all.iter_mut().for_each(|value| self.replace_in_texts(key, value)),
             Value::String(text) if TEXTS.contains(&key) => {
                 let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-                // The longest first: a path before the folder that it is in.
+                // The longest names first: a path before the folder that contains it.
                 let mut names: Vec<(&String, &String)> = known.iter().collect();
                 names.sort_by_key(|(name, _)| std::cmp::Reverse(name.len()));
                 for (name, redacted) in names {
@@ -109,7 +109,7 @@ impl Redactor {
     }
 }
 
-/// Where it stands as a word: `dd` is none in `added`.
+/// Replaces `word` where it is a whole word: `dd` does not match in `added`.
 fn replace_word(text: &str, word: &str, by: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;

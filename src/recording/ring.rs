@@ -1,13 +1,13 @@
-//! The last intervals of a view, in memory.
+//! Keeps the last intervals of a view in memory.
 
 use std::collections::VecDeque;
 
 use crate::envelope::Lost;
 
-/// An interval.
+/// An interval held in memory.
 #[derive(Debug, Clone)]
 pub struct Held {
-    /// When it ended, on the clock of [`Ring::add`].
+    /// When it ended, on the clock that the caller of [`Ring::add`] uses.
     pub end_ns: u64,
     /// When it began, as in its envelope.
     pub start: String,
@@ -15,7 +15,7 @@ pub struct Held {
     pub lost: Lost,
 }
 
-/// Intervals that ended within a length of time.
+/// The intervals that ended within the last `keep_ns`.
 #[derive(Debug)]
 pub struct Ring {
     keep_ns: u64,
@@ -29,7 +29,7 @@ impl Ring {
         Self { keep_ns, pinned_ns: None, held: VecDeque::new() }
     }
 
-    /// Adds one that has just ended, and drops those that ended before the length.
+    /// Adds an interval that has just ended, and drops those that ended more than `keep_ns` before it.
     pub fn add(&mut self, held: Held) {
         let from = held.end_ns.saturating_sub(self.keep_ns);
         let from = self.pinned_ns.map_or(from, |pinned| pinned.min(from));
@@ -39,22 +39,24 @@ impl Ring {
         self.held.push_back(held);
     }
 
-    /// When the last one ended.
+    /// When the last interval ended.
     pub fn end_ns(&self) -> Option<u64> {
         self.held.back().map(|last| last.end_ns)
     }
 
-    /// Keeps what is to be written for this moment, however long the other views take to reach it.
+    /// Keeps the intervals to be dumped for this time until [`Ring::take_until`], even if the other views reach it
+    /// later.
     pub fn pin(&mut self, at_ns: u64) {
         self.pinned_ns = Some(at_ns.saturating_sub(self.keep_ns));
     }
 
-    /// The intervals that ended after `from_ns` and not after `to_ns`.
+    /// The intervals that ended after `from_ns`, up to and including `to_ns`.
     pub fn between(&self, from_ns: u64, to_ns: u64) -> Vec<Held> {
         self.held.iter().filter(|held| held.end_ns > from_ns && held.end_ns <= to_ns).cloned().collect()
     }
 
-    /// The intervals up to the one of this moment; from the next [`Ring::add`] on they are dropped as before.
+    /// The intervals up to the one that contains this time, and removes the pin: the next [`Ring::add`] drops old ones
+    /// again.
     pub fn take_until(&mut self, at_ns: u64) -> Vec<Held> {
         self.pinned_ns = None;
         let before = self.held.partition_point(|held| held.end_ns < at_ns);
@@ -85,7 +87,7 @@ mod tests {
         let mut ring = ring(3, 1..=5);
         assert_eq!(ring.end_ns(), Some(5));
         assert_eq!(until(&mut ring, 9), [3, 4, 5]);
-        // After a pause all are old.
+        // After a pause all other intervals are too old.
         add(&mut ring, 50);
         assert_eq!(until(&mut ring, 9), [50]);
     }

@@ -1,4 +1,4 @@
-//! Where the lines of a view are: in a recording's folder, in one that was packed, in a file, or on stdin.
+//! Opens the lines of a view: in a recording's folder, in a packed recording, in a file, or on stdin.
 
 use std::error::Error;
 use std::fmt;
@@ -13,11 +13,11 @@ use super::folder;
 use super::manifest::Manifest;
 use super::ring::Held;
 
-/// Begin of a frame of zstd, and the last three bytes of the begin of one that is to be skipped (RFC 8878).
+/// Magic number of a zstd frame, and the last three bytes of that of a skippable frame (RFC 8878).
 const FRAME: [u8; 4] = 0xFD2F_B528_u32.to_le_bytes();
 const SKIPPABLE: [u8; 3] = [0x2A, 0x4D, 0x18];
 
-/// How files begin that no view reads: what compressed them, and what decompresses them.
+/// Magic numbers of formats that biopsy does not decompress, with their names and how to decompress them.
 const COMPRESSED: [(&[u8], &str, &str); 5] = [
     (b"\x1f\x8b", "gzip", "gzip -d"),
     (b"\xfd7zXZ\0", "xz", "xz -d"),
@@ -26,25 +26,25 @@ const COMPRESSED: [(&[u8], &str, &str); 5] = [
     (b"PK\x03\x04", "zip", "unzip"),
 ];
 
-/// A block of tar: a header, or a part of a file.
+/// Size of a tar block: a header, or a part of a file.
 pub(super) const BLOCK: usize = 512;
 
-/// Other names of an archive that are looked through for what it has in place of a view.
+/// Maximum number of names in an archive that are kept to list its views in an error.
 pub(super) const MOST_NAMED: usize = 10_000;
 
-/// Memory that a frame may ask for, as a power of two: 32 MiB. Ours have 2 MiB.
+/// log2 of the maximum window of a frame, 32 MiB: it limits the memory of the decoder. biopsy writes 2 MiB.
 const WINDOW_LOG: u32 = 25;
 
-/// Bytes of a manifest: labels and arguments are a user's.
+/// Maximum size of a manifest in bytes. Its labels and arguments come from the user.
 const MOST_MANIFEST: u64 = 1 << 20;
 
 /// Lines that can be read.
 pub type Lines = Box<dyn BufRead + Send>;
 
-/// The lines of `view` in what lies at `path`; `-` is stdin.
+/// The lines of `view` in the file or folder at `path`; `-` is stdin.
 ///
 /// # Errors
-/// Where it cannot be opened (an [`io::Error`] is the cause), is damaged, or is a recording without the view.
+/// If it cannot be opened (an [`io::Error`] is the cause), is damaged, or is a recording without the view.
 pub fn open(path: &Path, view: &str) -> Result<Lines> {
     if path == Path::new("-") {
         return of_stream(BufReader::new(io::stdin()), view);
@@ -55,19 +55,19 @@ pub fn open(path: &Path, view: &str) -> Result<Lines> {
     of_stream(BufReader::new(File::open(path)?), view)
 }
 
-/// The lines of intervals that are held in memory.
+/// The lines of intervals in memory.
 ///
 /// # Errors
-/// Where there is no memory to unpack them.
+/// If there is not enough memory to decompress them.
 pub fn held(intervals: &[Held]) -> Result<Lines> {
     let frames: Vec<u8> = intervals.iter().flat_map(|held| &held.frame).copied().collect();
     unpacked(Counted::new(Cursor::new(frames)))
 }
 
-/// The manifest of the recording that lies at `path`; None: it is none, or stdin.
+/// The manifest of the recording at `path`. None: not a recording, or stdin.
 ///
 /// # Errors
-/// Where it cannot be opened (an [`io::Error`] is the cause) or is damaged.
+/// If it cannot be opened (an [`io::Error`] is the cause) or is damaged.
 pub fn manifest(path: &Path) -> Result<Option<Manifest>> {
     plain(path, folder::MANIFEST)?.map(read_manifest).transpose()
 }
@@ -82,8 +82,8 @@ fn read_manifest(file: impl Read) -> Result<Manifest> {
     read().context(folder::MANIFEST)
 }
 
-/// A file of the recording that is not compressed: [`folder::MANIFEST`] or [`folder::HOST`]. None: it is no recording, or
-/// stdin, of which the bytes would be gone.
+/// An uncompressed file of the recording: [`folder::MANIFEST`] or [`folder::HOST`]. None: not a recording, or stdin,
+/// whose bytes can be read only once.
 pub fn plain(path: &Path, name: &str) -> Result<Option<Lines>> {
     let found = if path == Path::new("-") { return Ok(None) } else { fs::metadata(path)? };
     if found.is_dir() {
@@ -98,7 +98,7 @@ pub fn plain(path: &Path, name: &str) -> Result<Option<Lines>> {
         };
     }
     let mut head = [0; BLOCK];
-    // Anything else could keep us waiting.
+    // Reading a pipe or a device could block.
     if !found.is_file() || File::open(path)?.read_exact(&mut head).is_err() || !is_archive(&head) {
         return Ok(None);
     }
@@ -106,7 +106,7 @@ pub fn plain(path: &Path, name: &str) -> Result<Option<Lines>> {
     Ok(Some(Box::new(member(archive, name, name)?)))
 }
 
-/// It has no such view: why, and what it has.
+/// Error: the recording lacks the view. Says why, and which views it has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Absent(String);
 
@@ -140,7 +140,7 @@ fn of_folder(path: &Path, view: &str) -> Result<Lines> {
     }
 }
 
-/// What to say of a recording with these files.
+/// The error for a recording with these files.
 pub(super) fn without(view: &str, names: impl Iterator<Item = Vec<u8>>) -> Absent {
     let is_stacks = |name: &[u8]| name == folder::STACKS.as_bytes() || folder::interval(name).is_some();
     let mut views: Vec<String> = names
@@ -158,7 +158,7 @@ pub(super) fn without(view: &str, names: impl Iterator<Item = Vec<u8>>) -> Absen
     })
 }
 
-/// Whether a file with this first block is an archive of tar.
+/// Whether this first block is that of a tar archive.
 pub(super) fn is_archive(head: &[u8]) -> bool {
     let header = || Header::from_byte_slice(head);
     head.len() == BLOCK && (header().as_ustar().is_some() || header().as_gnu().is_some())
@@ -176,9 +176,9 @@ fn of_stream(stream: impl BufRead + Send + 'static, view: &str) -> Result<Lines>
     Ok(Box::new(whole))
 }
 
-/// The first block, and all of it.
+/// The first block, and a reader of the whole stream.
 pub(super) fn with_head(mut stream: impl BufRead) -> io::Result<(Vec<u8>, Counted<impl BufRead>)> {
-    // A pipe gives what there is.
+    // A read from a pipe may return less than a block: read until it is full.
     let mut head = Vec::with_capacity(BLOCK);
     stream.by_ref().take(BLOCK as u64).read_to_end(&mut head)?;
     Ok((head.clone(), Counted::new(Cursor::new(head).chain(stream))))
@@ -190,7 +190,7 @@ fn is_frame(head: &[u8]) -> bool {
 }
 
 /// # Errors
-/// Where it begins as something that is to be decompressed first.
+/// If the data is compressed in a format that must be decompressed first.
 pub fn refuse_compressed(head: &[u8]) -> Result<()> {
     let found = COMPRESSED.iter().find(|(begin, ..)| head.starts_with(begin));
     match found {
@@ -199,7 +199,7 @@ pub fn refuse_compressed(head: &[u8]) -> Result<()> {
     }
 }
 
-/// What frames hold, unless that is a whole recording.
+/// The decompressed lines, unless they are a tar archive.
 fn lines_alone(mut lines: Lines) -> Result<Lines> {
     let mut head = Vec::with_capacity(BLOCK);
     let read = lines.by_ref().take(BLOCK as u64).read_to_end(&mut head);
@@ -207,12 +207,12 @@ fn lines_alone(mut lines: Lines) -> Result<Lines> {
         !is_archive(&head),
         "it is a packed recording that is compressed by zstd: decompress it first (`zstd -d`)"
     );
-    // An error is of the line in which it is.
+    // A read error is returned after `head`, so that it is reported for its line.
     let rest = read.err().map_or(lines, |error| Box::new(BufReader::new(Broken(Some(error)))));
     Ok(Box::new(Cursor::new(head).chain(rest)))
 }
 
-/// What could not be read.
+/// A reader that returns this error once.
 struct Broken(Option<io::Error>);
 
 impl Read for Broken {
@@ -227,7 +227,7 @@ fn unpacked<R: BufRead + Send + 'static>(frames: Counted<R>) -> Result<Lines> {
     Ok(Box::new(BufReader::new(Unpacked { decoder })))
 }
 
-/// The file of that name in an archive, in whichever folder it is there.
+/// The file of this name in an archive, in any folder.
 fn member<R: BufRead + 'static>(
     mut archive: Counted<R>,
     name: &str,
@@ -246,10 +246,10 @@ fn member<R: BufRead + 'static>(
     bail!(without(view, names.into_iter()))
 }
 
-/// Goes on behind a member whose bytes follow.
+/// Skips the data of a member and checks a manifest.
 ///
 /// # Errors
-/// Where they are cut off, or are those of a damaged manifest.
+/// If the data is truncated, or is a damaged manifest.
 pub(super) fn pass(archive: &mut impl Read, member: &Member) -> Result<()> {
     let padded = member.padded()?;
     let mut bytes = archive.take(padded);
@@ -259,9 +259,9 @@ pub(super) fn pass(archive: &mut impl Read, member: &Member) -> Result<()> {
     manifest.transpose().map(|_| ())
 }
 
-/// What the header of a member of an archive says.
+/// The header of an archive's member.
 pub(super) struct Member {
-    /// Of the header.
+    /// Offset of the header in the archive.
     at: u64,
     pub path: Vec<u8>,
     pub is_file: bool,
@@ -269,7 +269,7 @@ pub(super) struct Member {
 }
 
 impl Member {
-    /// Without the folders.
+    /// Its file name without the folders.
     pub fn name(&self) -> &[u8] {
         self.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default()
     }
@@ -282,7 +282,7 @@ impl Member {
         self.is_file && self.name() == folder::MANIFEST.as_bytes()
     }
 
-    /// Bytes up to the next one.
+    /// Size of its data, padded to whole blocks.
     pub fn padded(&self) -> Result<u64> {
         self.size.checked_next_multiple_of(BLOCK as u64).with_context(|| self.damaged())
     }
@@ -292,7 +292,7 @@ fn damaged(at: u64) -> String {
     format!("it is damaged or truncated at byte {at}")
 }
 
-/// The next member, whose bytes follow; None: the archive ends here.
+/// Reads the next member's header, before its data. None: the end of the archive.
 pub(super) fn next_member(archive: &mut Counted<impl BufRead>) -> Result<Option<Member>> {
     let at = archive.at;
     let mut header = Header::new_old();
@@ -301,7 +301,7 @@ pub(super) fn next_member(archive: &mut Counted<impl BufRead>) -> Result<Option<
     if block.iter().all(|byte| *byte == 0) {
         return Ok(None);
     }
-    // The field of the sum itself counts as blanks.
+    // tar computes the checksum with its own field as blanks.
     let sum: u32 = (0..)
         .zip(block.iter())
         .map(|(i, byte)| if (148..156).contains(&i) { 32 } else { u32::from(*byte) })
@@ -312,7 +312,7 @@ pub(super) fn next_member(archive: &mut Counted<impl BufRead>) -> Result<Option<
     Ok(Some(Member { at, path: header.path_bytes().into_owned(), is_file, size }))
 }
 
-/// Knows how far it was read.
+/// A reader that counts the bytes read.
 pub(super) struct Counted<R> {
     inner: R,
     pub at: u64,
@@ -355,7 +355,7 @@ impl<R: BufRead> BufRead for Counted<R> {
     }
 }
 
-/// What frames hold. An error says where it is.
+/// Decompresses frames. An error includes its position.
 struct Unpacked<R: BufRead> {
     decoder: zstd::Decoder<'static, Counted<R>>,
 }

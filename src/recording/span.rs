@@ -1,4 +1,4 @@
-//! A part of a recording.
+//! A part of a recording: `--from` and `--to`.
 
 use std::time::Duration;
 
@@ -10,18 +10,19 @@ use jiff::{SignedDuration, Timestamp};
 /// See [`Span::holds`].
 const SLACK: Duration = Duration::from_millis(50);
 
-/// A moment of a recording.
+/// A time within a recording.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Moment {
     At(Timestamp),
-    /// UTC, as the recording has it: the first one from its begin on.
+    /// UTC, like the recording: its first occurrence after the recording's start.
     TimeOfDay(Time),
-    /// Since its begin.
+    /// Time since the recording's start.
     After(Duration),
 }
 
 impl Moment {
-    /// The same in nanoseconds since 1970, as is its begin; None: no calendar has it.
+    /// Converts it to nanoseconds since 1970; `begin` is the recording's start in the same unit. None: out of the
+    /// calendar's range.
     pub fn unix_ns(self, begin: u64) -> Option<u64> {
         let begin = Timestamp::from_nanosecond(begin.into()).ok()?;
         u64::try_from(self.of(begin)?.as_nanosecond()).ok()
@@ -45,7 +46,7 @@ impl Moment {
     }
 }
 
-/// From the one moment up to the other, which is not in it.
+/// From `from`, inclusive, to `to`, exclusive.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Span {
     pub from: Option<Moment>,
@@ -53,8 +54,9 @@ pub struct Span {
 }
 
 impl Span {
-    /// Whether a result that begins at `start` is in it. `begin` is that of the first one. Intervals begin some ms sooner or
-    /// later than their length says, and each view's by other ms, so a time since the begin is taken [`SLACK`] early.
+    /// Whether the span contains a result that starts at `start`. `begin` is the start of the first result. Intervals
+    /// start some ms earlier or later than their nominal length, differently in each view: a time since the begin is
+    /// therefore taken [`SLACK`] early.
     pub fn holds(&self, begin: &str, start: &str) -> Result<bool> {
         if *self == Self::default() {
             return Ok(true);
@@ -86,7 +88,7 @@ mod tests {
         assert!(holds(None, None, "no time at all"));
         assert!(holds(after(1), None, "2026-11-28T23:59:01.500Z") && !holds(after(1), None, BEGIN));
         assert!(!holds(None, after(1), "2026-11-28T23:59:01.500Z") && holds(None, after(1), BEGIN));
-        // Each result is on one side of a moment, also one that began a little sooner.
+        // Each result is on one side of a boundary, also one that began slightly early.
         for (start, is_later) in [("2026-11-28T23:59:01.449Z", false), ("2026-11-28T23:59:01.451Z", true)] {
             assert_eq!([holds(after(1), None, start), holds(None, after(1), start)], [is_later, !is_later]);
         }
@@ -96,7 +98,7 @@ mod tests {
             at("2026-11-28T23:59:03Z"),
             "2026-11-28T23:59:02.000Z"
         ));
-        // A time that is past at the begin is that of the next day.
+        // A time of day before the start belongs to the next day.
         let clock = |hour, minute| Some(Moment::TimeOfDay(Time::constant(hour, minute, 0, 0)));
         assert!(holds(clock(0, 1), clock(0, 2), "2026-11-29T00:01:30.000Z"));
         assert!(!holds(clock(0, 1), clock(0, 2), BEGIN));

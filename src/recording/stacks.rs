@@ -1,5 +1,5 @@
-//! Finds the stacks of a recording, a profile for each interval: in its folder, or in a packed one. Nothing of an archive is
-//! written to disk, so that a path in it is a name alone.
+//! Reads the stacks of a recording, one profile per interval, from its folder or from a packed recording. An archive is
+//! never extracted to disk, so a path in it is only a name.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
@@ -12,13 +12,13 @@ use super::folder;
 use super::ring::Held;
 use super::source::{self, Counted, Lines};
 
-/// At one a second: 48 days. Each takes 24 bytes.
+/// At one interval a second: 48 days. Each takes 24 bytes.
 const MOST_INTERVALS: usize = 1 << 22;
 
 /// The profiles of a recording, in the order of their intervals.
 pub struct Profiles {
     place: Place,
-    /// Numbers of the intervals, and where each is in an archive; of a stream they are not known.
+    /// Numbers of the intervals, and where each is in an archive. Empty for a stream.
     all: vec::IntoIter<(u64, Extent)>,
 }
 
@@ -29,12 +29,12 @@ enum Place {
     Stream(Stream),
 }
 
-/// An archive that is read once, from its begin on.
+/// An archive that is read once, from its start.
 struct Stream {
     archive: Counted<Lines>,
-    /// The interval that was read last.
+    /// The number of the interval read last.
     last: Option<u64>,
-    /// Names of what is no profile.
+    /// Names of other files, for the error.
     others: Vec<Vec<u8>>,
 }
 
@@ -45,10 +45,10 @@ struct Extent {
 }
 
 impl Profiles {
-    /// None: nothing lies there, what cannot be opened, or no recording. `-` is stdin.
+    /// Opens the recording at `path`; `-` is stdin. None: missing, not accessible, or not a recording.
     ///
     /// # Errors
-    /// Where it is damaged, or is a recording without stacks. Stdin has to be a packed recording.
+    /// If it is damaged, or is a recording without stacks. Stdin must be a packed recording.
     pub fn open(path: &Path) -> Result<Option<Self>> {
         if path == Path::new("-") {
             return Self::of_stream(BufReader::new(io::stdin())).map(Some);
@@ -60,7 +60,7 @@ impl Profiles {
                 false => Ok(None),
             };
         }
-        // Anything else could keep us waiting.
+        // Reading a pipe or a device could block.
         if !found.is_file() {
             return Ok(None);
         }
@@ -74,10 +74,10 @@ impl Profiles {
         Self::of_archive(file, found.len()).map(Some)
     }
 
-    /// Of intervals that are held in memory.
+    /// The profiles of intervals in memory.
     ///
     /// # Errors
-    /// Where there are none.
+    /// If there are none.
     pub fn held(intervals: Vec<Held>) -> Result<Self> {
         let all = (0..).take(intervals.len()).map(|number| (number, Extent::default())).collect();
         Self::new(Place::Memory(intervals), all, std::iter::empty())
@@ -124,7 +124,7 @@ impl Profiles {
             let end = archive.at.checked_add(member.padded()?).with_context(damaged)?;
             if let Some(number) = member.is_file.then(|| interval(&member.path)).flatten() {
                 add(&mut all, number, Extent { at: archive.at, size: member.size })?;
-                // Within its bytes: it is named when it is read.
+                // Truncated within this member: the error appears when it is read.
                 if archive.at.saturating_add(member.size) > length {
                     break;
                 }
@@ -151,10 +151,10 @@ impl Profiles {
         Ok(Self { place, all: all.into_iter() })
     }
 
-    /// The name of the next profile in the recording, and its bytes, `most` of them; None: there is no more.
+    /// The name and the bytes of the next profile, which may have at most `most` bytes. None: the end.
     ///
     /// # Errors
-    /// Where no more can be found.
+    /// If the next profile cannot be found.
     pub fn next(&mut self, most: usize) -> Result<Option<(String, Result<Vec<u8>>)>> {
         if let Place::Stream(stream) = &mut self.place {
             return stream.next(most);
@@ -203,7 +203,7 @@ impl Stream {
             self.last = Some(number);
             let mut rest = self.archive.by_ref().take(member.padded()?);
             let bytes = part(&mut rest, member.size, most);
-            // Where it is cut off the next one says so, or is not there.
+            // If the archive is truncated here, reading the next header reports it.
             io::copy(&mut rest, &mut io::sink())?;
             return Ok(Some((name(number), bytes)));
         }
@@ -212,7 +212,7 @@ impl Stream {
     }
 }
 
-/// The bytes of a member of an archive.
+/// Reads the data of an archive's member.
 fn part(archive: impl Read, size: u64, most: usize) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     ensure!(size <= most as u64, "it has more than {} MiB", most >> 20);
@@ -226,7 +226,7 @@ fn name(number: u64) -> String {
     format!("{}/{}", folder::STACKS, folder::profile(number))
 }
 
-/// By a path in an archive.
+/// The interval of a path in an archive.
 fn interval(path: &[u8]) -> Option<u64> {
     let mut names = path.rsplit(|byte| *byte == b'/');
     let number = folder::interval(names.next()?)?;

@@ -1,4 +1,4 @@
-//! Where the lines of one view, or its files, go while it is recorded.
+//! Stores the lines or files of one view while it is recorded.
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
@@ -15,9 +15,9 @@ use super::redact::Redactor;
 use super::ring::{Held, Ring};
 use crate::envelope::{Envelope, Lost};
 
-/// Takes the lines of a view; of stacks the files, which are compressed already.
+/// Receives the lines of a view. For stacks it receives files, which are already compressed.
 pub struct Tape {
-    /// None: of stacks.
+    /// None: stacks.
     packer: Option<Packer>,
     to: To,
     redactor: Option<Arc<Redactor>>,
@@ -25,18 +25,18 @@ pub struct Tape {
 }
 
 enum To {
-    /// Its files, and the bytes of all views.
+    /// The files of the view, and the bytes of all views.
     Disk(Table, Arc<AtomicU64>),
     Memory(Arc<Mutex<Ring>>),
 }
 
 impl Tape {
-    /// Into the folder of a recording. `total` counts the bytes of all views.
+    /// Writes into the folder of a recording. `total` counts the bytes of all views.
     pub fn create(folder: &Path, view: &str, total: &Arc<AtomicU64>) -> Result<Self> {
         Self::new(view, To::Disk(Table::create(folder, view)?, Arc::clone(total)))
     }
 
-    /// Into memory.
+    /// Keeps the intervals in memory.
     pub fn hold(view: &str, ring: &Arc<Mutex<Ring>>) -> Result<Self> {
         Self::new(view, To::Memory(Arc::clone(ring)))
     }
@@ -47,12 +47,12 @@ impl Tape {
         Ok(Self { packer, to, redactor: None, recorded: Recorded::default() })
     }
 
-    /// Takes names out of the lines, if told so.
+    /// Replaces names in the lines if a redactor is given.
     pub fn redacted(self, redactor: Option<Arc<Redactor>>) -> Self {
         Self { redactor, ..self }
     }
 
-    /// Appends the line, or the file, of an interval that has ended at `end_ns`.
+    /// Appends the line or file of an interval that ended at `end_ns`.
     pub fn add(&mut self, bytes: &[u8], envelope: &Envelope, end_ns: u64) -> Result<()> {
         let lines = self.redactor.as_ref().map(|redactor| redactor.lines(bytes)).transpose()?;
         let bytes = lines.as_deref().unwrap_or(bytes);
@@ -75,7 +75,7 @@ impl Tape {
     }
 }
 
-/// Writes the intervals of a view that were kept in memory into the folder of a recording.
+/// Writes the intervals of a view from memory into the folder of a recording.
 pub fn dump(folder: &Path, view: &str, held: &[Held]) -> Result<Recorded> {
     let mut recorded = Recorded::default();
     let mut table = Table::create(folder, view)?;
@@ -83,11 +83,11 @@ pub fn dump(folder: &Path, view: &str, held: &[Held]) -> Result<Recorded> {
     Ok(recorded)
 }
 
-/// What a view has in the folder of a recording.
+/// The storage of a view in the folder of a recording.
 enum Table {
-    /// A file of frames.
+    /// One file of frames.
     Frames(Frames, PathBuf),
-    /// A folder with a file for each interval.
+    /// A folder with one file per interval.
     Files(PathBuf),
 }
 
@@ -104,7 +104,7 @@ impl Table {
         Ok(Self::Frames(frames, path))
     }
 
-    /// Adds an interval, and counts it.
+    /// Writes an interval and counts it.
     fn add(&mut self, frame: &[u8], lost: &Lost, recorded: &mut Recorded) -> Result<()> {
         let failed = |path: &Path| {
             format!("cannot write {}: free some space; the part recorded before can be read", path.display())

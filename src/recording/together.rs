@@ -1,4 +1,4 @@
-//! Several recordings of a view as one result.
+//! Merges several recordings of a view into one result.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -14,36 +14,37 @@ use crate::merge::{Merge, Summary};
 pub struct Run<V> {
     /// Where it was read from.
     name: String,
-    /// Its machine, where the recording says it.
+    /// Its machine, if the recording names it.
     pub host: Option<String>,
     piece: Piece<V>,
-    /// When an interval behind its last one begins at the earliest, and when that one ended, ns since 1970; None: a start is
-    /// no time.
+    /// The earliest start of an interval after its last one, and when the last one ended, in ns since 1970. None: a
+    /// start could not be parsed.
     next_ns: Option<i128>,
     end_ns: Option<i128>,
 }
 
-/// Bytes of JSON that the sum of all intervals may have. In memory it is up to twice as large; that of `system` with 40
+/// Maximum size in bytes of the merged result as JSON. In memory it takes up to twice as much. That of `system` with 40
 /// busy devices has 25 MB.
 const MOST_BYTES: u64 = 32 << 20;
 
-/// Starts have milliseconds, and an interval that follows may begin as early as the one before it ends.
+/// Starts are rounded to milliseconds, and the next interval may begin exactly when the previous one ends.
 const SLACK_NS: i128 = 2_000_000;
 
-/// Machines that were measured at once differ by this much of their lengths, or of a second.
+/// Tolerated difference in length of recordings of several machines, as a fraction of the longer one or of one second,
+/// whichever is longer.
 const ALIKE: f64 = 0.01;
 
 impl<V: Merge + View> Run<V> {
-    /// One interval.
+    /// Starts with one interval.
     pub fn new(name: String, piece: Piece<V>) -> Self {
         let end_ns = start_ns(&piece).map(|start| start + i128::from(piece.envelope.duration_ns));
         Self { name, host: None, next_ns: least_next_ns(&piece), piece, end_ns }
     }
 
-    /// Whether the next interval may be added.
+    /// Checks that the next interval may be added.
     ///
     /// # Errors
-    /// Where it does not begin later than the one before it: what was counted would be counted twice.
+    /// If it does not begin later than the one before it: it would be counted twice.
     pub fn precedes(&self, piece: &Piece<V>) -> Result<(), Apart> {
         match (self.next_ns, start_ns(piece)) {
             (Some(least), Some(start)) if start < least => Err(Apart::Order(piece.envelope.start.clone())),
@@ -51,10 +52,10 @@ impl<V: Merge + View> Run<V> {
         }
     }
 
-    /// The next interval.
+    /// Adds the next interval.
     ///
     /// # Errors
-    /// Where there is too much that only some intervals have.
+    /// If the sum becomes too large, because the intervals have too few rows in common.
     pub fn add(&mut self, piece: Piece<V>) -> Result<(), Apart> {
         self.next_ns = least_next_ns(&piece).or(self.next_ns);
         let end_ns = start_ns(&piece).map(|start| start + i128::from(piece.envelope.duration_ns));
@@ -62,7 +63,7 @@ impl<V: Merge + View> Run<V> {
         self.piece.envelope.follow(&piece.envelope);
         self.merge_view(&piece);
         self.piece.size = self.piece.size.saturating_add(piece.size);
-        // To write it takes time: it is measured once what was added may have made it too large.
+        // Serialising takes time: measure the size only when the upper bound exceeds the limit.
         if self.piece.size <= 2 * MOST_BYTES {
             return Ok(());
         }
@@ -77,10 +78,10 @@ impl<V: Merge + View> Run<V> {
         self.piece.command_status = piece.command_status.or(self.piece.command_status);
     }
 
-    /// The bytes of its JSON.
+    /// Its size as JSON.
     fn measure(&mut self) -> u64 {
         let mut written = Counter(0);
-        // The counter does not fail, and JSON has every value.
+        // Cannot fail: the counter returns no error, and JSON can represent every value.
         let _counted =
             serde_json::to_writer(&mut written, &Line::new(&self.piece.envelope, &self.piece.view, None));
         self.piece.size = written.0;
@@ -88,7 +89,7 @@ impl<V: Merge + View> Run<V> {
     }
 }
 
-/// Counts what is written.
+/// Counts the bytes written.
 struct Counter(u64);
 
 impl Write for Counter {
@@ -103,7 +104,7 @@ impl Write for Counter {
 }
 
 impl<V: Summary> Run<V> {
-    /// The window of all its intervals.
+    /// The result of all its intervals.
     pub fn whole(mut self) -> Piece<V> {
         self.piece.view.settle();
         self.piece
@@ -114,25 +115,26 @@ fn start_ns<V>(piece: &Piece<V>) -> Option<i128> {
     piece.envelope.start.parse::<Timestamp>().ok().map(Timestamp::as_nanosecond)
 }
 
-/// When the next interval begins at the earliest: later, as stamps have milliseconds, unless this one is shorter than one.
+/// The earliest start of the next interval. Starts have milliseconds, so it is later than this one's, unless this one
+/// is shorter than 1 ms.
 fn least_next_ns<V>(piece: &Piece<V>) -> Option<i128> {
     const MILLISECOND: u64 = 1_000_000;
     let is_brief = piece.envelope.duration_ns < MILLISECOND;
     Some(start_ns(piece)? + if is_brief { 0 } else { 1 })
 }
 
-/// Why recordings are no one result.
+/// Why recordings cannot be merged.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Apart {
-    /// An interval of the same recording that begins then does not follow the one before it.
+    /// An interval of the same recording with this start does not follow the one before it.
     Order(String),
-    /// Of these two, what was counted in both would be counted twice.
+    /// These two overlap: their common time would be counted twice.
     SameTime(String, String),
-    /// It has figures of a whole machine.
+    /// The view has figures of a whole machine, and these two are of different machines.
     Machines(String, String),
-    /// Rates would be those of neither.
+    /// Different lengths: no common length exists for their rates.
     Lengths(String, String),
-    /// With this one they are more than fits into memory.
+    /// With this one the result exceeds the size limit.
     Large(String),
     Nothing,
 }
@@ -171,7 +173,7 @@ impl fmt::Display for Apart {
     }
 }
 
-/// Recordings that are to be one result.
+/// Recordings to be merged.
 #[derive(Debug)]
 pub struct Together<V> {
     runs: Vec<Run<V>>,
@@ -186,7 +188,7 @@ impl<V> Default for Together<V> {
 
 impl<V: Summary + View> Together<V> {
     /// # Errors
-    /// Where they are too much together.
+    /// If they are too large together.
     pub fn add(&mut self, mut run: Run<V>) -> Result<(), Apart> {
         self.bytes = self.bytes.saturating_add(run.measure());
         if self.bytes > MOST_BYTES {
@@ -196,10 +198,10 @@ impl<V: Summary + View> Together<V> {
         Ok(())
     }
 
-    /// Those of one machine one after the other; machines side by side, each device with the name of its own.
+    /// Joins recordings of one machine in time, then adds up the machines. Each device gets the name of its machine.
     ///
     /// # Errors
-    /// Where the sum would be no window of anything.
+    /// If the recordings cannot be merged; see [`Apart`].
     pub fn merge(mut self) -> Result<Piece<V>, Apart> {
         self.refuse_own_lines()?;
         self.runs.sort_by_key(|run| (run.host.clone(), start_ns(&run.piece)));
@@ -223,8 +225,8 @@ impl<V: Summary + View> Together<V> {
         Ok(all.piece)
     }
 
-    /// Lines that do not say which machine they are of may be those of a recording of the same time: on the same kernel
-    /// nothing tells them from another machine's.
+    /// Refuses lines without a machine name if they may be of the same time as a recording: on the same kernel they
+    /// cannot be told from lines of that machine.
     fn refuse_own_lines(&self) -> Result<(), Apart> {
         let (named, lines): (Vec<_>, Vec<_>) = self.runs.iter().partition(|run| run.host.is_some());
         let mut pairs = named.iter().flat_map(|run| lines.iter().map(move |lines| (run, lines)));
@@ -240,7 +242,7 @@ impl<V> Run<V> {
         self.end_ns.zip(start_ns(&next.piece)).is_some_and(|(end, start)| start + SLACK_NS >= end)
     }
 
-    /// Whether both may have the same interval.
+    /// Whether both may contain the same interval.
     fn may_share(&self, other: &Self) -> bool {
         self.piece.envelope.kernel == other.piece.envelope.kernel
             && !self.is_over_before(other)
