@@ -1,4 +1,4 @@
-//! `biopsy check`.
+//! `biopsy check`: what can be measured here, and a self-test.
 
 use std::path::Path;
 
@@ -48,7 +48,7 @@ pub fn run(args: &Check, color: Color) -> Result<()> {
     sink.write(&bytes)
 }
 
-/// The machine that was recorded.
+/// Shows the machine of a recording.
 fn recorded(args: &Check, recording: &Path, color: Color) -> Result<()> {
     let kept = replay::machine::<CheckSummary>(recording)?;
     let host = replay::machine::<HostSummary>(recording)?.view.machine;

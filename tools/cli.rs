@@ -1,4 +1,4 @@
-//! The command line as data: clap derive only.
+//! The command line as clap structures. The code that runs a verb is elsewhere.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -68,7 +68,7 @@ Exit codes: 0 done, 1 failed, 2 usage, 3 refused (nothing was measured),\n\
 pub struct Cli {
     #[command(subcommand)]
     pub verb: Verb,
-    // The options of all verbs stand behind those of each, which have their order of declaration.
+    // display_order puts these behind the verb's own options, which are in the order of their declaration.
     /// Print more: all findings, the cost of each BPF program, why something was not measured.
     #[arg(short, long, global = true, display_order = 900, conflicts_with = "quiet")]
     pub verbose: bool,
@@ -145,12 +145,12 @@ pub enum Verb {
     SettingWatcher { values: PathBuf },
 }
 
-/// The command line with the help of each verb.
+/// The command line, with the help of each verb.
 pub fn command() -> Command {
     help::with_pages(Cli::command().mut_subcommands(with_both_lengths))
 }
 
-/// Accepts fio's `--runtime` and perf-like `--for` alike. `diagnose` has both, see [`Diagnose::set_length`].
+/// Makes fio's `--runtime` and perf-like `--for` aliases. `diagnose` has both, see [`Diagnose::set_length`].
 fn with_both_lengths(verb: Command) -> Command {
     let has = |id: &str| verb.get_arguments().any(|arg| arg.get_id() == id);
     match (has("length"), has("runtime")) {
@@ -160,10 +160,10 @@ fn with_both_lengths(verb: Command) -> Command {
     }
 }
 
-/// Reads a command line.
+/// Parses a command line.
 ///
 /// # Errors
-/// When clap refuses it.
+/// If clap refuses it.
 pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
     let matches = command().try_get_matches_from(words)?;
     let mut cli = Cli::from_arg_matches(&matches)?;
@@ -202,7 +202,7 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Err
     Ok(cli)
 }
 
-/// What is wrong with the command line, in one line; None for what is no error but a page of help.
+/// A usage error in one line; None: clap shows a help page instead.
 pub fn sentence(error: &clap::Error) -> Option<String> {
     if !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         return None;
@@ -210,11 +210,11 @@ pub fn sentence(error: &clap::Error) -> Option<String> {
     if error.kind() == ErrorKind::MissingSubcommand {
         return Some("no command is given: biopsy -h lists them".to_string());
     }
-    // clap: `error: what`, details on lines of their own, tips, the usage, where to find help.
+    // clap's format: `error: what`, details on separate lines, tips, usage, and where to find help.
     let text = error.render().to_string();
     let what = text.split("\n\n").next().unwrap_or_default();
     let words: Vec<&str> = what.trim_start_matches("error:").split_whitespace().collect();
-    // Behind `--` these verbs take a command: what stands there would be run.
+    // After `--` these verbs take a command, which would be run.
     let runs = text.contains("[-- <COMMAND>");
     let tips: String = text
         .lines()
@@ -248,7 +248,7 @@ mod tests {
         let tip = said(&["latency", "--foo"]).expect("an error");
         assert!(tip.contains("'--foo' found (a similar argument exists: '--for')"), "{tip}");
         assert!(!tip.contains('\n'));
-        // Would run a command of the name -5.
+        // It would run a command named -5.
         let value = said(&["latency", "-5"]).expect("an error");
         assert!(value.starts_with("unexpected argument '-5' found: see --help"), "{value}");
         assert!(said(&["load", "-5"]).expect("an error").contains("use '-- -5'"), "there it names a target");
@@ -256,7 +256,7 @@ mod tests {
         assert_eq!(said(&[]), None);
     }
 
-    /// Lengths as in perf's and in fio's words.
+    /// `--for` as in perf, `--runtime` as in fio.
     #[test]
     fn for_and_runtime_are_the_same() {
         let second = Some(std::time::Duration::from_secs(1));
@@ -283,7 +283,8 @@ mod tests {
         }
     }
 
-    /// What is written in lines is broken anew on a narrow terminal, in the middle of each.
+    /// A doc comment with line breaks in a paragraph would be wrapped again on a narrow terminal, in the middle of
+    /// lines.
     #[test]
     fn paragraphs_of_help_are_broken_once() {
         let mut command = Cli::command();

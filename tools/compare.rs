@@ -1,4 +1,4 @@
-//! `biopsy compare`.
+//! `biopsy compare`: runs rounds with each value of a setting and compares them.
 
 mod before;
 mod kept;
@@ -33,20 +33,20 @@ use crate::output::{Sink, note, warn};
 use crate::progress::Line;
 use crate::words;
 
-/// A round of a load is this long where its --runtime does not say it.
+/// Length of a round of a load without --runtime.
 const ROUND: Duration = Duration::from_secs(1);
 
-/// Rounds of each arm at most: with the default round they take about a minute.
+/// Maximum number of rounds of each arm: with rounds of the default length they take about a minute.
 const MOST_ROUNDS: usize = 24;
 
-/// What runs.
+/// What each round runs.
 enum Work {
     Load { jobs: Vec<Job>, permission: Permission, round: Duration },
     Command,
 }
 
 impl Work {
-    /// Of a load, by arm.
+    /// The job of each arm; empty for a command.
     fn jobs(&self) -> &[Job] {
         match self {
             Self::Load { jobs, .. } => jobs,
@@ -54,7 +54,7 @@ impl Work {
         }
     }
 
-    /// The files and devices that a load drives.
+    /// The files and devices of the load.
     fn targets(&self) -> impl Iterator<Item = &Path> {
         self.jobs().iter().flat_map(|job| &job.targets).filter_map(|target| match target {
             Target::Existing(path) => Some(path.as_path()),
@@ -63,16 +63,16 @@ impl Work {
     }
 }
 
-/// No result goes where the load goes, nor onto what is compared.
+/// Refuses an output file that is a target of the load or a file to compare.
 fn beside(args: &Compare, others: &[(&Path, &str)]) -> Result<()> {
     let outputs = args.output.output.iter().chain(&args.html);
     outputs.into_iter().try_for_each(|output| load::beside(output, others))
 }
 
-/// All of a comparison before anything is changed.
+/// A comparison that is ready to run. Nothing was changed yet.
 struct Prepared {
     arms: Vec<Arm>,
-    /// Settings of the kernel with their values, those of the arms.
+    /// The varied kernel settings, each with the values of all arms.
     keys: Vec<(Key, Vec<String>)>,
     work: Work,
     disk: Option<String>,
@@ -109,7 +109,7 @@ pub fn run(args: &Compare) -> Result<()> {
     let mut sinks = Sinks::open(args)?;
     stop::install();
     report_left(restore_left());
-    // Held until the end of this function where no setting is varied.
+    // Without varied settings, the lock is held until this function returns.
     let mut lock = lock(&prepared)?;
     let sysctls = prepared.disk.is_some() && prepared.keys.iter().any(|(key, _)| !key.needs_disk());
     let _sysctls = sysctls.then(|| Lock::take("sysctl")).transpose()?;
@@ -136,7 +136,7 @@ pub fn run(args: &Compare) -> Result<()> {
     };
     let done = rounds(args, &prepared, keeper.as_mut(), kept.as_ref(), &mut envelope, &mut comparison);
     envelope.duration_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    // Before anything is said: what is printed may block.
+    // Restore before printing anything: printing may block.
     let problems = keeper.map(Keeper::restore).unwrap_or_default();
     problems.iter().for_each(|problem| warn(&format!("warning: {problem}")));
     comparison.notes.extend(problems.iter().map(ToString::to_string));
@@ -158,12 +158,12 @@ pub fn run(args: &Compare) -> Result<()> {
     exit(args, &comparison)
 }
 
-/// Whether others used the disk in each block that was run.
+/// Whether other processes used the disk in every block that was run.
 fn are_left_out(comparison: &Comparison) -> bool {
     comparison.whole_blocks().is_empty() && comparison.rounds.iter().any(|round| round.left_out.is_some())
 }
 
-/// Where the result goes.
+/// The destinations of the result.
 struct Sinks {
     result: Sink,
     page: Option<Sink>,
@@ -197,7 +197,7 @@ impl Sinks {
     }
 }
 
-/// `--fail-if-worse`.
+/// The exit code of `--fail-if-worse`.
 fn exit(args: &Compare, comparison: &Comparison) -> Result<()> {
     match comparison.worse().filter(|_| args.fail_if_worse) {
         Some(metric) => Err(Refusal::Worse(text::compare::of_metric(comparison, metric)).into()),
@@ -205,7 +205,7 @@ fn exit(args: &Compare, comparison: &Comparison) -> Result<()> {
     }
 }
 
-/// The hidden verb of the watcher.
+/// The hidden verb of the process that restores settings.
 pub fn watch(values: &Path) -> Result<()> {
     if let Some((name, problems)) = watcher::serve(values)? {
         report_left(Ok(vec![(name, problems)]));
@@ -243,7 +243,7 @@ fn report_left(left: Result<Vec<(String, Vec<Problem>)>, Refusal>) {
     }
 }
 
-/// Reads the command line, and looks at nothing but names of disks.
+/// Reads the command line. It only resolves names of disks, and changes nothing.
 fn prepare(args: &Compare) -> Result<Prepared> {
     if args.vary.is_empty() && args.before.is_none() || args.command.is_empty() {
         let why = "nothing to compare: give two saved results, --from-report FILE, or --vary \
@@ -277,7 +277,7 @@ fn prepare(args: &Compare) -> Result<Prepared> {
         }
     }
     let notes = keys.iter().filter_map(|(key, _)| key.risk()).map(str::to_string).collect();
-    // By the names and values of the settings, whatever they are on the command line.
+    // Names and values as the settings have them, whatever their form on the command line.
     let arms: Vec<Arm> = arms
         .into_iter()
         .map(|arm| {
@@ -342,7 +342,7 @@ fn prepare(args: &Compare) -> Result<Prepared> {
     Ok(Prepared { arms, keys, work, disk: named.or(disk), primary, printed, target, notes })
 }
 
-/// A word of the load that can be varied, as the load has it.
+/// The name of a load option that can be varied.
 fn word(key: &str) -> Option<String> {
     let key = match key {
         "polling" => "hipri",
@@ -366,7 +366,7 @@ fn parse_load(command: &[String]) -> Result<Load> {
     }
 }
 
-/// The whole disk of this name.
+/// The name of the whole disk.
 fn resolve(name: &str) -> Result<String> {
     let root = Path::new("/");
     let host = Host::read(root)?;
@@ -378,7 +378,7 @@ fn is_root() -> bool {
     unsafe { libc::geteuid() == 0 }
 }
 
-/// One comparison on a disk at a time. Who may not lock may not set anything either.
+/// Takes the lock: one comparison per disk at a time. Without permission to lock, settings cannot be changed either.
 fn lock(prepared: &Prepared) -> Result<Option<Lock>> {
     let name = prepared.disk.as_deref().unwrap_or("sysctl");
     match (prepared.keys.is_empty(), is_root()) {
@@ -388,7 +388,7 @@ fn lock(prepared: &Prepared) -> Result<Option<Lock>> {
     }
 }
 
-/// Sets each arm once: what the kernel refuses is known before the first round.
+/// Applies each arm once: a value that the kernel refuses is found before the first round.
 fn try_all(keeper: &mut Keeper, arms: &[Arm]) -> Result<()> {
     arms.iter().try_for_each(|arm| compare::apply(Some(&mut *keeper), arm))?;
     keeper.end_trial()
@@ -413,7 +413,7 @@ fn rounds(
         margin: args.margin,
         until: args.until.unwrap_or(args.margin / 2.0),
         longest: args.max_time,
-        // Another order each time: nothing that happens at a fixed time falls on the same arm again.
+        // A new order in each run: an event at a fixed time must not always hit the same arm.
         seed: wall_clock::unix_ns_now(),
     };
     let line = Line::default();
@@ -488,7 +488,7 @@ fn rounds(
     Ok(stacks.map_or_else(Vec::new, |stacks| stacks.pictures(envelope, comparison)))
 }
 
-/// What looks at the rounds.
+/// The observers of the rounds.
 fn observers<'a>(
     stages: &'a mut Option<Stages>,
     stacks: &'a mut Option<Stacks>,
@@ -497,7 +497,7 @@ fn observers<'a>(
     stages.chain(stacks.iter_mut().map(|stacks| stacks as &mut dyn Observer)).collect()
 }
 
-/// The commands that it would run, as a shell has them.
+/// The shell commands that the comparison would run.
 fn dry_run(prepared: &Prepared) -> Result<()> {
     let mut out = String::new();
     let saved = match prepared.keys.is_empty() {

@@ -1,4 +1,4 @@
-//! `biopsy devices`.
+//! `biopsy devices`: lists block devices.
 
 use std::io;
 use std::path::Path;
@@ -23,7 +23,7 @@ pub fn run(args: &Devices) -> Result<()> {
     }
     let root = Path::new("/");
     let start = wall_clock::now_rfc3339();
-    // Read before the output is opened: an unknown device leaves no file behind.
+    // Read before the output is opened: an unknown device must not leave an empty file.
     let (host, missing) = read(root, &args.devices, args.all)?;
     let selection = select::selection(&host, root, &args.devices, args.all)?;
     let mut sink = Sink::open(args.output.output.as_deref())?;
@@ -34,7 +34,7 @@ pub fn run(args: &Devices) -> Result<()> {
     sink.write(&output::fitted(&args.output, &text::devices::devices(&host, &selection, &warnings, &missing)))
 }
 
-/// The machine that was recorded.
+/// Shows the machine of a recording.
 fn recorded(args: &Devices, recording: &Path) -> Result<()> {
     let kept = replay::machine::<DevicesSummary>(recording)?;
     let mut sink = Sink::open(args.output.output.as_deref())?;
@@ -42,7 +42,7 @@ fn recorded(args: &Devices, recording: &Path) -> Result<()> {
         return sink.write(&json::view(&kept.envelope, &kept.view, None));
     }
     let host = replay::machine::<HostSummary>(recording)?.view.machine;
-    // Of all devices: nothing has to be looked up on this machine.
+    // All devices of the recording: no name is resolved on this machine.
     let selection = select::selection(&host, Path::new("/"), &[], false)?;
     let missing = &kept.envelope.missing;
     sink.write(&output::fitted(
@@ -51,7 +51,7 @@ fn recorded(args: &Devices, recording: &Path) -> Result<()> {
     ))
 }
 
-/// All devices, and all that the rules want to know of the machine, each as a line of JSON.
+/// All devices, and all facts about the machine that the rules use, each as a line of JSON.
 pub fn lines(root: &Path) -> Result<Vec<u8>> {
     let start = wall_clock::now_rfc3339();
     let (host, missing) = read(root, &[], false)?;
@@ -76,11 +76,11 @@ fn line_of(host: &Host, selection: &Selection<'_>, start: String, missing: Vec<M
     json::view(&envelope, &summarize(host, selection, warnings), None)
 }
 
-/// The machine, with what its drives say of themselves, and what they do not say.
+/// Reads the machine and queries the selected drives. Also returns what a drive did not answer.
 fn read(root: &Path, devices: &[String], all: bool) -> Result<(Host, Vec<Missing>)> {
     let mut host = Host::read(root)?;
     let selection = select::selection(&host, root, devices, all)?;
-    // No drive is asked that nobody asked for.
+    // Send commands to the selected drives only.
     let names: Vec<String> = selection.devices.iter().map(|device| device.name.clone()).collect();
     let untold = identity::identify(root, &mut host, &names);
     let mut missing: Vec<Missing> = untold.iter().map(|(name, error)| self::missing(name, error)).collect();
@@ -90,7 +90,7 @@ fn read(root: &Path, devices: &[String], all: bool) -> Result<(Host, Vec<Missing
     Ok((host, missing))
 }
 
-/// What a drive did not tell, and why.
+/// Why a drive could not be queried.
 fn missing(name: &str, error: &io::Error) -> Missing {
     let denied = error.kind() == io::ErrorKind::PermissionDenied;
     Missing {
@@ -102,7 +102,7 @@ fn missing(name: &str, error: &io::Error) -> Missing {
     }
 }
 
-/// Nobody said whether there are limits.
+/// It is unknown whether there are cgroup limits.
 fn no_limits() -> Missing {
     Missing {
         reason: Reason::NoCgroups,

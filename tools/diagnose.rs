@@ -1,4 +1,4 @@
-//! `biopsy diagnose`: a load (or what is there), the probes around it, and a verdict.
+//! `biopsy diagnose`: runs a load or watches existing I/O, measures it, and prints a verdict.
 
 mod answer;
 pub mod kept;
@@ -39,28 +39,28 @@ use crate::output::warn;
 use crate::progress::Line;
 use crate::{live, output, window};
 
-/// Each run of drives alone and all at once takes so small a part of the runtime, and at least so long.
+/// Each run of drives alone and together takes this fraction of the runtime, and at least this time.
 const SCALING_PART: u32 = 5;
 const SCALING_LEAST: Duration = Duration::from_secs(1);
 
-/// What is sampled while the load, the command or the interval runs.
+/// Samplers that run during the load, the command or the interval.
 struct Samplers<'a> {
     rates: RateSampler,
     timeline: TimelineSampler<'a>,
 }
 
 impl Samplers<'_> {
-    /// Called several times a second.
+    /// Samples. Called several times a second.
     fn tick(&mut self, probe: &LatencyProbe) {
         self.rates.tick();
         self.timeline.tick(probe);
     }
 }
 
-/// What runs inside the window.
+/// The result of the measured interval.
 struct Outcome<'a> {
     load: Option<LoadSummary>,
-    /// Of what is watched.
+    /// None: biopsy drove the load itself.
     window: Option<Window<'a>>,
 }
 
@@ -83,7 +83,7 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     let mut answer = Answer::open(path, args.json, args.verbose, args.fail_on, color)?;
     stop::install();
 
-    // Before a scratch file is made for nothing.
+    // Before a scratch file is created that would not be used.
     permit::permit(root)?;
     let own_load = args.drives();
     if own_load {
@@ -101,7 +101,7 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
                 prepared.target()
             ))
         })?;
-        // What -d names comes on top of what the load drives.
+        // Devices of -d are measured in addition to those of the load.
         let stack = select::stack(&host, disk, LatencyProbe::sees_bios())?;
         window::add(&mut devices, &stack);
         window::add(&mut disks, &stack);
@@ -110,7 +110,7 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
 
     let options = Options {
         generator: own_load,
-        // Each operation of the load is held against what the load counted.
+        // Without a budget for biopsy's own load: each of its operations is compared with the generator's count.
         budget: (args.max_cost > 0.0 && !args.detail && !own_load).then_some(args.max_cost),
         parts: args.detail,
         processes: true,
@@ -152,12 +152,12 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     others.detach();
     let tried = outcome.load.as_ref().filter(|_| !args.no_experiment && !stop::requested());
     let tried = tried.map(|load| other_depths(load, &mut scratch, &line));
-    // Only now: to delete a scratch file is I/O as well.
+    // Not earlier: deleting a scratch file is I/O as well.
     drop((prepared, scratch));
     line.clear();
     let end = end?;
     let timeline = samplers.timeline.end(probe.start(), &end);
-    // After the window: what the command still does is not measured.
+    // After the measurement: the command may keep running.
     let command_status = outcome.window.and_then(Window::status);
 
     let of_command = !args.command.is_empty();
@@ -222,7 +222,8 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     answer.exit(&found)
 }
 
-/// `biopsy-vda-20261125-221207.html`, which no other file has: a report is overwritten only where it is named.
+/// A new file name such as `biopsy-vda-20261125-221207.html`. Only a report with a name given by the user is
+/// overwritten.
 fn report_name(args: &Diagnose, devices: &[String]) -> PathBuf {
     let target = || select::disk_of_path(args.target.as_deref().unwrap_or(Path::new(".")));
     let what = match (args.drives(), devices) {
@@ -231,7 +232,7 @@ fn report_name(args: &Diagnose, devices: &[String]) -> PathBuf {
         (false, []) => "all".to_string(),
         (false, many) => format!("{}-devices", many.len()),
     };
-    // Some drivers have a `!` in their disks' names, where others have a `/`.
+    // Some drivers use `!` in their disks' names, others `/`.
     let what = what.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
     let stem = format!("biopsy-{what}-{}", wall_clock::stamp());
     let names = (1..).map(|number| match number {
@@ -244,12 +245,12 @@ fn report_name(args: &Diagnose, devices: &[String]) -> PathBuf {
         .unwrap_or_else(|| PathBuf::from(format!("{stem}.html")))
 }
 
-/// Opens the target, or makes the scratch file: before anything is attached.
+/// Opens the target or creates the scratch file, before anything is attached.
 fn prepare(args: &Diagnose, line: &Line, scratch: &mut ScratchFiles) -> Result<Prepared> {
     let target = args.target.clone().unwrap_or_else(|| PathBuf::from("."));
     let target = match std::fs::metadata(&target) {
         Ok(found) if found.is_dir() => crate::load::scratch(&target, args.workload.size)?,
-        // Here a directory needs no option, unlike with `biopsy load`.
+        // A directory needs no --scratch here, unlike in `biopsy load`.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             let what = target.display();
             let why = format!("{what} does not exist: name a directory on a disk, a block device or a file");
@@ -265,7 +266,7 @@ fn prepare(args: &Diagnose, line: &Line, scratch: &mut ScratchFiles) -> Result<P
     Ok(prepared)
 }
 
-/// Tells a terminal what is driven, before it is.
+/// Prints what the load will do, if stderr is a terminal.
 fn announce(args: &Diagnose) {
     if output::progress() {
         let load = &args.workload;
@@ -282,14 +283,15 @@ fn announce(args: &Diagnose) {
     }
 }
 
-/// Drives the load again at half, once and twice its depth; where its threads leave their CPUs no time, with one more.
+/// Runs the load again at half, the same and twice its depth; with one more job if its threads are limited by their
+/// CPUs.
 fn other_depths(load: &LoadSummary, scratch: &mut ScratchFiles, line: &Line) -> Result<Curve> {
     line.begin("other depths");
     let more_jobs = load.own_limit().is_some();
     experiment::of_depth(load, more_jobs, scratch, stop::flag(), &|progress| line.show(progress))
 }
 
-/// Drives the target and what is to be driven beside it, each alone and then all at once.
+/// Runs TARGET and the devices of --beside, each alone and then all at once.
 fn scaling(args: &Diagnose, line: &Line) -> Result<Option<Scaling>> {
     let Some(target) = args.target.as_ref().filter(|_| !args.beside.is_empty()) else { return Ok(None) };
     if target.is_dir() {
@@ -302,7 +304,7 @@ fn scaling(args: &Diagnose, line: &Line) -> Result<Option<Scaling>> {
     let all = || std::iter::once(target).chain(&args.beside);
     let mut drives: Vec<(String, &PathBuf)> = Vec::new();
     for target in all() {
-        // What lies on none is refused with the job.
+        // A file on no disk is refused later, with its job.
         let Some(disk) = select::disk_of_path(target) else { continue };
         if let Some((_, other)) = drives.iter().find(|(known, _)| *known == disk) {
             let why = format!(
@@ -320,7 +322,7 @@ fn scaling(args: &Diagnose, line: &Line) -> Result<Option<Scaling>> {
     load::measure_scaling(&jobs, each, stop::flag(), &|progress| line.show(progress)).map(Some)
 }
 
-/// The load, the command or the time that was asked for. The load lies inside the window.
+/// Runs the load, the command or the interval. The load runs within the measured interval.
 fn measure<'a>(
     prepared: Option<&mut Prepared>,
     probe: &mut LatencyProbe,
@@ -330,7 +332,7 @@ fn measure<'a>(
     line: &Line,
 ) -> Result<Outcome<'a>> {
     if let Some(prepared) = prepared {
-        // The generator reports several times a second: that is when the cost slices move on.
+        // The generator reports its progress several times a second. The cost slices advance on each report.
         let generators = probe.generators()?;
         service::ready();
         let ticking = RefCell::new((probe, others, samplers));

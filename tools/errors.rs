@@ -1,4 +1,4 @@
-//! `biopsy errors`.
+//! `biopsy errors`: failed, retried and requeued I/Os.
 
 use std::path::Path;
 

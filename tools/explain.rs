@@ -1,4 +1,4 @@
-//! `biopsy explain`: a page per finding.
+//! `biopsy explain`: prints the page of a finding.
 
 use anyhow::Result;
 use biopsy::refusal::Refusal;
@@ -15,7 +15,7 @@ pub fn run(args: &Explain) -> Result<()> {
     Sink::Stdout.write(text.as_bytes())
 }
 
-/// Groups, a blank line between them. Only the lines of findings are indented: `  id  summary`.
+/// Groups are separated by a blank line. Only the lines of findings are indented: `  id  summary`.
 fn list() -> String {
     let width = rules::pages().map(|(id, _, _)| id.len()).max().unwrap_or(0);
     let group = |group: &Group| {

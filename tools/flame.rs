@@ -1,4 +1,4 @@
-//! `biopsy flame`: the stacks of a window as a picture, or in a form for other tools.
+//! `biopsy flame`: draws stacks as a flame graph, or writes them for other tools.
 
 mod difference;
 pub mod recording;
@@ -26,10 +26,10 @@ use crate::cli::Flame;
 use crate::output::Sink;
 use crate::{live, output, replay, window};
 
-/// Characters of a command that stand in a caption.
+/// Maximum characters of a command in a caption.
 const MOST_COMMAND: usize = 100;
 
-/// How the stacks are written.
+/// The output format of stacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Format {
     Picture,
@@ -48,7 +48,7 @@ impl Format {
         }
     }
 
-    /// The word of the contract, and the file that it goes to where none is named.
+    /// The format's name in JSON, and its default file.
     fn word(self) -> (&'static str, &'static str) {
         match self {
             Self::Picture => ("svg", "biopsy-flame.svg"),
@@ -121,13 +121,13 @@ pub fn run(args: &Flame) -> Result<()> {
     present(args, &how, sink, &measurement, place)
 }
 
-/// Nothing is written: an empty picture would look like an idle machine.
+/// Writes no file: an empty flame graph would look like an idle machine.
 fn undrawn(args: &Flame, measurement: &Measurement, why: &str) -> Result<()> {
     let Measurement { summary, envelope, status, .. } = measurement;
     if args.json {
         Sink::open(None)?.write(&render::json::flame::render(envelope, summary, None, *status))?;
     } else {
-        // They hold all the same, such as the time ready to run where no task was blocked.
+        // These notes are valid without stacks, e.g. the time spent runnable if no task was blocked.
         render::text::notes::of(summary).iter().for_each(|note| output::warn(note));
     }
     trust(measurement, args.max_loss)?;
@@ -135,14 +135,14 @@ fn undrawn(args: &Flame, measurement: &Measurement, why: &str) -> Result<()> {
     Ok(())
 }
 
-/// What is to be written.
+/// How the stacks are written.
 struct How<'a> {
     format: Format,
     options: Options,
     path: &'a Path,
 }
 
-/// Writes the stacks to `sink`, and says what they are.
+/// Writes the stacks to `sink`, and a summary.
 fn present(
     args: &Flame,
     how: &How<'_>,
@@ -154,7 +154,7 @@ fn present(
     let on_stdout = how.path == Path::new("-");
     let bytes = product(measurement, how, place)?;
     let written = match args.json {
-        // stdout has the object all the same.
+        // stdout gets the JSON object.
         true => sink.write_apart(&bytes),
         false => {
             sink.write(&bytes)?;
@@ -186,8 +186,8 @@ fn noun(format: Format) -> &'static str {
     }
 }
 
-/// An option that what is drawn has no use for. It is looked for here since clap does not: where an option requires one
-/// of a group and another of the group is there, clap holds that it cannot be had and lets the option pass.
+/// An option that does not apply to the selected kind of graph. clap cannot check this: if an option requires one
+/// member of a group and another member is given, clap considers the requirement impossible and accepts the option.
 fn unfit(args: &Flame) -> Option<String> {
     let kinds = [
         (args.on_cpu, "--on-cpu"),
@@ -197,7 +197,7 @@ fn unfit(args: &Flame) -> Option<String> {
         (args.reclaim, "--reclaim"),
         (args.diff.is_some(), "--diff"),
         (args.input.is_some(), "--input"),
-        // It may stand beside --off-cpu, which is the one that is named then.
+        // Last: with --off-cpu as well, --off-cpu is the kind.
         (args.io_wait, "--io-wait"),
     ];
     let kind = kinds.into_iter().find(|(is_named, _)| *is_named).map(|(_, name)| name);
@@ -237,7 +237,7 @@ fn what(args: &Flame) -> What {
     asked.into_iter().find(|(is_asked, _)| *is_asked).map_or(What::OnCpu, |(_, what)| what)
 }
 
-/// The bytes of what was asked for.
+/// The stacks in the selected format.
 fn product(measurement: &Measurement, how: &How<'_>, place: String) -> Result<Vec<u8>> {
     let Measurement { summary, envelope, doubt, .. } = measurement;
     Ok(match how.format {
@@ -248,7 +248,7 @@ fn product(measurement: &Measurement, how: &How<'_>, place: String) -> Result<Ve
     })
 }
 
-/// The stacks as a profile for pprof.
+/// The stacks as a pprof profile.
 pub fn profile(summary: &FlameSummary, envelope: &Envelope, place: &str, doubt: Option<&str>) -> Vec<u8> {
     let about = pprof::About {
         start_ns: wall_clock::unix_ns(&envelope.start).unwrap_or(0),
@@ -256,7 +256,7 @@ pub fn profile(summary: &FlameSummary, envelope: &Envelope, place: &str, doubt: 
         period: summary.period_ns.and_then(|ns| i64::try_from(ns).ok()),
         comments: match summary.what {
             Some(_) => Origin::new(summary, envelope, place, doubt).comments(),
-            // Nothing is known that we could say.
+            // The origin is unknown.
             None => Vec::new(),
         },
         unnamed: Some(&summary.unnamed),
@@ -264,14 +264,14 @@ pub fn profile(summary: &FlameSummary, envelope: &Envelope, place: &str, doubt: 
     pprof::render(&columns(summary), &about)
 }
 
-/// The values of the stacks as pprof knows them.
+/// The values of the stacks as pprof columns.
 fn columns(summary: &FlameSummary) -> Vec<Column<'_>> {
     let (profile, counts) = (&summary.profile, &summary.counts);
     match (summary.what, &summary.recorded, counts, summary.period_ns) {
         (Some(What::OnCpu), _, _, Some(period)) if profile.unit == Unit::Samples => {
             pprof::on_cpu(profile, period).to_vec()
         }
-        // What another tool called its values, or what we did.
+        // The name in the file, from another tool or from biopsy.
         (_, Some(recorded), ..) => {
             let unit = if profile.unit == Unit::Nanoseconds { "nanoseconds" } else { "count" };
             let counts = counts.as_ref().map(|counts| Column {
@@ -288,7 +288,7 @@ fn columns(summary: &FlameSummary) -> Vec<Column<'_>> {
     }
 }
 
-/// The machine, and what of it was looked at.
+/// The machine, and the filters of the measurement.
 fn place(args: &Flame, summary: &FlameSummary, chosen: &Chosen) -> String {
     let host = kernel::hostname(Path::new("/"));
     let devices = (!summary.devices.is_empty()).then(|| summary.devices.join(", "));
@@ -299,7 +299,7 @@ fn place(args: &Flame, summary: &FlameSummary, chosen: &Chosen) -> String {
     [host, devices, chosen.words(), command].into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-/// All of it with its unit, for a caption.
+/// The sum with its unit, for a caption.
 fn total(profile: &Profile) -> String {
     match profile.unit {
         Unit::Nanoseconds => render::text::time(profile.total()),
@@ -323,7 +323,7 @@ fn caption(measurement: &Measurement, place: String) -> Caption {
     }
     .measured(place, envelope, summary.lost, all);
     if summary.what.is_none() {
-        // Nobody says whether anything was.
+        // The file does not say whether samples were lost.
         caption.loss.clear();
     }
     caption
@@ -331,7 +331,7 @@ fn caption(measurement: &Measurement, place: String) -> Caption {
 
 const NOTHING: &str = "there is nothing to draw";
 
-/// Why there is no picture.
+/// Why no flame graph was drawn.
 fn nothing(what: What, measurement: &Measurement) -> String {
     let Measurement { summary, status, .. } = measurement;
     let why = match what {
@@ -356,13 +356,13 @@ fn trust(measurement: &Measurement, max_loss: f64) -> Result<()> {
     if let Some(doubt) = &measurement.doubt {
         return Err(Refusal::Untrusted(doubt.clone()).into());
     }
-    // Of a file it may be any number.
+    // A file may contain any numbers: do not overflow.
     let all = summary.measured.saturating_add(summary.lost);
     let percent = if all == 0 { 0.0 } else { 100.0 * summary.lost as f64 / all as f64 };
     if percent <= max_loss {
         return Ok(());
     }
-    // Only of the CPUs is there a rate.
+    // Only the CPU sampler has a rate.
     let remedy = match summary.what {
         Some(What::OnCpu) => "use a lower --freq, or choose processes with --pid or --comm",
         _ => "choose processes with --pid, --comm or --cgroup",
@@ -382,7 +382,7 @@ mod tests {
     use super::*;
     use crate::cli::{Cli, Verb};
 
-    /// What can be drawn, as it is asked for.
+    /// The kinds of graph, and the options that select them.
     const KINDS: [(&str, &[&str]); 10] = [
         ("none", &[]),
         ("on-cpu", &["--on-cpu"]),
@@ -402,7 +402,7 @@ mod tests {
     const ALL: &[&str] =
         &["none", "on-cpu", "off-cpu", "io-wait", "both", "lock-wait", "io", "reclaim", "diff", "input"];
 
-    /// All other options, and what each goes with.
+    /// All other options, and the kinds that each applies to.
     const OPTIONS: [(&[&str], &[&str]); 27] = [
         (&["--all-waits"], &["off-cpu", "both"]),
         (&["--device", "sda"], &["io"]),
@@ -448,7 +448,7 @@ mod tests {
             for (kind, words) in KINDS {
                 let right = with.contains(&kind);
                 assert_eq!(is_right(&[words, option]), right, "{words:?} {option:?}");
-                // Nor does it matter which comes first; what follows `--` is the command.
+                // The order does not matter. After `--` comes the command.
                 if option[0] != "--" {
                     assert_eq!(is_right(&[option, words]), right, "{option:?} {words:?}");
                 }
@@ -460,7 +460,7 @@ mod tests {
     fn what_is_drawn_is_one_thing() {
         for (at, (one, words)) in KINDS.iter().enumerate().skip(1) {
             for (other, others) in &KINDS[at + 1..] {
-                // Twice the same option is refused by itself.
+                // clap refuses the same option twice.
                 let right = (*one, *other) == ("off-cpu", "io-wait");
                 assert_eq!(is_right(&[words, others]), right, "{one} and {other}");
             }

@@ -1,4 +1,4 @@
-//! `biopsy interrupts`.
+//! `biopsy interrupts`: interrupts per queue and CPU.
 
 use std::path::Path;
 
@@ -35,7 +35,7 @@ pub fn run(args: &Interrupts, color: Color) -> Result<()> {
     }
     let mut host = Host::read(Path::new("/"))?;
     let devices = window::resolve(&host, &args.window.devices, "interrupts")?;
-    // Whether the drives hold interrupts back; who may not ask them has no answer, and devices says why.
+    // Whether the drives coalesce interrupts. Without permission it stays unknown; `devices` says why.
     let names: Vec<String> = match devices.is_empty() {
         true => host.devices.iter().map(|device| device.name.clone()).collect(),
         false => devices.clone(),

@@ -1,4 +1,4 @@
-//! `biopsy latency`.
+//! `biopsy latency`: I/O latency by stage.
 
 use std::path::Path;
 use std::time::Instant;
@@ -52,7 +52,7 @@ pub fn run(args: &Latency, color: Color) -> Result<()> {
     let view = LatencyView::new(&host, &by)?;
     let sink = Sink::open(args.output.output.as_deref())?;
     stop::install();
-    // To detach from functions takes seconds.
+    // Detaching from functions takes seconds, too long for slices.
     let is_sliced =
         args.max_cost > 0.0 && !args.detail && by.is_empty() && !args.measure_cost && !args.functions;
     let options = Options {
@@ -82,7 +82,7 @@ pub fn run(args: &Latency, color: Color) -> Result<()> {
     result
 }
 
-/// What the programs take from the load.
+/// Measures what the probes cost the load.
 fn measure_cost(
     args: &Latency,
     host: &Host,
@@ -105,7 +105,7 @@ fn measure_cost(
     let mut envelope = wall_clock::envelope();
     let began = Instant::now();
     let mut window = Window::open(Until { quiet_stdout: args.output.json, ..until })?;
-    // An I/O of a device is one of those below it, too.
+    // An I/O of an upper device is also one of the devices below it: count only the lowest.
     let disks = match named {
         [] => activity::without_upper(host, &probe.devices().map(String::from).collect::<Vec<_>>()),
         named => named.to_vec(),
@@ -119,14 +119,14 @@ fn measure_cost(
         true => render::json::view(&envelope, &summary, status),
         false => output::fitted(&args.output, &render::text::overhead::render(&envelope, &summary)),
     })?;
-    // Interrupted, it has shown what it has.
+    // The result of an interrupted run was shown.
     match summary.distrust().filter(|_| !stop::requested()) {
         Some(why) => Err(Refusal::Untrusted(why.to_string()).into()),
         None => Ok(()),
     }
 }
 
-/// What needs events that the stages leave out.
+/// Refuses options that need events which `--stages` excludes.
 fn refuse_stages(args: &Latency) -> Result<()> {
     let is_device = args.stages == Stages::Device;
     let needs = [

@@ -1,4 +1,4 @@
-//! What the verbs of live views share.
+//! The common part of all live views.
 
 use anyhow::Result;
 use biopsy::refusal::Refusal;
@@ -10,25 +10,25 @@ use crate::cli::{Interval, Submitters, Window};
 use crate::output::{self, Sink};
 use crate::window;
 
-/// What was asked for.
+/// The options of the measurement.
 pub struct Asked<'a> {
-    /// The disks and partitions that were named.
+    /// The disks and partitions given.
     pub named: &'a [String],
     pub window: &'a Window,
     pub interval: &'a Interval,
     pub command: &'a [String],
-    /// Whose I/O, where that can be chosen.
+    /// The filter by process, thread name and cgroup, if the view has one.
     pub followed: Option<&'a Chosen>,
-    /// stdout carries the product, and nothing else.
+    /// Only the result may appear on stdout.
     pub quiet_stdout: bool,
 }
 
-/// Whose I/O.
+/// The filter of these options.
 pub fn chosen(named: &Submitters) -> Result<Chosen> {
     Chosen::new(&named.pids, &named.comms, &named.cgroups)
 }
 
-/// What ends it.
+/// When the measurement ends.
 pub fn until<'a>(
     named: &'a [String],
     window: &Window,
@@ -38,7 +38,7 @@ pub fn until<'a>(
     Until { length: window.length, command, quiet_stdout: true, named, followed, say: output::warn }
 }
 
-/// Measures and writes what `show` makes of each piece.
+/// Measures, and writes the output of `show` for each interval.
 pub fn run<V: Live>(
     mut view: V,
     probe: &mut V::Probe,
@@ -52,7 +52,7 @@ pub fn run<V: Live>(
     };
     let often = Often { interval: asked.interval.interval, count: asked.interval.count };
     window::announce(asked.named, asked.window, asked.command);
-    // Without bytes the file gets no name: there is no empty picture.
+    // Without bytes the file is not created: no empty flame graph.
     let show = |probe: &V::Probe, shown: &Shown<'_, V::Summary>| match show(probe, shown)? {
         bytes if bytes.is_empty() => Ok(()),
         bytes => sink.write(&bytes),

@@ -1,4 +1,4 @@
-//! `biopsy load`.
+//! `biopsy load`: the load generator.
 
 use std::ffi::OsStr;
 use std::os::unix::fs::MetadataExt;
@@ -31,7 +31,7 @@ pub fn run(args: &Load) -> Result<()> {
     beside_the_targets(args, &request)?;
     let mut sink = Sink::open(args.output.output.as_deref())?;
     let format = if request.minimal { Format::Terse } else { args.output_format };
-    // Whoever reads fio's forms counts on a submission and a completion of each I/O.
+    // Readers of fio's formats expect submission and completion latencies.
     for job in request.points.iter_mut().flatten() {
         job.submissions = format != Format::Normal;
     }
@@ -96,7 +96,7 @@ pub fn hostname() -> Option<String> {
     kernel::hostname(Path::new("/"))
 }
 
-/// The counters of the disks now, where a job's result has them.
+/// The current counters of the disks, if a job's result includes them.
 fn disks(jobs: &[Job], names: Vec<String>) -> Vec<(String, Counters)> {
     if !jobs.iter().any(|job| job.disk_util) {
         return Vec::new();
@@ -105,7 +105,7 @@ fn disks(jobs: &[Job], names: Vec<String>) -> Vec<(String, Counters)> {
     names.into_iter().filter_map(counters).map(|(counters, name)| (name, counters)).collect()
 }
 
-/// What came of them meanwhile.
+/// The difference to the current counters.
 fn used(before: Vec<(String, Counters)>, duration: Duration) -> Vec<json::fio::Disk> {
     let one = |(name, before): (String, Counters)| {
         let after = Counters::read_counts(Path::new("/"), &name).ok()?;
@@ -114,13 +114,13 @@ fn used(before: Vec<(String, Counters)>, duration: Duration) -> Vec<json::fio::D
     before.into_iter().filter_map(one).collect()
 }
 
-/// Why what was measured must not be trusted. Whoever stops a run in its ramp knows that nothing was counted.
+/// Why the result must not be trusted. If the user interrupted the ramp, nothing was counted, which is not an error.
 fn untrusted(loads: &[LoadSummary]) -> Option<Refusal> {
     let uncounted = || loads.iter().find_map(LoadSummary::uncounted).filter(|_| !stop::requested());
     loads.iter().find_map(LoadSummary::untrusted).or_else(uncounted)
 }
 
-/// What is written before the load, where that was asked for.
+/// Preconditions the targets if requested.
 fn precondition(
     args: &Load,
     runs: &[Vec<Job>],
@@ -145,7 +145,7 @@ fn said(before: &Option<Preconditioned>) -> String {
     before.as_ref().map(text::precondition::render).unwrap_or_default()
 }
 
-/// The result does not go where the load goes, nor onto the file that describes it.
+/// Refuses an output file that is a target of the load or its job file.
 fn beside_the_targets(args: &Load, request: &Request) -> Result<()> {
     let logs = text::fio_log::paths(request.points.iter().flatten());
     for output in args.output.output.iter().chain(&logs) {
@@ -165,7 +165,7 @@ fn beside_one(args: &Load, request: &Request, output: &Path) -> Result<()> {
     beside(output, &others)
 }
 
-/// A result is not written onto one of these, each with what it is.
+/// Refuses an output file that is one of these. Each has a description for the error.
 pub fn beside(output: &Path, others: &[(&Path, &str)]) -> Result<()> {
     let Some(place) = output.metadata().ok() else { return Ok(()) };
     let is_place = |path: &Path| {
@@ -180,7 +180,7 @@ pub fn beside(output: &Path, others: &[(&Path, &str)]) -> Result<()> {
     }
 }
 
-/// One point after the other; one that fails does not end the others.
+/// Runs the points one after the other. A failed point does not stop the others.
 fn run_sweep(args: &Load, request: &Request, permission: &Permission, sink: &mut Sink) -> Result<()> {
     let mut sweep = Sweep {
         words: request.sweeps.iter().map(|sweep| sweep.word.clone()).collect(),
@@ -252,13 +252,13 @@ fn run_sweep(args: &Load, request: &Request, permission: &Permission, sink: &mut
     }
 }
 
-/// What is to be run, and whether nothing may be written whatever is permitted.
+/// The request, and whether --readonly forbids writes in any case.
 struct Asked {
     request: Request,
     readonly: bool,
 }
 
-/// What the command line, or the job file that it names, asks for.
+/// The request on the command line or in its job file.
 fn request(args: &Load) -> Result<Asked> {
     if let Some(path) = job_file(args)? {
         return from_file(args, path);
@@ -314,12 +314,12 @@ fn from_file(args: &Load, path: &Path) -> Result<Asked> {
     Ok(Asked { request, readonly })
 }
 
-/// Whether a flag was given, and its last value is yes.
+/// Whether a flag was given, and is on in its last occurrence.
 fn is_on(args: &Load, name: &str) -> bool {
     args.words.said.iter().rfind(|(word, _)| word == name).is_some_and(|(_, on)| on == "1")
 }
 
-/// What cannot be done together, before anything is opened.
+/// Refuses invalid combinations before anything is opened.
 fn check(args: &Load, request: &Request) -> Result<()> {
     let refuse = |why: String| Err(Refusal::Usage(why).into());
     let fio = request.minimal || args.output_format != Format::Normal;
@@ -350,13 +350,13 @@ fn check(args: &Load, request: &Request) -> Result<()> {
     }
 }
 
-/// A scratch file in `directory`, as large as asked for or as fits well.
+/// A scratch file in `directory`, of the given or default size.
 pub fn scratch(directory: &Path, bytes: Option<u64>) -> Result<Target> {
     let bytes = bytes.map_or_else(|| load::default_scratch_bytes(directory), Ok)?;
     Ok(Target::Scratch { directory: directory.to_path_buf(), bytes })
 }
 
-/// What a comparison runs: the one job of each arm, which has these words behind those of the command line.
+/// The jobs of a comparison, one per arm. The options of the arm are appended to those of the command line.
 pub fn arms(args: &Load, arms: &[Vec<(String, String)>]) -> Result<(Vec<Job>, Permission)> {
     let refuse = |why: &str| Err(Refusal::Usage(why.to_string()).into());
     if args.output.json || args.output.output.is_some() || args.output_format != Format::Normal {
@@ -391,7 +391,7 @@ pub fn arms(args: &Load, arms: &[Vec<(String, String)>]) -> Result<(Vec<Job>, Pe
     Ok((jobs, permission))
 }
 
-/// The job that the options of a diagnosis describe.
+/// The job for the load options of a diagnosis.
 pub fn job(target: Target, workload: &Workload) -> Job {
     let mut job = Job {
         rw: match workload.rw {

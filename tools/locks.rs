@@ -1,4 +1,4 @@
-//! `biopsy locks`: who waits for which lock, and who reclaims the page cache.
+//! `biopsy locks`: lock waits and page-cache reclaim, by thread and lock.
 
 use std::path::Path;
 

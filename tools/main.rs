@@ -1,6 +1,6 @@
-//! Parse, run, exit code.
+//! Parses the command line, runs the verb, and returns the exit code.
 
-// As in src/lib.rs.
+// Same lints as in src/lib.rs.
 #![warn(clippy::expect_used, clippy::unwrap_used, clippy::print_stderr, clippy::print_stdout)]
 
 mod check;
@@ -83,8 +83,7 @@ fn run(cli: &cli::Cli) -> Result<()> {
     }
 }
 
-/// Help and the version go to stdout as clap writes them; a wrong command line is one sentence, as
-/// every error is.
+/// Prints help and the version on stdout as clap formats them, and a usage error in one sentence like any other error.
 fn usage(error: &clap::Error) -> ExitCode {
     match cli::sentence(error) {
         Some(sentence) => output::error(&sentence),

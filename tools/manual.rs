@@ -1,6 +1,6 @@
-//! Writes the man pages and the shells' completions into a folder, from the command line's own grammar.
+//! Writes man pages and shell completions into a folder, generated from the command line's definition.
 //!
-//! An example of the package, so that what it is built with is not in the executable.
+//! It is a cargo example, so the executable does not include its dependencies.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -30,14 +30,14 @@ fn main() -> ExitCode {
     }
 }
 
-/// Where each file lies below the `share` of a prefix.
+/// Writes each file below the prefix's `share` folder.
 fn write(share: &Path) -> io::Result<()> {
     let place = |below: &str| {
         let folder = share.join(below);
         fs::create_dir_all(&folder).map(|()| folder)
     };
     let mut command = cli::command().disable_help_subcommand(true);
-    // A verb has its own name and page from here on.
+    // Sets the full name of each verb.
     command.build();
     pages(&command, &place("man/man1")?)?;
     for (shell, folder, name) in [
@@ -52,7 +52,7 @@ fn write(share: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// A page for the command, and one for each verb.
+/// One page for the command and one for each verb.
 fn pages(command: &Command, folder: &Path) -> io::Result<()> {
     for verb in command.get_subcommands().filter(|verb| !verb.is_hide_set()) {
         pages(verb, folder)?;
@@ -62,8 +62,8 @@ fn pages(command: &Command, folder: &Path) -> io::Result<()> {
     page.generate_to(folder).map(drop)
 }
 
-/// That of the commit, by SOURCE_DATE_EPOCH, so that pages made again are the same. Without one man takes what follows for
-/// it.
+/// The date of the commit (SOURCE_DATE_EPOCH): a rebuild gives the same pages. Without a date, man would use the next
+/// field as date.
 fn date() -> String {
     let seconds = env::var("SOURCE_DATE_EPOCH").ok().and_then(|seconds| seconds.parse().ok());
     let at = seconds.and_then(|seconds| Timestamp::from_second(seconds).ok()).unwrap_or_else(Timestamp::now);

@@ -1,4 +1,4 @@
-//! Where bytes go: the product to stdout or a file, everything else to stderr.
+//! Output: the result goes to stdout or a file, everything else to stderr.
 
 use std::borrow::Cow;
 use std::ffi::CString;
@@ -19,24 +19,23 @@ use biopsy::render::text::footer;
 
 use crate::cli::{Color, Output};
 
-/// The place of a verb's product, opened before anything is measured, so that a typo fails early.
+/// The destination of a result. It is opened before the measurement, so a wrong path fails early.
 ///
-/// A file gets its name (or loses its old content) at the first write only: a run that fails leaves
-/// things as they were, and one that is killed leaves nothing.
+/// A file is created or truncated only at the first write: a failed or killed run leaves everything unchanged.
 #[derive(Debug)]
 pub enum Sink {
     Stdout,
     File { file: File, path: PathBuf, place: Place },
 }
 
-/// What the file at a sink's path is before the first write.
+/// The state of the output file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// It was there: truncated at the first write.
+    /// It existed. The first write truncates it.
     Existing,
     /// It has no name yet (O_TMPFILE).
     Unnamed,
-    /// Made by us where the file system has no O_TMPFILE: removed if nothing is written.
+    /// Created by biopsy on a file system without O_TMPFILE. Removed if nothing is written.
     Created,
     /// Written to.
     Begun,
@@ -56,7 +55,7 @@ impl Sink {
             ))
         };
         let sink = |file, place| Self::File { file, path: path.to_path_buf(), place };
-        // What is written there is text: a disk is none of its places.
+        // The output is text, which must not overwrite a disk.
         if std::fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device()) {
             let why = format!("{} is a block device: name a file with -o", path.display());
             return Err(Refusal::Usage(why).into());
@@ -79,12 +78,12 @@ impl Sink {
         Ok(sink(file, Place::Created))
     }
 
-    /// Writes and flushes; can be called again. What does not go into a file goes to stdout.
+    /// Writes and flushes; can be called again. If the file cannot be written, the bytes go to stdout.
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
         self.put(bytes, true)
     }
 
-    /// The same where stdout carries something else.
+    /// Like [`write`](Self::write), but without the fallback: stdout carries something else.
     pub fn write_apart(&mut self, bytes: &[u8]) -> Result<()> {
         self.put(bytes, false)
     }
@@ -108,7 +107,7 @@ impl Sink {
                 else {
                     return Ok(());
                 };
-                // What was measured would have to be measured again.
+                // Do not lose the measurement.
                 let saved = match save && Self::Stdout.write(bytes).is_ok() {
                     true => "; its content is on stdout",
                     false => "",
@@ -139,13 +138,13 @@ fn name_file(file: &File, path: &Path) -> io::Result<()> {
 impl Drop for Sink {
     fn drop(&mut self) {
         if let Self::File { path, place: Place::Created, .. } = self {
-            // Nothing is left behind; if it is gone already there is nothing to do.
+            // The file was not written. An error means that it is already gone.
             let _gone = std::fs::remove_file(path);
         }
     }
 }
 
-/// A sink that is written to by a thread of its own: a reader that is slow or gone stops nobody else.
+/// A sink with its own writer thread: a slow or closed reader does not block the measurement.
 #[derive(Debug)]
 pub struct Stream {
     to: SyncSender<Vec<u8>>,
@@ -162,7 +161,7 @@ impl Stream {
         Ok(Self { to, thread })
     }
 
-    /// Hands the bytes over, or gives them back where others still wait to be written.
+    /// Queues the bytes, or returns them if earlier ones are still being written.
     pub fn offer(&self, bytes: Vec<u8>) -> Option<Vec<u8>> {
         match self.to.try_send(bytes) {
             Ok(()) => None,
@@ -170,18 +169,18 @@ impl Stream {
         }
     }
 
-    /// Hands the bytes over when those before them are written, however long that takes.
+    /// Queues the bytes. Blocks until earlier ones are written.
     pub fn give(&self, bytes: Vec<u8>) {
-        // Not sent: then the thread has ended, and `finish` says why.
+        // An error means that the thread has ended; `finish` returns its error.
         let _ended = self.to.send(bytes);
     }
 
-    /// Nobody writes any more: the sink failed.
+    /// Whether the writer has stopped: the sink failed.
     pub fn failed(&self) -> bool {
         self.thread.is_finished()
     }
 
-    /// Writes the last bytes, however long that takes.
+    /// Writes the last bytes and waits until they are written.
     pub fn finish(self, bytes: Vec<u8>) -> Result<()> {
         self.give(bytes);
         drop(self.to);
@@ -197,7 +196,7 @@ static IS_VERBOSE: AtomicBool = AtomicBool::new(false);
 /// --wide.
 static IS_WIDE: AtomicBool = AtomicBool::new(false);
 
-/// For the whole run.
+/// Sets the options for the whole run.
 pub fn set_style(quiet: bool, verbose: bool, wide: bool) {
     IS_QUIET.store(quiet, Ordering::Relaxed);
     IS_VERBOSE.store(verbose, Ordering::Relaxed);
@@ -208,26 +207,26 @@ pub fn is_verbose() -> bool {
     IS_VERBOSE.load(Ordering::Relaxed)
 }
 
-/// A line on stderr; a closed stderr is not an error.
+/// Prints a line on stderr. A closed stderr is not an error.
 fn line(text: &str) {
     let text = format!("biopsy: {}", biopsy::render::text::clean(text));
     let text = biopsy::render::text::fit(&text, width_of(&io::stderr()));
     let _closed = io::stderr().lock().write_all(&for_terminal(text.as_bytes(), &io::stderr()));
 }
 
-/// Why nothing more comes.
+/// Prints the error that ends the run.
 pub fn error(text: &str) {
     line(&format!("error: {text}"));
 }
 
-/// A line on stderr that -q leaves out.
+/// Prints a line on stderr, unless -q is given.
 pub fn warn(text: &str) {
     if !IS_QUIET.load(Ordering::Relaxed) {
         line(text);
     }
 }
 
-/// Lines on stderr that are rendered already; -q leaves them out.
+/// Prints rendered lines on stderr, unless -q is given.
 pub fn note(text: &str) {
     if !IS_QUIET.load(Ordering::Relaxed) {
         let text = biopsy::render::text::fit(text, width_of(&io::stderr()));
@@ -235,14 +234,14 @@ pub fn note(text: &str) {
     }
 }
 
-/// With -v, what each BPF program of the measurement cost.
+/// Prints the cost of each BPF program, with -v.
 pub fn note_programs(envelope: &Envelope) {
     if is_verbose() {
         note(&footer::programs(envelope));
     }
 }
 
-/// A closed pipe on stdout ends quietly (`| head`).
+/// Whether stdout is a closed pipe (`| head`): the run ends quietly.
 pub fn is_closed_pipe(error: &anyhow::Error) -> bool {
     error
         .chain()
@@ -261,12 +260,12 @@ pub fn colored(choice: Color) -> bool {
     }
 }
 
-/// A terminal that moves no cursor: TERM is `dumb` or not set.
+/// Whether the terminal cannot move its cursor: TERM is `dumb` or not set.
 fn is_dumb() -> bool {
     std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb")
 }
 
-/// Whether the terminal takes UTF-8, by the locale.
+/// Whether the locale uses UTF-8.
 fn takes_utf8() -> bool {
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(std::env::var_os);
     let first = locale.into_iter().find(|value| !value.is_empty());
@@ -276,7 +275,7 @@ fn takes_utf8() -> bool {
     })
 }
 
-/// Text for a terminal: where that takes ASCII alone, as much of it as that has.
+/// Text for a terminal, transliterated to ASCII if it does not support UTF-8.
 fn for_terminal<'a>(bytes: &'a [u8], stream: &impl IsTerminal) -> Cow<'a, [u8]> {
     match std::str::from_utf8(bytes) {
         Ok(text) if !text.is_ascii() && stream.is_terminal() && !takes_utf8() => {
@@ -294,26 +293,26 @@ fn for_terminal<'a>(bytes: &'a [u8], stream: &impl IsTerminal) -> Cow<'a, [u8]> 
     }
 }
 
-/// Lines of the terminal on stdout; None where that is none.
+/// Rows of the terminal on stdout; None: not a terminal.
 pub fn rows() -> Option<u64> {
     size(libc::STDOUT_FILENO).map(|size| u64::from(size.ws_row)).filter(|rows| *rows > 0)
 }
 
-/// Characters of a line of a terminal that does not say it.
+/// Columns of a terminal of unknown size.
 const USUAL_WIDTH: usize = 80;
 
-/// Characters of a line of the product: None where it goes to a file or pipe, which take any.
+/// Columns of the result; None: it goes to a file or pipe and has no limit.
 pub fn width(output: &Output) -> Option<usize> {
     let is_file = output.output.as_deref().is_some_and(|path| path != Path::new("-"));
     if is_file { None } else { stdout_width() }
 }
 
-/// The same of what goes to stdout.
+/// Columns of stdout, likewise.
 pub fn stdout_width() -> Option<usize> {
     width_of(&io::stdout())
 }
 
-/// Characters of a line on stderr, where that is a terminal.
+/// Columns of stderr, if it is a terminal.
 pub fn stderr_width() -> Option<usize> {
     width_of(&io::stderr())
 }
@@ -326,12 +325,12 @@ fn width_of(stream: &(impl IsTerminal + AsRawFd)) -> Option<usize> {
     Some(columns.filter(|columns| *columns > 0).unwrap_or(USUAL_WIDTH))
 }
 
-/// Text that was rendered without a width, as it fits.
+/// Wraps text that was rendered without a width.
 pub fn fitted(output: &Output, text: &str) -> Vec<u8> {
     biopsy::render::text::fit(text, width(output)).into_bytes()
 }
 
-/// The size of a terminal; None where that is none.
+/// The size of a terminal; None: not a terminal.
 fn size(descriptor: libc::c_int) -> Option<libc::winsize> {
     // SAFETY: zeroed is a valid winsize, and the call only writes to it.
     unsafe {

@@ -1,4 +1,4 @@
-//! `biopsy pack`: a recording as one file.
+//! `biopsy pack`: packs a recording into one file.
 
 use std::fs::File;
 use std::io::{self, BufWriter};
@@ -13,7 +13,7 @@ use crate::cli::Pack;
 
 pub fn run(args: &Pack) -> Result<()> {
     let folder = &args.folder;
-    // `.` and `..` have a name as well.
+    // Resolves `.` and `..` to a folder with a name.
     let whole = folder.canonicalize().map_err(|error| {
         let why = format!("cannot read {}: {}; name a recording", folder.display(), reason(&error));
         Refusal::Usage(why)
@@ -32,7 +32,7 @@ pub fn run(args: &Pack) -> Result<()> {
         Refusal::Usage(why)
     })?;
     pack(&whole, &name, BufWriter::new(file)).inspect_err(|_| {
-        // Half of a recording looks like a whole one.
+        // An incomplete archive looks like a complete one.
         let _gone = std::fs::remove_file(&path);
     })
 }

@@ -1,4 +1,4 @@
-//! One line on stderr while something long goes on; nothing where stderr is no terminal.
+//! A progress line on stderr during long work. It is shown only on a terminal.
 
 use std::cell::RefCell;
 
@@ -11,19 +11,19 @@ use crate::output;
 /// The progress of a load: files that are filled first, then the run.
 #[derive(Debug, Default)]
 pub struct Line {
-    /// Stands before what is being done.
+    /// Printed before the current phase.
     part: RefCell<String>,
     bar: RefCell<Option<(Phase, ProgressBar)>>,
 }
 
 impl Line {
-    /// Names the part of the whole that begins: `point 2 of 9`; nothing where it is all.
+    /// Names the part that begins, e.g. `point 2 of 9`; empty if there is only one.
     pub fn begin(&self, part: &str) {
         self.clear();
         *self.part.borrow_mut() = if part.is_empty() { String::new() } else { format!("{part}: ") };
     }
 
-    /// Shows how far the load is.
+    /// Shows the progress of the load.
     pub fn show(&self, progress: Progress) {
         if !output::progress() {
             return;
@@ -33,12 +33,12 @@ impl Line {
             if let Some((_, done)) = slot.take() {
                 done.finish_and_clear();
             }
-            // The template is a constant that parses; a plain bar is no loss if it should not.
+            // The template is constant and valid; otherwise a plain bar would do.
             let style = ProgressStyle::with_template("{prefix} {wide_bar} {percent:>3} % {msg}")
                 .unwrap_or_else(|_| ProgressStyle::default_bar());
             let what = match progress.phase {
                 Phase::Fill => "filling the file",
-                // It may read, write, trim, or look at what it wrote.
+                // It may read, write, trim, or verify.
                 Phase::Run => "load",
             };
             let prefix = format!("{}{what}", self.part.borrow());
@@ -50,7 +50,7 @@ impl Line {
             if let Some(rates) = progress.rates {
                 let per_call = rates.ios_per_submit.map_or("-".to_string(), |ios| format!("{ios:.1}"));
                 let left = match progress.total {
-                    // Until its bytes are moved.
+                    // A load limited by bytes has no known end time.
                     u64::MAX => String::new(),
                     total => format!("eta {} s", (total - progress.done).div_ceil(1_000_000_000)),
                 };
@@ -74,10 +74,10 @@ impl Line {
     }
 }
 
-/// What the bar and the words before it take at least.
+/// Minimum columns of the bar and the text before it.
 const BAR: usize = 34;
 
-/// As many parts as leave room for the bar: a line that is too long would be drawn again and again.
+/// As many parts as leave room for the bar: a longer line would wrap and be drawn again and again.
 fn message(parts: &[String], width: Option<usize>) -> String {
     let room = width.map_or(usize::MAX, |width| width.saturating_sub(BAR));
     let mut out = String::new();

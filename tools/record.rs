@@ -1,4 +1,4 @@
-//! `biopsy record`: several views at once, kept in a folder, or in memory until they are asked for.
+//! `biopsy record`: records several views into a folder, or keeps the last intervals in memory until they are dumped.
 
 mod flight;
 mod place;
@@ -32,7 +32,7 @@ use self::views::{Asked, Named};
 use crate::cli::{At, Record, Recordable};
 use crate::{check, devices, output, window};
 
-/// How soon the end of the command, or a signal, is seen; of a recording without a command a wake-up counts more.
+/// Poll interval for the command's exit and signals. Without a command it is longer, to cause fewer wake-ups.
 const NAP: Duration = Duration::from_millis(20);
 const LONG_NAP: Duration = Duration::from_millis(50);
 
@@ -49,7 +49,7 @@ pub fn run(args: &Record) -> Result<()> {
     }
 }
 
-/// Without names, if that was asked for.
+/// Redacts the lines if requested.
 fn redacted(redactor: &Option<Arc<Redactor>>, lines: Vec<u8>) -> Result<Vec<u8>> {
     match redactor {
         Some(redactor) => redactor.lines(&lines),
@@ -95,13 +95,13 @@ fn to_folder(
             manifest.recorder_written_bytes = usage.written_bytes();
         }
         let failed = collect(views.finish(), &mut manifest);
-        // What the command still does is not recorded.
+        // The command may keep running, but is no longer recorded.
         let status = window.status();
         envelope.duration_ns = end.monotonic_ns.saturating_sub(manifest.clocks.start.monotonic_ns);
         manifest.clocks.end = Some(end);
         manifest.views.values().for_each(|view| envelope.lost.overlay(&view.lost));
         let told = write(&folder, &envelope, &manifest, status, redactor);
-        // What stopped it is said before what could not be written in consequence.
+        // Report first what stopped the recording: a write error may only be its consequence.
         if let Some(error) = failed {
             return Err(error);
         }
@@ -126,7 +126,7 @@ fn create(path: &Path) -> Result<Folder> {
     Folder::create(path).map_err(refused)
 }
 
-/// What is known of a recording that begins now.
+/// The metadata of a recording that begins now.
 fn begin(args: &Record, missing: Vec<Missing>) -> Result<(Envelope, Manifest)> {
     missing.iter().for_each(|missing| output::warn(&missing.why));
     if stop::requested() {
@@ -149,7 +149,7 @@ fn begin(args: &Record, missing: Vec<Missing>) -> Result<(Envelope, Manifest)> {
     Ok((Envelope { missing, ..wall_clock::envelope() }, manifest))
 }
 
-/// What the recorder takes.
+/// CPU time and disk writes of the recorder.
 #[derive(Clone, Copy)]
 struct Usage {
     cpu_ns: u64,
@@ -162,12 +162,12 @@ impl Usage {
         Self { cpu_ns: process_ns(), at_ns: now_ns(), written_bytes: own::written_bytes(Path::new("/")) }
     }
 
-    /// Since the begin; None where the kernel does not account for it.
+    /// Since the start; None: the kernel does not account for it.
     fn written_bytes(self) -> Option<u64> {
         Some(Self::begin().written_bytes?.saturating_sub(self.written_bytes?))
     }
 
-    /// Of one CPU, since the begin.
+    /// Percent of one CPU since the start.
     fn cpu_percent(self) -> Option<f64> {
         let now = Self::begin();
         let wall_ns = now.at_ns.checked_sub(self.at_ns).filter(|ns| *ns > 0)?;
@@ -175,7 +175,7 @@ impl Usage {
     }
 }
 
-/// When `--at` is; None: at once.
+/// The start time of `--at`; None: immediately.
 fn due(at: Option<At>) -> Result<Option<Instant>> {
     let now = wall_clock::unix_ns_now();
     let wanted = match at {
@@ -192,12 +192,12 @@ fn due(at: Option<At>) -> Result<Option<Instant>> {
     }
 }
 
-/// Waits for `--at`; when the window opens.
+/// Waits for the time of `--at`. Returns when the recording starts.
 fn await_begin(args: &Record, due: Option<Instant>) -> Result<Instant> {
     let Some(mut due) = due else { return Ok(Instant::now()) };
     let late = Instant::now().saturating_duration_since(due);
     if let Some(At::Multiple(length)) = args.at {
-        // The next multiple is as good.
+        // Too late for this multiple: use the next one.
         let missed = u32::try_from(late.as_nanos().div_ceil(length.as_nanos().max(1))).unwrap_or(u32::MAX);
         due += length.saturating_mul(missed);
     } else if !late.is_zero() {
@@ -214,7 +214,7 @@ fn await_begin(args: &Record, due: Option<Instant>) -> Result<Instant> {
     Ok(due)
 }
 
-/// Starts the command, and waits for what ends the recording; `look` is called meanwhile, and may end it.
+/// Starts the command and waits for the end of the recording. `look` is called repeatedly, and may end it.
 fn follow<'a>(
     args: &'a Record,
     named: &'a Named,
@@ -235,7 +235,7 @@ fn follow<'a>(
     let end_at = args.window.length.map(|length| at + length);
     let ended = loop {
         if views.has_failed() {
-            // At the end of the time each of them ends by itself.
+            // At the end of the time, each view stops by itself.
             let is_time = end_at.is_some_and(|end| Instant::now() >= end);
             break if is_time { Ended::Time } else { Ended::Error };
         }
@@ -257,7 +257,7 @@ fn follow<'a>(
     Ok((ended, window))
 }
 
-/// What each view has recorded; the first error.
+/// Stops all views and adds their results to the manifest. Returns the first error.
 fn collect(all: Vec<record::Ended<Tape>>, manifest: &mut Manifest) -> Option<anyhow::Error> {
     let mut failed = None;
     for record::Ended { view, tape, doubt } in all {
@@ -286,7 +286,7 @@ fn doubts(manifest: &Manifest) -> Option<String> {
 fn say(path: &Path, manifest: &Manifest, envelope: &Envelope) {
     let bytes: u64 = manifest.views.values().map(|view| view.bytes).sum();
     let views: Vec<&str> = manifest.views.keys().map(String::as_str).collect();
-    // I/Os one by one are for DuckDB and others.
+    // Individual I/Os are read by other tools, e.g. DuckDB.
     let readable = || views.iter().filter(|view| **view != "trace");
     let first = readable().find(|view| **view == "latency").or(readable().next());
     let how = first.map(|view| {

@@ -1,4 +1,4 @@
-//! Shows what was kept, in place of a measurement.
+//! Shows saved results instead of measuring.
 
 use std::io;
 use std::path::Path;
@@ -15,7 +15,7 @@ use biopsy::session::watch::Shown;
 use crate::cli::{Input, Output};
 use crate::output::Sink;
 
-/// Writes what `show` makes of each kept result of the view; None: the view is to be measured.
+/// Writes the output of `show` for each saved result of the view. None: no input was given, so the view is measured.
 pub fn run<V: View + Summary>(
     input: &Input,
     output: &Output,
@@ -30,10 +30,10 @@ pub fn run<V: View + Summary>(
     }))
 }
 
-/// `-` is stdin.
+/// Writes the results in `path`; `-` is stdin.
 ///
 /// # Errors
-/// The file and the line from which on nothing could be shown.
+/// Names the file and the line from which on nothing could be read.
 fn write<V: View>(
     path: &Path,
     span: Span,
@@ -41,7 +41,7 @@ fn write<V: View>(
     mut show: impl FnMut(&Shown<'_, V>) -> Result<Vec<u8>>,
 ) -> Result<()> {
     let mut place = Place::default();
-    // The first one waits for the second, which says that they are intervals.
+    // Hold the first result back: only a second one shows that they are intervals.
     let mut first: Option<Piece<V>> = None;
     let mut write = |piece: &Piece<V>, place: Place| sink.write(&show(&shown(piece, place))?);
     let read = each(path, span, |piece| {
@@ -56,11 +56,11 @@ fn write<V: View>(
         first = Some(piece);
         Ok(())
     });
-    // Of what is damaged, every line before is shown.
+    // If the file is damaged, all results before the damage are shown.
     first.map_or(Ok(()), |only| write(&only, place)).and(read)
 }
 
-/// Where a result stands among those of a recording.
+/// The position of a result in its recording.
 #[derive(Debug, Clone, Copy, Default)]
 struct Place {
     is_further: bool,
@@ -69,7 +69,7 @@ struct Place {
 
 /// Calls `with` with each result of a recording.
 fn each<V: View>(path: &Path, span: Span, mut with: impl FnMut(Piece<V>) -> Result<()>) -> Result<()> {
-    // Whether it was read or shown: the name is for what could not be read.
+    // Distinguishes read errors from errors of `with`: only read errors get the file's name.
     let mut shown = Ok(());
     let read = Pieces::new(open::<V>(path)?, span).each(|piece| {
         with(piece).map_err(|error| {
@@ -81,12 +81,12 @@ fn each<V: View>(path: &Path, span: Span, mut with: impl FnMut(Piece<V>) -> Resu
     read.with_context(|| name(path))
 }
 
-/// What to call it; `-` is stdin.
+/// The name for messages; `-` is stdin.
 pub fn name(path: &Path) -> String {
     if path == Path::new("-") { "stdin".to_string() } else { path.display().to_string() }
 }
 
-/// The lines of a view.
+/// Opens the lines of a view.
 pub fn open<V: View>(path: &Path) -> Result<Lines> {
     source::open(path, name_of(V::SCHEMA)).map_err(|error| unreadable(error, &name(path)))
 }
@@ -97,10 +97,10 @@ fn shown<V>(piece: &Piece<V>, place: Place) -> Shown<'_, V> {
     Shown { envelope, summary: view, status: *command_status, is_further, is_interval, end_ns: 0 }
 }
 
-/// The same as one result.
+/// Writes all results merged into one.
 ///
 /// # Errors
-/// Nothing is shown of several recordings where one of them is damaged: a part of a sum is no sum.
+/// If one of several recordings is damaged, nothing is shown: a partial sum would be wrong.
 fn write_merged<V: View + Summary>(
     input: &Input,
     mut sink: Sink,
@@ -114,14 +114,14 @@ fn write_merged<V: View + Summary>(
     sink.write(&show(&shown(&merged, Place::default()))?)
 }
 
-/// All intervals of a recording.
+/// Reads and merges all intervals of a recording.
 fn read<V: View + Merge>(path: &Path, span: Span) -> Result<Run<V>> {
     let mut run = intervals(open::<V>(path)?, &name(path), span, |_| {})?;
     run.host = source::manifest(path).with_context(|| path.display().to_string())?.and_then(|of| of.host);
     Ok(run)
 }
 
-/// All intervals of `lines`, which are those of `name`, with a look at each.
+/// Merges all intervals of `lines`, read from `name`. Calls a function with each.
 pub fn intervals<V: View + Merge>(
     lines: Lines,
     name: &str,
@@ -144,10 +144,10 @@ pub fn intervals<V: View + Merge>(
     run.context("it has no result")
 }
 
-/// What a recording says of its machine: one of the lines of [`folder::HOST`].
+/// Reads the description of the machine: one of the lines of [`folder::HOST`].
 ///
 /// # Errors
-/// Where it is none, or damaged.
+/// If there is none, or it is damaged.
 pub fn machine<V: View>(path: &Path) -> Result<Piece<V>> {
     let refused = || {
         let why = format!(
@@ -162,7 +162,7 @@ pub fn machine<V: View>(path: &Path) -> Result<Piece<V>> {
     piece.with_context(|| format!("{} has no machine", path.display()))
 }
 
-/// Of what cannot be opened the user may have meant another.
+/// If the file cannot be opened, the user may have meant another one.
 pub fn unreadable(error: anyhow::Error, name: &str) -> anyhow::Error {
     match error.downcast_ref::<io::Error>() {
         Some(cause) => {

@@ -1,4 +1,4 @@
-//! What a live view or a recording prints: JSON, whole results, or a line per interval and row.
+//! Prints a live view or a recording: as JSON, as whole results, or with one line per interval and row.
 
 use std::collections::BTreeSet;
 
@@ -14,19 +14,19 @@ use biopsy::session::watch::Shown;
 use crate::cli::{Input, Interval, Lines, Output};
 use crate::output;
 
-/// Times of shorter intervals have milliseconds.
+/// Times of intervals shorter than this have milliseconds.
 const SECOND_NS: u64 = 950_000_000;
 
-/// The output of a view.
+/// Prints the results of a view.
 pub struct Screen {
     is_json: bool,
     is_long: bool,
     is_utc: bool,
     has_milliseconds: bool,
     lines: IntervalLines,
-    /// Of all intervals that were shown as lines.
+    /// The sum of all intervals shown as lines.
     whole: Option<Envelope>,
-    /// Those with rows.
+    /// The devices with rows.
     devices: BTreeSet<String>,
     status: Option<i32>,
     note: Option<String>,
@@ -34,9 +34,9 @@ pub struct Screen {
 
 impl Screen {
     /// # Errors
-    /// Where an option of lines is given and nothing will be shown as lines.
+    /// If an option for lines is given, but the output has no lines.
     pub fn of(output: &Output, lines: &Lines, all: bool, interval: &Interval, input: &Input) -> Result<Self> {
-        // What is read back may have intervals.
+        // A saved result may contain intervals.
         let has_intervals = interval.interval.is_some() || input.input.len() == 1 && !input.merge;
         let options = [("--sort", lines.sort.is_some()), ("--utc", lines.utc)];
         let given = options.iter().find(|(_, is_given)| *is_given);
@@ -61,7 +61,7 @@ impl Screen {
         })
     }
 
-    /// A result as it is printed; `text` makes the whole of it.
+    /// Formats a result. `text` formats the whole result.
     pub fn show<V: View + Intervals>(
         &mut self,
         shown: &Shown<'_, V>,
@@ -98,10 +98,10 @@ impl Screen {
         self.lines.add(&time, shown.summary)
     }
 
-    /// After the last line, on stderr: what was lost, what it cost, and what is not in the lines.
+    /// After the last line, prints on stderr what was lost, the cost, and what the lines do not show.
     pub fn finish(&self, result: &Result<()>) {
         let Some(whole) = &self.whole else { return };
-        // Nobody reads the lines any more.
+        // The reader of stdout has closed the pipe.
         if result.as_ref().is_err_and(output::is_closed_pipe) {
             return;
         }

@@ -1,4 +1,4 @@
-//! `biopsy check --self-test`: a short load of our own, the probes around it, and what must hold of both.
+//! `biopsy check --self-test`: measures a short load of its own, and checks invariants of the result.
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,8 @@ use crate::output::{Sink, warn};
 use crate::progress::Line;
 use crate::{output, window};
 
-/// A size that every device takes or exceeds by its own block, and enough at once for batches.
+/// Block size, or the device's logical block size if that is larger; and a queue depth that gives batches of
+/// completions.
 const BLOCK_BYTES: u64 = 4096;
 const DEPTH: u32 = 32;
 
@@ -84,7 +85,7 @@ pub fn run(args: &Check, device: &str, sink: &mut Sink, color: Color) -> Result<
         own_stamps,
         left: left.as_ref().copied().map_err(String::as_str),
     });
-    // What fails here does not take the self-test's own result along.
+    // An error here must not hide the result of the self-test.
     let overhead = match (args.measure_cost, &load) {
         (true, Ok(_)) => measure_overhead(args, &host, disk, &names).map(Some),
         (true, Err(why)) => {
@@ -110,7 +111,7 @@ pub fn run(args: &Check, device: &str, sink: &mut Sink, color: Color) -> Result<
     };
     sink.write(&bytes)?;
     verdict(&disk.name, &tested, summary.devices.iter().any(|d| d.vanished))?;
-    // Interrupted, it has shown what it has.
+    // The result of an interrupted run was shown.
     match overhead?.and_then(|overhead| overhead.distrust()).filter(|_| !stop::requested()) {
         Some(why) => Err(Refusal::Untrusted(why.to_string()).into()),
         None => Ok(()),
@@ -119,14 +120,14 @@ pub fn run(args: &Check, device: &str, sink: &mut Sink, color: Color) -> Result<
 
 /// Random reads of the whole device.
 fn job(args: &Check, disk: &BlockDevice) -> Job {
-    // The kernel writes a slash of a name (cciss/c0d0) as an exclamation mark.
+    // The kernel replaces a slash in a name (cciss/c0d0) by an exclamation mark.
     let node = PathBuf::from("/dev").join(disk.name.replace('!', "/"));
     let mut job = Job { iodepth: DEPTH, runtime: Some(args.length), ..Job::new(Target::Existing(node)) };
     job.set_bs(BLOCK_BYTES.max(disk.logical_block_bytes.into()));
     job
 }
 
-/// What the probes hold by now, where the kernel's lists can be read to look for it later.
+/// The BPF objects that the probes have loaded, if the kernel can list them for the check after the test.
 fn held() -> Result<LoadedObjects, String> {
     let held = LoadedObjects::by_this_process().map_err(|error| reason(&error))?;
     match held.listed() {
@@ -136,7 +137,7 @@ fn held() -> Result<LoadedObjects, String> {
     }
 }
 
-/// The load, or where there can be none as much time; why there was none.
+/// Runs the load, or waits for as long if there can be none. Returns why there was none.
 fn drive(
     args: &Check,
     prepared: Result<Prepared>,
@@ -173,7 +174,7 @@ fn drive(
     Ok(Ok(load))
 }
 
-/// Ends the load, also where the measurement panics: the scope waits for its thread.
+/// Ends the load on drop, also if the measurement panics: the scope waits for the load's thread.
 struct End<'a>(&'a AtomicBool);
 
 impl Drop for End<'_> {
@@ -182,7 +183,7 @@ impl Drop for End<'_> {
     }
 }
 
-/// What the probes take from the load of the self-test, which runs on a thread of its own.
+/// Measures what the probes cost the load of the self-test, which runs on a separate thread.
 fn measure_overhead(
     args: &Check,
     host: &Host,
@@ -191,7 +192,7 @@ fn measure_overhead(
 ) -> Result<OverheadSummary> {
     let is_over = AtomicBool::new(false);
     let length = overhead::length(overhead::LEAST_PAIRS);
-    // To attach and detach takes time beside the phases, and the end of the measurement ends the load.
+    // Attaching and detaching adds time to the phases. The measurement ends the load.
     let job = Job { runtime: Some(length * 10), ..job(args, disk) };
     let mut load = load::prepare(&[job], &Permission::default(), stop::flag(), &|_| ())?;
     let options = Options { devices: names.to_vec(), cost: false, ..Options::default() };

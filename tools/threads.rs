@@ -1,4 +1,4 @@
-//! `biopsy threads`.
+//! `biopsy threads`: thread states, system calls and wait locations.
 
 use std::path::Path;
 
@@ -86,7 +86,7 @@ pub fn run(args: &Threads, color: Color) -> Result<()> {
     result
 }
 
-/// What to count apart: as asked for, else the usual.
+/// The columns to group by: as given, or the default.
 fn columns(args: &Threads) -> Vec<Column> {
     let asked = if args.group_by.is_empty() { &Column::USUAL[..] } else { &args.group_by };
     let mut columns = Vec::new();
@@ -134,7 +134,7 @@ fn options(args: &Threads, host: &Host, devices: &[String], columns: &[Column]) 
 }
 
 fn picture(envelope: &Envelope, summary: &ThreadSummary, probe: &ThreadProbe) -> Result<Vec<u8>> {
-    // The files of /proc tell one function.
+    // /proc names only one function per thread.
     let by = if probe.is_kernel() { "kernel stack" } else { "where in the kernel" };
     let title = format!("threads that ran or waited, by {by}");
     let subtitle = format!("{} samples in {} scans at {} Hz", summary.samples, summary.rounds, probe.hz());

@@ -1,4 +1,4 @@
-//! `biopsy top`: what the machine does, a line at a time, by the kernel's own counters.
+//! `biopsy top`: a system overview, one line per interval, from the kernel's counters.
 
 use std::io::{self, IsTerminal};
 use std::path::Path;
@@ -19,10 +19,11 @@ use crate::output;
 use crate::output::Sink;
 use crate::replay;
 
-/// As dstat and vmstat.
+/// As in dstat and vmstat.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// A last piece that is shorter shows noise: text leaves it out. JSON does not, as its lines sum up to the whole.
+/// Text omits a last interval shorter than this, as its rates are noisy. JSON keeps it, so that its lines add up to the
+/// total.
 const SHORTEST: Duration = Duration::from_millis(100);
 
 pub fn run(args: &Top) -> Result<()> {
@@ -75,8 +76,8 @@ pub fn run(args: &Top) -> Result<()> {
     }
 }
 
-/// With the header above the first line, and on a terminal again where it has scrolled away. `said` is what was said of
-/// the line before: what stays as it is is not said again.
+/// A line, with the header above the first one, and again on a terminal when it has scrolled away. `said` holds the
+/// warnings of the previous line: they are not repeated.
 fn text_of(line: &Shown<'_, top::Line>, shown: u64, said: &mut Vec<String>, width: Option<usize>) -> String {
     let why: Vec<String> = line.envelope.missing.iter().map(|missing| missing.why.clone()).collect();
     why.iter().filter(|why| !said.contains(why)).for_each(|why| output::warn(why));

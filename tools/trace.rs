@@ -1,4 +1,4 @@
-//! `biopsy trace`.
+//! `biopsy trace`: prints individual I/Os.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -26,14 +26,14 @@ use crate::cli::Trace;
 use crate::output::{Sink, Stream};
 use crate::{live, output, window};
 
-/// How long the end of the window can go unnoticed.
+/// Poll interval for the end of the measurement.
 const NAP: Duration = Duration::from_millis(5);
-/// Bytes of lines that wait to be written.
+/// Maximum bytes of lines waiting to be written.
 const MANY_BYTES: usize = 4 << 20;
-/// How often the groups are read again for an I/O of an unknown one.
+/// Minimum time between two reads of the cgroups, after an I/O of an unknown one.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Paths of all cgroups by id; none where no hierarchy is mounted.
+/// Paths of all cgroups by id; empty if no hierarchy is mounted.
 fn cgroups() -> BTreeMap<u64, String> {
     Hierarchy::read(Path::new("/")).map(|all| all.paths()).unwrap_or_default()
 }
@@ -50,7 +50,7 @@ pub fn run(args: &Trace) -> Result<()> {
         events: Some(events(args)),
         event_files: args.files,
         filter: chosen.filter.clone(),
-        // What lies below has I/Os of its own: whoever wants their lines names it.
+        // Devices below have their own I/Os, which are printed only if the devices are named.
         layers: true,
         only_named: true,
         ..window::options(devices, &args.window)
@@ -58,7 +58,7 @@ pub fn run(args: &Trace) -> Result<()> {
     let mut probe = LatencyProbe::attach(&host, root, &options)?;
     let started = wall_clock::envelope();
     window::announce(&named, &args.window, &args.command);
-    // The command's output would stand between the lines.
+    // The command's output would appear between the lines.
     let mut window = Window::open(live::until(&named, &args.window, &args.command, Some(&chosen)))?;
     let first = probe.start().clone();
     let mut scene = Scene::new(&host, probe.planned(), probe.request_flags(), first.at_ns);
@@ -68,8 +68,8 @@ pub fn run(args: &Trace) -> Result<()> {
 
     while !stream.failed() && !window.is_over() {
         let left = window.left(NAP);
-        // While nobody reads what was written, events wait where the probe keeps them, then in the rings, and
-        // then the kernel counts what finds no room.
+        // While the reader of stdout is slow, events wait in the probe, then in the rings. When these are full, the
+        // kernel counts the lost events.
         if page.is_full() {
             probe.tick();
             std::thread::sleep(left);
@@ -81,7 +81,7 @@ pub fn run(args: &Trace) -> Result<()> {
     }
 
     if stream.failed() {
-        // Nobody reads what is left.
+        // The reader of stdout has closed the pipe.
         return stream.finish(Vec::new());
     }
     let end = probe.detach()?;
@@ -111,11 +111,11 @@ pub fn run(args: &Trace) -> Result<()> {
     }
 }
 
-/// What helps where the reader is too slow.
+/// Advice if the reader is too slow.
 const FEWER: &str = "write to a file with -o, use --no-cost, or select fewer I/Os with --slower-than, \
     --every or --top";
 
-/// What the kernel is asked to send.
+/// The filters of events in the kernel.
 fn events(args: &Trace) -> EventOptions {
     EventOptions {
         ops: op::mask(&args.ops),
@@ -125,12 +125,12 @@ fn events(args: &Trace) -> EventOptions {
     }
 }
 
-/// From events to lines.
+/// Formats events as lines.
 struct Page {
     json: bool,
-    /// Where the file of each I/O is shown.
+    /// Set if the file of each I/O is shown.
     names: Option<FileNames>,
-    /// Characters of a line: where they are few, the columns of biosnoop.
+    /// Columns of a line. A narrow terminal gets the columns of biosnoop.
     width: Option<usize>,
     scene: Scene,
     slowest: Option<Slowest>,
@@ -141,7 +141,7 @@ struct Page {
 impl Page {
     fn new(args: &Trace, scene: Scene) -> Self {
         let json = args.output.json;
-        // The file of an I/O has no place among those.
+        // biosnoop's columns have no room for a file.
         let width = output::width(&args.output).filter(|_| !args.files);
         let header = match width {
             _ if json => String::new(),
@@ -187,23 +187,23 @@ impl Page {
         }
     }
 
-    /// Less than this is not among the slowest.
+    /// I/Os faster than this cannot be among the slowest.
     fn floor_ns(&self) -> u64 {
         self.slowest.as_ref().map_or(0, Slowest::floor_ns)
     }
 
-    /// Enough lines wait to be written.
+    /// Whether enough lines wait to be written.
     fn is_full(&self) -> bool {
         self.bytes.len() >= MANY_BYTES
     }
 
-    /// The lines since the last time.
+    /// Returns the lines since the last call.
     fn take(&mut self) -> Vec<u8> {
         let as_much = Vec::with_capacity(self.bytes.len());
         std::mem::replace(&mut self.bytes, as_much)
     }
 
-    /// Hands the lines over, unless others still wait to be written.
+    /// Passes the lines to the writer, unless earlier ones are still being written.
     fn offer(&mut self, stream: &Stream) {
         if self.bytes.is_empty() {
             return;
@@ -213,7 +213,7 @@ impl Page {
         }
     }
 
-    /// Shows what has waited until the end; how many that were, where only the slowest are shown.
+    /// Formats the slowest I/Os at the end. Returns their number, if only the slowest are shown.
     fn finish(&mut self) -> Option<u64> {
         let slowest: Vec<TracedIo> = self.slowest.take()?.into_sorted().collect();
         slowest.iter().for_each(|io| self.show(io));

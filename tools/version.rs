@@ -1,4 +1,4 @@
-//! `biopsy version`: what a bug report needs to say which biopsy it is about.
+//! `biopsy version`: the build and the kernel, as a bug report needs them.
 
 use std::path::Path;
 
@@ -9,14 +9,14 @@ use biopsy::session::wall_clock;
 
 use crate::output::{self, Sink};
 
-/// Set by the Makefile and by packages. cargo alone does not know it.
+/// Set by the Makefile and by packages: cargo does not know it.
 const COMMIT: Option<&str> = option_env!("BIOPSY_COMMIT");
 
 /// How it was built.
 const FEATURES: &str = if cfg!(target_feature = "crt-static") { "static" } else { "dynamic" };
 const CHECKS: &str = if cfg!(debug_assertions) { "debug" } else { "release" };
 
-/// BTF of the running kernel, which programs are fitted to.
+/// BTF of the running kernel, used to relocate the programs.
 const BTF: &str = "/sys/kernel/btf/vmlinux";
 
 pub fn run() -> Result<()> {

@@ -1,4 +1,4 @@
-//! The common options of what is traced and for how long.
+//! Common options: the devices to measure, and for how long.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,8 +12,8 @@ use biopsy::probe::latency::options::Options;
 use crate::cli::Window;
 use crate::output;
 
-/// The disks to trace for what `-d` names, each once; empty: all. `figures` are those of a partition's disk, which is
-/// said.
+/// The disks for the names in `-d`, without duplicates; empty: all. For a partition, a note says that `figures` are
+/// those of its disk.
 pub fn resolve(host: &Host, devices: &[String], figures: &str) -> Result<Vec<String>> {
     let mut names = Vec::new();
     for text in devices {
@@ -23,7 +23,7 @@ pub fn resolve(host: &Host, devices: &[String], figures: &str) -> Result<Vec<Str
     Ok(names)
 }
 
-/// The disks and partitions to measure for what `-d` names. `sees_bios`: bio-based disks too.
+/// The disks and partitions to measure for the names in `-d`; with `sees_bios` also bio-based disks.
 pub fn resolve_parts(host: &Host, devices: &[String], sees_bios: bool) -> Result<Vec<String>> {
     let mut names: Vec<String> = Vec::new();
     for text in devices {
@@ -41,12 +41,12 @@ pub fn resolve_parts(host: &Host, devices: &[String], sees_bios: bool) -> Result
     Ok(names)
 }
 
-/// The same for views of the latency probe: with bio-based disks where it sees bios.
+/// The same for views of the latency probe, which may see bios.
 pub fn resolve_layers(host: &Host, devices: &[String]) -> Result<Vec<String>> {
     resolve_parts(host, devices, LatencyProbe::sees_bios())
 }
 
-/// The same, and what lies below a disk without requests: its bios have no stages.
+/// The same, plus the devices below a bio-based disk: its bios have no stages.
 pub fn resolve_stacks(host: &Host, devices: &[String]) -> Result<Vec<String>> {
     let mut names = resolve_layers(host, devices)?;
     for name in names.clone() {
@@ -58,7 +58,7 @@ pub fn resolve_stacks(host: &Host, devices: &[String]) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// The disks of what is measured, whose figures the rest has; which is said of a partition.
+/// The disks of the measured devices, for figures that exist only per disk. Prints a note for a partition.
 pub fn disks_of(host: &Host, names: &[String], figures: &str) -> Result<Vec<String>> {
     let mut disks = Vec::new();
     for name in names {
@@ -69,7 +69,7 @@ pub fn disks_of(host: &Host, names: &[String], figures: &str) -> Result<Vec<Stri
     Ok(disks)
 }
 
-/// Says of a partition that these figures are its disk's.
+/// For a partition, prints that these figures are its disk's.
 pub fn note_disk(device: Device<'_>, figures: &str) {
     if let Some(partition) = device.partition {
         let (part, disk) = (&partition.name, &device.disk.name);
@@ -77,7 +77,7 @@ pub fn note_disk(device: Device<'_>, figures: &str) {
     }
 }
 
-/// Adds the names that are not there yet.
+/// Adds the names that are missing.
 pub fn add(names: &mut Vec<String>, disks: &[&BlockDevice]) {
     for disk in disks {
         if !names.contains(&disk.name) {
@@ -86,7 +86,7 @@ pub fn add(names: &mut Vec<String>, disks: &[&BlockDevice]) {
     }
 }
 
-/// Tells a terminal what is measured and until when.
+/// Prints on a terminal what is measured, and until when.
 pub fn announce(named: &[String], window: &Window, command: &[String]) {
     if !output::progress() {
         return;
@@ -95,7 +95,7 @@ pub fn announce(named: &[String], window: &Window, command: &[String]) {
     output::warn(&format!("tracing {what} {}", how_long(window.length, command)));
 }
 
-/// In words: until when.
+/// The end of the measurement, in words.
 pub fn how_long(length: Option<Duration>, command: &[String]) -> String {
     match (length, command.is_empty()) {
         (Some(length), _) => format!("for {length:?}"),
@@ -104,7 +104,7 @@ pub fn how_long(length: Option<Duration>, command: &[String]) -> String {
     }
 }
 
-/// What the probe is told.
+/// The options of the probe.
 pub fn options(devices: Vec<String>, window: &Window) -> Options {
     Options { devices, cost: !window.no_cost, drop_issue: window.fault_drop_issue, ..Options::default() }
 }

@@ -1,4 +1,4 @@
-//! The table of fio's words as options of the command line.
+//! fio's options as options of the command line.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -7,13 +7,13 @@ use biopsy::load::options::{self, Section, Takes, Word};
 use clap::builder::ValueParser;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches, value_parser};
 
-/// The one word that also takes what no job file has: the name of a file.
+/// The option that also accepts a file name, unlike in a job file.
 const OVERWRITE: &str = "overwrite";
 
-/// The words that were said.
+/// The fio options that were given.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Words {
-    /// Names and values, in the order in which they stand there.
+    /// Names and values, in the order given.
     pub said: Vec<(String, String)>,
     /// Files that may be written.
     pub overwrite: Vec<PathBuf>,
@@ -59,16 +59,15 @@ impl FromArgMatches for Words {
     }
 }
 
-/// A command line in which a 0 or 1 behind a flag of `load` is the flag's value. fio takes it for the name of a
-/// job file, and nobody means that: a target of that name is `./0`. Words have underscores (`--iodepth-batch` is
-/// `--iodepth_batch`).
+/// Joins a 0 or 1 after a flag of `load` to it as its value. fio would take it for a job file, which is never meant; a
+/// target of that name is `./0`. Hyphens in names become underscores (`--iodepth-batch` is `--iodepth_batch`).
 pub fn joined(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut out: Vec<OsString> = Vec::new();
-    // None: the verb is still to come.
+    // None: the verb has not been seen yet.
     let mut is_load = None;
     for argument in arguments {
         match is_load {
-            // The name of the program.
+            // The program's name.
             _ if out.is_empty() => {}
             None if argument.to_string_lossy().starts_with('-') => {}
             None if matches!(out.last().and_then(|last| last.to_str()), Some("--color" | "--btf")) => {}
@@ -92,7 +91,7 @@ pub fn joined(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
     out
 }
 
-/// A word of fio that is spelled with hyphens; None: it is none.
+/// An option of fio spelled with hyphens; None: not an option of fio.
 fn underscored(argument: &OsStr) -> Option<OsString> {
     let (name, value) = match argument.to_str()?.strip_prefix("--")?.split_once('=') {
         Some((name, value)) => (name, Some(value)),
@@ -103,7 +102,7 @@ fn underscored(argument: &OsStr) -> Option<OsString> {
     Some(value.map_or_else(|| format!("--{name}"), |value| format!("--{name}={value}")).into())
 }
 
-/// A flag that has no value yet.
+/// Whether this is a flag without a value.
 fn is_flag(argument: &OsStr) -> bool {
     let name = argument.to_str().and_then(|text| text.strip_prefix("--"));
     name.and_then(options::word).is_some_and(|word| word.takes == Takes::Flag)
@@ -124,7 +123,7 @@ fn option(word: &'static Word) -> Arg {
         .action(ArgAction::Append)
         .value_parser(parser);
     match word.takes {
-        // What stands behind a blank is the next target, unless it is 0 or 1: see [`joined`].
+        // The next word is a target, unless it is 0 or 1: see [`joined`].
         Takes::Flag => option.num_args(0..=1).require_equals(true).default_missing_value("1"),
         _ => option.num_args(1),
     }
@@ -211,7 +210,7 @@ mod tests {
         assert_eq!(load.words.said, [(OVERWRITE.to_string(), "0".to_string())]);
     }
 
-    /// The two scripts that the users' ten drives were driven by, as a shell hands them over.
+    /// Command lines of two scripts that users ran on ten drives, as a shell passes them.
     #[test]
     fn whole_commands_of_fio_are_taken() {
         const SCRIPT: &str = "--readonly --name=onessd --filename=/dev/nvme0n1 --filesize=100g --rw=randread --bs=4k \

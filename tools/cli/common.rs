@@ -8,7 +8,7 @@ use clap::{Arg, Args};
 
 use super::values::{comm, duration, interval, percent};
 
-/// Where the product goes.
+/// Where the result is written.
 #[derive(Debug, Clone, Args)]
 pub struct Output {
     /// Print JSON on stdout, and nothing else.
@@ -19,7 +19,7 @@ pub struct Output {
     pub output: Option<PathBuf>,
 }
 
-/// Which devices, and for how long.
+/// The devices, and the length of the measurement.
 #[derive(Debug, Clone, Args)]
 pub struct Window {
     /// Only this disk or partition (name, path, MAJ:MIN). Can be repeated.
@@ -39,7 +39,7 @@ pub struct Window {
     pub fault_drop_issue: u32,
 }
 
-/// How intervals are printed.
+/// The format of intervals.
 #[derive(Debug, Clone, Args)]
 pub struct Lines {
     /// Print the full result of each interval, not one line per row.
@@ -53,19 +53,19 @@ pub struct Lines {
     pub utc: bool,
 }
 
-/// The values of `--sort`.
+/// The possible values of `--sort`.
 pub fn sorts(columns: &[&'static str]) -> impl FnOnce(Arg) -> Arg {
     let columns = PossibleValuesParser::new(columns.iter().copied());
     move |arg| arg.value_parser(columns)
 }
 
-/// Which devices and how often, as iostat takes them: `vda nvme0n1 1 10`.
+/// Devices, interval and count as positional arguments, like iostat's: `vda nvme0n1 1 10`.
 #[derive(Debug, Clone, Default, Args)]
 pub struct Interval {
     /// Disks or partitions, as with -d; then, as in iostat, every INTERVAL seconds, COUNT times.
     #[arg(value_name = "DEVICE, INTERVAL, COUNT")]
     words: Vec<String>,
-    /// Of `words`; see [`Self::place`].
+    /// Taken from `words` by [`Self::place`].
     #[arg(skip)]
     pub interval: Option<Duration>,
     #[arg(skip)]
@@ -73,10 +73,10 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Sorts the words into devices, interval and count: no device but one as MAJ:MIN begins with a digit.
+    /// Sorts the words into devices, interval and count. A word that starts with a digit is a number, except MAJ:MIN.
     ///
     /// # Errors
-    /// What is wrong with a word.
+    /// If a word is none of these.
     pub fn place(&mut self, devices: &mut Vec<String>) -> Result<(), String> {
         for word in &self.words {
             let is_number = word.starts_with(|c: char| c.is_ascii_digit() || c == '.') && !word.contains(':');
@@ -102,7 +102,7 @@ impl Interval {
     }
 }
 
-/// Whose I/O: that of who handed it in, and not of the task that its completion interrupted.
+/// Filters I/O by its submitter. It is not the task that the completion interrupted.
 #[derive(Debug, Clone, Args)]
 pub struct Submitters {
     /// Only this process and its threads. Can be repeated.
@@ -118,7 +118,7 @@ pub struct Submitters {
 }
 
 impl Submitters {
-    /// No one is named: everybody's I/O.
+    /// Without a filter, the I/O of all processes is measured.
     pub fn is_empty(&self) -> bool {
         self.pids.is_empty() && self.comms.is_empty() && self.cgroups.is_empty()
     }

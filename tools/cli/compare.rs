@@ -1,4 +1,4 @@
-//! `biopsy compare`.
+//! The command line of `biopsy compare`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -107,7 +107,7 @@ pub struct Compare {
     pub command: Vec<String>,
 }
 
-/// clap has checked the name.
+/// clap has validated the name.
 fn kind(name: &str) -> Kind {
     Kind::ALL.into_iter().find(|kind| kind.name() == name).unwrap_or(Kind::Iops)
 }

@@ -10,7 +10,7 @@ use super::common::{Submitters, Window};
 use super::input::Within;
 use super::values::{cost, duration, percent, size};
 
-/// The load of a diagnosis. The words are fio's.
+/// The load of a diagnosis, with fio's option names.
 #[derive(Debug, Clone, PartialEq, Args)]
 pub struct Workload {
     /// Sequential or random reads.
@@ -45,7 +45,7 @@ pub enum Rw {
     Randread,
 }
 
-/// The options of a load of its own, which say nothing where there is none. Without one `runtime` is `--for`.
+/// The options that need a load driven by diagnose. Without one, `runtime` means `--for`.
 pub const OF_THE_LOAD: [&str; 9] =
     ["rw", "bs", "iodepth", "numjobs", "size", "seed", "hipri", "beside", "no_experiment"];
 
@@ -80,7 +80,7 @@ pub struct Diagnose {
     /// HTML report to write (`-` is stdout). Default: a new file here, named by device and time.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// -v; see [`super::parse`].
+    /// Copied from -v by [`super::parse`].
     #[arg(skip)]
     pub verbose: bool,
     /// Split the stages: throttling, tag wait, plug, scheduler, retries, task work, wake-up. Costs more.
@@ -106,23 +106,22 @@ pub struct Diagnose {
     pub input: Option<PathBuf>,
     #[command(flatten)]
     pub within: Within,
-    /// An option of the load is given, with whichever value; see [`super::parse`].
+    /// An option of the load was given, with any value. Set by [`super::parse`].
     #[arg(skip)]
     pub describes_load: bool,
 }
 
 impl Diagnose {
-    /// Whether it drives a load of its own. -d, -p, --comm or --cgroup alone watch, as in every other verb.
+    /// Whether diagnose drives a load. With -d, -p, --comm or --cgroup alone it only measures, like the other verbs.
     pub fn drives(&self) -> bool {
         let names_the_io_that_is_there = !self.window.devices.is_empty() || !self.submitters.is_empty();
         !self.no_load && self.command.is_empty() && (self.target.is_some() || !names_the_io_that_is_there)
     }
 
-    /// Takes `--for` and `--runtime` for the one length that there is: of the load that it drives, or of the
-    /// measurement.
+    /// Merges `--for` and `--runtime` into one length: of the load, or of the measurement without a load.
     ///
     /// # Errors
-    /// Both are given.
+    /// If both are given.
     pub fn set_length(&mut self, runtime_is_given: bool) -> Result<(), &'static str> {
         if runtime_is_given && self.window.length.is_some() {
             return Err("--for and --runtime are the same here: give one of them");
@@ -135,7 +134,7 @@ impl Diagnose {
         Ok(())
     }
 
-    /// Whether words for a load are there, and no load is driven. Words that clap itself refuses are not looked at.
+    /// Whether options of a load are given although no load is driven. clap itself refuses some of them earlier.
     pub fn has_unused_load_options(&self) -> bool {
         !self.drives() && self.describes_load
     }
@@ -151,7 +150,7 @@ pub struct Report {
     /// HTML file to write (`-` is stdout). Default: run.html for run.biopsy, here.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// -v; see [`super::parse`].
+    /// Copied from -v by [`super::parse`].
     #[arg(skip)]
     pub verbose: bool,
     /// Exit with 4 if more than this percentage of I/Os was missed.
@@ -159,7 +158,7 @@ pub struct Report {
     pub max_loss: f64,
 }
 
-/// How severe a finding has to be at least.
+/// Minimum severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LeastSeverity {
     Warning,
@@ -167,7 +166,7 @@ pub enum LeastSeverity {
 }
 
 impl LeastSeverity {
-    /// With its word.
+    /// The severity and its name.
     pub fn least(self) -> (Severity, &'static str) {
         match self {
             Self::Warning => (Severity::Warning, "warning"),

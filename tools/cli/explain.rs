@@ -1,4 +1,4 @@
-//! The command lines of what is read: `biopsy explain` and `biopsy schema`.
+//! The command lines of `biopsy explain` and `biopsy schema`.
 
 use clap::Args;
 

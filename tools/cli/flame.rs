@@ -132,7 +132,7 @@ impl Flame {
     }
 }
 
-/// A share of the whole: half of it is no detail any more.
+/// Parses the minimum width of a frame, at most 50 % of the whole.
 fn least_width(text: &str) -> Result<f64, String> {
     cost(text).and_then(|share| match share <= 50.0 {
         true => Ok(share),
@@ -140,7 +140,7 @@ fn least_width(text: &str) -> Result<f64, String> {
     })
 }
 
-/// What a file's values are.
+/// The unit of the values in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum FoldedUnit {
     Samples,

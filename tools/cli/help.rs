@@ -1,13 +1,13 @@
-//! Help of each verb: one screen with `-h`, all of it with `--help`, and examples with both.
+//! The help of each verb: `-h` prints one screen, `--help` all options, and both print examples.
 
 use clap::{Arg, Command};
 
-/// What the help of a verb has beside its options.
+/// The help of a verb, in addition to its options.
 struct Page {
     verb: &'static str,
-    /// The options on the one screen of `-h`.
+    /// The options that `-h` shows.
     usual: &'static [&'static str],
-    /// Command lines without `biopsy`, and what they do.
+    /// Command lines without `biopsy`, and their descriptions.
     examples: &'static [(&'static str, &'static str)],
 }
 
@@ -244,10 +244,10 @@ const PAGES: [Page; 20] = [
     },
 ];
 
-/// Options of every verb: those that are not on the one screen.
+/// Options of every verb that `-h` hides.
 const RARE_EVERYWHERE: [&str; 3] = ["color", "btf", "wide"];
 
-/// Gives each verb its two kinds of help.
+/// Adds `-h`, `--help` and examples to each verb.
 pub fn with_pages(command: Command) -> Command {
     let rare = |arg: Arg| match RARE_EVERYWHERE.contains(&arg.get_id().as_str()) {
         true => arg.hide_short_help(true),
@@ -273,10 +273,10 @@ fn with_page(verb: Command, page: &Page) -> Command {
     verb.after_help(examples).after_long_help(long)
 }
 
-/// Without its dot, as clap has it. A default at the end of the text stays.
+/// The first sentence without its full stop, as clap prints help. A default at the end of the text is kept.
 fn first_sentence(text: &str) -> String {
     let first = text.split_once(". ").map_or(text, |(first, _)| first);
-    // The text before a colon says what it is, unless it only names the option that it goes with, or opens a bracket.
+    // The text before a colon is complete, unless it only names a related option or contains an open bracket.
     let is_whole = |head: &str| {
         head.len() > 24
             && ["()", "[]"].iter().all(|pair| {
@@ -287,13 +287,13 @@ fn first_sentence(text: &str) -> String {
     let Some((head, _)) = first.split_once(": ").filter(|(head, _)| is_whole(head)) else {
         return first.to_string();
     };
-    // A colon in a list of values belongs to the last of them.
+    // After a list of values, the colon belongs to the last value.
     let head = head.split_once("; ").map_or(head, |(head, _)| head);
     let default = text.rfind(" [default: ").map_or("", |at| &text[at..]);
     format!("{head}{default}")
 }
 
-/// A line each, or two where they do not fit beside each other.
+/// One line per example, or two if the command and its description do not fit in one.
 fn examples(page: &Page) -> String {
     const COLUMN: usize = 42;
     let one = |(line, what): &(&str, &str)| match line.chars().count() < COLUMN - 10 {
@@ -311,7 +311,7 @@ mod tests {
     use super::*;
     use crate::cli::{Cli, parse};
 
-    /// Lines of a terminal that is not small.
+    /// Lines of a terminal of usual size.
     const SCREEN: usize = 48;
 
     fn verbs() -> Vec<String> {
@@ -327,7 +327,7 @@ mod tests {
                 PAGES.iter().find(|page| page.verb == verb).unwrap_or_else(|| panic!("no page of {verb}"));
             assert!(page.examples.len() >= 3, "{verb}");
             for (line, what) in page.examples {
-                // Behind the column of the command lines, on a terminal of 80.
+                // Must fit to the right of the command lines in 80 columns.
                 assert!(what.chars().count() <= 38, "{what}");
                 let words = line.split(" | ").next().unwrap_or_default().split(' ');
                 let words = words.map(|word| word.trim_matches('\''));

@@ -1,4 +1,4 @@
-//! `-i`: what was kept, in place of a measurement.
+//! `-i`: reads saved results instead of measuring.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use clap::{Arg, Args};
 
 use super::values::moment;
 
-/// What was kept, in place of a measurement.
+/// Saved results to read instead of measuring.
 #[derive(Debug, Clone, Args)]
 pub struct Input {
     /// Show a recording or saved --json output instead of measuring. FILE - is stdin. Needs no rights.
@@ -21,7 +21,7 @@ pub struct Input {
     pub within: Within,
 }
 
-/// Which of the results that were kept.
+/// The part of the saved results to use.
 #[derive(Debug, Clone, Args)]
 pub struct Within {
     /// Use only results that began at this time or later: 14:30:05 (UTC), 2026-11-28T14:30:05Z, or 90s after
@@ -39,17 +39,17 @@ impl Within {
     }
 }
 
-/// Arguments of [`super::Window`] and [`super::Interval`], and the measured command. Their groups would be named as a
-/// whole in an error, hidden options included.
+/// The arguments of [`super::Window`] and [`super::Interval`], and the command. They are listed one by one: for a
+/// group, clap's error would name all members, including hidden options.
 const MEASURING: [&str; 7] =
     ["devices", "length", "max_loss", "no_cost", "fault_drop_issue", "words", "command"];
 
-/// What is kept takes the place of these arguments, and of those that say what a live view measures.
+/// `-i` conflicts with these arguments and with those in `MEASURING`.
 pub fn replaces_live(own: &'static [&'static str]) -> impl FnOnce(Arg) -> Arg {
     move |arg| replaces(own)(arg).conflicts_with_all(MEASURING)
 }
 
-/// What is kept takes the place of these arguments.
+/// `-i` conflicts with these arguments.
 pub fn replaces(measuring: &'static [&'static str]) -> impl FnOnce(Arg) -> Arg {
     move |arg| arg.conflicts_with_all(measuring)
 }

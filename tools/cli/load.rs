@@ -70,7 +70,7 @@ pub struct Load {
     pub output: Output,
 }
 
-/// The headings of fio's words, for the options beside them.
+/// The headings of fio's options, reused for biopsy's own.
 const TARGET: &str = Section::Target.name();
 const WRITING: &str = Section::Writing.name();
 const RESULT: &str = Section::Result.name();

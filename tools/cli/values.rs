@@ -1,4 +1,4 @@
-//! Values of the command line: what is written in a word, and what is wrong with one that cannot be read.
+//! Parsers of option values, with their error messages.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use biopsy::probe::latency::options::Stages;
 use biopsy::recording::Moment;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
-/// `10s`, `500ms`, `2m`, `1.5s`, or a bare number of seconds.
+/// Parses `10s`, `500ms`, `2m`, `1.5s`, or a bare number of seconds.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
@@ -34,34 +34,34 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_secs_f64(seconds))
 }
 
-/// A dimension by its name.
+/// Parses the name of a dimension.
 pub fn dimension() -> impl TypedValueParser<Value = Dimension> {
     let named = |word: String| Dimension::ALL.into_iter().find(|dimension| dimension.name() == word);
     PossibleValuesParser::new(Dimension::ALL.map(Dimension::name))
         .try_map(move |word| named(word).ok_or("no such dimension"))
 }
 
-/// The stages that are followed, by their names.
+/// Parses the stages to measure.
 pub fn stages() -> impl TypedValueParser<Value = Stages> {
     let named = |word: String| Stages::ALL.into_iter().find(|stages| stages.name() == word);
     PossibleValuesParser::new(Stages::ALL.map(Stages::name))
         .try_map(move |word| named(word).ok_or("no such stages"))
 }
 
-/// A column of threads by its name.
+/// Parses the name of a column of `threads`.
 pub fn column() -> impl TypedValueParser<Value = Column> {
     let named = |word: String| Column::ALL.into_iter().find(|column| column.name() == word);
     PossibleValuesParser::new(Column::ALL.map(Column::name))
         .try_map(move |word| named(word).ok_or("no such column"))
 }
 
-/// A class of requests by its name.
+/// Parses the name of an I/O type.
 pub fn op(text: &str) -> Result<Op, String> {
     let names = || Op::ALL.map(Op::name).join(", ");
     Op::ALL.into_iter().find(|op| op.name() == text).ok_or_else(|| format!("no such class: use {}", names()))
 }
 
-/// A thread's name as the kernel keeps it.
+/// Parses a thread name, at most as long as the kernel stores it.
 pub fn comm(text: &str) -> Result<String, String> {
     match text.len() {
         1..=15 => Ok(text.to_string()),
@@ -69,7 +69,7 @@ pub fn comm(text: &str) -> Result<String, String> {
     }
 }
 
-/// 0 to 100.
+/// Parses a percentage from 0 to 100.
 pub fn percent(text: &str) -> Result<f64, String> {
     let value: f64 = text.parse().map_err(|_| "a percentage is a number, as in 0.1".to_string())?;
     if (0.0..=100.0).contains(&value) {
@@ -79,12 +79,12 @@ pub fn percent(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A share of a CPU, with the sign or without.
+/// Parses a percentage of a CPU, with or without `%`.
 pub fn cost(text: &str) -> Result<f64, String> {
     percent(text.strip_suffix('%').unwrap_or(text))
 }
 
-/// How far two things may differ, with the sign or without: 0.05 of 5%.
+/// Parses a tolerance, with or without `%`: 5% is 0.05.
 pub fn share(text: &str) -> Result<f64, String> {
     let value = percent(text.strip_suffix('%').unwrap_or(text))?;
     if value > 0.0 && value <= 50.0 {
@@ -94,7 +94,7 @@ pub fn share(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A time of day in UTC, a time with its date, or a time since the begin of a recording.
+/// Parses a time of day in UTC, a time with its date, or a time since the start of a recording.
 pub fn moment(text: &str) -> Result<Moment, String> {
     if let Ok(time) = text.parse() {
         return Ok(Moment::At(time));
@@ -111,15 +111,15 @@ pub fn moment(text: &str) -> Result<Moment, String> {
     duration(text).map(Moment::After).map_err(wrong)
 }
 
-/// When a recording begins.
+/// When a recording starts.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum At {
     Moment(Moment),
-    /// When the time since 1970 is next a multiple of this.
+    /// At the next multiple of this time since 1970.
     Multiple(Duration),
 }
 
-/// `14:30:05`, with its date, `90s` from now, or `/10s`.
+/// Parses `14:30:05`, a time with its date, `90s` from now, or `/10s`.
 pub fn at(text: &str) -> Result<At, String> {
     match text.strip_prefix('/') {
         Some(length) => duration(length).map(At::Multiple),
@@ -129,7 +129,7 @@ pub fn at(text: &str) -> Result<At, String> {
     }
 }
 
-/// `p99>2ms`, `iops<1000`, `stage:queue.max>1ms`; beside it the text.
+/// Parses `p99>2ms`, `iops<1000` or `stage:queue.max>1ms`, and keeps the text.
 pub fn condition(text: &str) -> Result<(Condition, String), String> {
     let wrong = || {
         "a bound is a metric, > or <, and a value, as in 'p99>2ms', 'iops<1000' or 'stage:queue.p99>1ms'"
@@ -170,7 +170,7 @@ pub fn condition(text: &str) -> Result<(Condition, String), String> {
     Ok((Condition { metric: Metric::Latency { stage, of }, side, bound }, text.to_string()))
 }
 
-/// `NAME=VALUE`.
+/// Parses `NAME=VALUE`.
 pub fn label(text: &str) -> Result<(String, String), String> {
     let is_name = |name: &str| {
         !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'))
@@ -181,7 +181,7 @@ pub fn label(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// iostat's interval: seconds, fractions allowed, or with a unit.
+/// Parses iostat's interval: seconds, with fractions, or with a unit.
 pub fn interval(text: &str) -> Result<Duration, String> {
     let length = duration(text)?;
     if length < Duration::from_millis(100) {
@@ -190,7 +190,7 @@ pub fn interval(text: &str) -> Result<Duration, String> {
     Ok(length)
 }
 
-/// fio's sizes: `4k` is 4096; k, m, g, t with optional `i` and `b`.
+/// Parses fio's sizes: `4k` is 4096; k, m, g, t with optional `i` and `b`.
 pub fn size(text: &str) -> Result<u64, String> {
     let lower = text.to_ascii_lowercase();
     let digits = lower.find(|c: char| !c.is_ascii_digit()).unwrap_or(lower.len());

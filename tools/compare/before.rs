@@ -1,4 +1,4 @@
-//! `biopsy compare --before`: rounds of today against a result that was kept.
+//! `biopsy compare --before`: new rounds against a saved result.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +10,13 @@ use biopsy::render::text;
 use super::kept;
 use crate::cli::Compare;
 
-/// Rounds where --rounds does not say how many. There is one look, at the end: the kept runs are as many as they are.
+/// Rounds without --rounds. They are evaluated once, at the end, as the number of saved runs is fixed.
 pub const ROUNDS: usize = 10;
 
-/// Today's rounds among the arms.
+/// The name of the new rounds among the arms.
 pub const NAME: &str = "now";
 
-/// Refuses a kept result that has not what decides.
+/// Refuses a saved result without the deciding metric.
 pub fn check(kept: &Source, primary: Kind) -> Result<()> {
     if kept.samples.iter().any(|sample| sample.contains_key(primary.name())) {
         return Ok(());
@@ -26,12 +26,12 @@ pub fn check(kept: &Source, primary: Kind) -> Result<()> {
     Err(Refusal::Refused(why).into())
 }
 
-/// Refuses what was not measured alike, where `--across` does not allow it.
+/// Refuses results of different setups, unless `--across` allows it.
 pub fn check_setup(args: &Compare, kept: &Source, now: &BTreeMap<String, String>) -> Result<()> {
     kept::refuse(args, &kept.name, NAME, &differences(&kept.setup, now))
 }
 
-/// The rounds of today as the second arm.
+/// The comparison with the new rounds as the second arm.
 pub fn against(kept: &Source, now: Comparison, are_interpolated: bool, margin: f64) -> Comparison {
     let counts = now.rounds.iter().filter(|round| round.left_out.is_none());
     let source = Source {

@@ -1,4 +1,4 @@
-//! `biopsy compare A B`: results that were kept.
+//! `biopsy compare A B`: compares two saved results.
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, Read as _};
@@ -15,13 +15,13 @@ use serde_json::Value;
 use super::Sinks;
 use crate::cli::Compare;
 
-/// A file of results is no larger.
+/// Maximum size of a file of results.
 const MOST_BYTES: u64 = 256 << 20;
 
 pub fn run(args: &Compare, a: &Path, b: &Path) -> Result<()> {
     super::beside(args, &[(a, "one of the results"), (b, "one of the results")])?;
     let (a, b) = (read(a)?, read(b)?);
-    // As of a live one: bytes where operations are not alike.
+    // The same default as for live rounds: bandwidth if the block sizes differ.
     let is_alike = a.setup.get("block size") == b.setup.get("block size");
     let primary = args.metric.unwrap_or(if is_alike { Kind::Iops } else { Kind::Bandwidth });
     let comparison = offline(&a, &b, primary, args.margin);
@@ -30,7 +30,7 @@ pub fn run(args: &Compare, a: &Path, b: &Path) -> Result<()> {
     super::exit(args, &comparison)
 }
 
-/// Refuses two results that differ in more than their figures, where `--across` does not allow it.
+/// Refuses two results of different setups, unless `--across` allows it.
 pub fn refuse(args: &Compare, a: &str, b: &str, differences: &[Difference]) -> Result<()> {
     let Some(one) = differences.first().filter(|_| !args.across) else { return Ok(()) };
     let value = |value: &Option<String>| value.as_deref().map_or("unknown".to_string(), clean);
@@ -56,7 +56,7 @@ pub fn read(path: &Path) -> Result<Source> {
     })
 }
 
-/// The JSON values of a file, or the lines of `latency` of a recording.
+/// The JSON values of a file, or the `latency` results of a recording.
 fn values(path: &Path) -> Result<Vec<Value>> {
     let name = clean(&path.display().to_string());
     let refused = |error: &std::io::Error| cannot_read(path, error);
@@ -76,7 +76,7 @@ fn values(path: &Path) -> Result<Vec<Value>> {
         .map_err(|error| Refusal::Refused(format!("{name} is not JSON: {error}")).into())
 }
 
-/// A whole file.
+/// Reads a file, up to the maximum size.
 pub fn text(path: &Path) -> Result<String> {
     let mut text = String::new();
     File::open(path)

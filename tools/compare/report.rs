@@ -15,18 +15,18 @@ use crate::load;
 use crate::output::{note, warn};
 use crate::words;
 
-/// What a diagnosis varies, and the words that it repeats of a load. A report may come from a stranger, and is run as
-/// root: a line with anything else is not run.
+/// The settings that a diagnosis varies, and the load options that it writes. A report may come from an untrusted
+/// source and is run as root, so a line with anything else is refused.
 const KEYS: [&str; 7] = ["iodepth", "numjobs", "polling", "scheduler", "nr_requests", "max_sectors", "wbt"];
 const WORDS: [&str; 6] = ["rw", "bs", "iodepth", "numjobs", "size", "hipri"];
 
-/// These options, with what the report's line varies and drives.
+/// Replaces these options by those of the report's command line.
 pub fn options(args: &Compare, path: &Path) -> Result<Compare> {
     let name = text::clean(&path.display().to_string());
     let report = read(path, &name)?;
     let checks = report["findings"].as_array().into_iter().flatten().map(|finding| &finding["check"]);
     let checks = checks.filter_map(Value::as_str).filter(|check| is_comparison(check));
-    // The verdict's, else that of what was found besides.
+    // The line of the verdict, or else of the first finding that has one.
     let line = report["verdict"]["compare"].as_str().into_iter().chain(checks).next().ok_or_else(|| {
         let check = report["findings"][0]["check"].as_str().unwrap_or("biopsy diagnose");
         Refusal::Refused(format!(
@@ -57,7 +57,7 @@ pub fn options(args: &Compare, path: &Path) -> Result<Compare> {
     })
 }
 
-/// The object of `biopsy diagnose --json`, from its own file or from a page.
+/// Reads the object of `biopsy diagnose --json` from its own file or from an HTML page.
 fn read(path: &Path, name: &str) -> Result<Value> {
     let text = kept::text(path)?;
     let report = match text.trim_start().starts_with('{') {
@@ -72,7 +72,7 @@ fn read(path: &Path, name: &str) -> Result<Value> {
     })
 }
 
-/// The options of a line as a shell has it.
+/// Parses a shell command line into options.
 fn parse(line: &str) -> Option<Compare> {
     let words = shell_words(line)?;
     let words = match words.split_first() {
@@ -85,7 +85,7 @@ fn parse(line: &str) -> Option<Compare> {
     }
 }
 
-/// Whether a diagnosis writes such a line: a load that only reads.
+/// Whether a diagnosis could have written this line. Such a line runs a load that only reads.
 fn is_ours(found: &Compare) -> bool {
     let is_plain = |load: &cli::Load| {
         // A scratch file needs no --write.
@@ -113,7 +113,7 @@ fn is_ours(found: &Compare) -> bool {
         && super::parse_load(&found.command).is_ok_and(|load| is_plain(&load))
 }
 
-/// The words of a shell command, of which only quotes and backslashes mean something. None: a quote does not end.
+/// Splits a shell command into words. Only quotes and backslashes are special. None: a quote is not closed.
 fn shell_words(line: &str) -> Option<Vec<String>> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
@@ -150,7 +150,7 @@ mod tests {
         assert_eq!((words(""), shell_words("a 'b")), (vec![], None));
     }
 
-    /// A line that the rules write is run. One that writes, runs a command or sets what no diagnosis advises is not.
+    /// Lines that the rules write are run. Lines that write, run a command or set other settings are refused.
     #[test]
     fn only_what_a_diagnosis_writes_is_run() {
         let is_run = |line: &str| parse(line).is_some_and(|found| is_ours(&found));

@@ -1,4 +1,4 @@
-//! What a comparison is of: the load or the command, the host, its kernel and the device.
+//! The setup of a comparison: the load or the command, the host, its kernel and the device.
 
 use std::collections::BTreeMap;
 use std::slice;
@@ -11,13 +11,13 @@ use serde_json::Value;
 
 use crate::load;
 
-/// A run of a load as `biopsy load --json` would have kept it.
+/// The run of a load in the form of a saved `biopsy load --json`.
 pub fn of_load(envelope: &Envelope, run: &LoadSummary) -> Source {
     let object = json::load::object(envelope, slice::from_ref(run), None, load::hostname());
     Source::of("", &[Value::Object(object)]).unwrap_or_default()
 }
 
-/// Of a command.
+/// The setup of a command.
 pub fn of_command(
     envelope: &Envelope,
     command: &[String],

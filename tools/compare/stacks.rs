@@ -14,24 +14,24 @@ use biopsy::session::flame::OnCpuView;
 use biopsy::session::watch::{Live as _, Piece};
 use biopsy::wire::stacks::RawProfile;
 
-/// Samples per second and CPU: no multiple of the kernel's timer.
+/// Samples per second and CPU. Not a multiple of the kernel's timer frequency.
 const FREQUENCY: u64 = 499;
 
-/// What was sampled in a round.
+/// The samples of a round.
 struct Sampled {
     arm: usize,
     profile: Profile,
-    /// I/Os of the load meanwhile; None of a command.
+    /// I/Os of the load in that time; None: a command.
     ios: Option<f64>,
     duration_ns: u64,
 }
 
-/// The sampler of all CPUs.
+/// Samples all CPUs.
 pub struct Stacks {
     probe: StacksProbe,
     view: OnCpuView,
     from: Option<RawProfile>,
-    /// In the order of the rounds.
+    /// In the order in which they ran.
     rounds: Vec<Sampled>,
     lost: u64,
 }
@@ -42,11 +42,12 @@ impl Stacks {
         Ok(Self { probe, view: OnCpuView::new(), from: None, rounds: Vec::new(), lost: 0 })
     }
 
-    /// For each arm but the first: its name, and the two compared as an `<svg>` element. Of blocks that count.
+    /// For each arm except the first: its name and a differential flame graph as an `<svg>` element. Uses the counted
+    /// blocks only.
     pub fn pictures(self, envelope: &mut Envelope, comparison: &mut Comparison) -> Vec<(String, String)> {
         envelope.lost.samples += self.lost;
         let blocks = comparison.whole_blocks();
-        // A round that was stopped is not among those of the comparison, and is the last one.
+        // A stopped round is the last of these, and is missing in the comparison.
         let counted =
             self.rounds.iter().zip(&comparison.rounds).filter(|(_, round)| blocks.contains(&round.block));
         let counted: Vec<&Sampled> = counted.map(|(sampled, _)| sampled).collect();
@@ -81,7 +82,7 @@ impl Stacks {
     }
 }
 
-/// Per I/O where a load counted them, else per time.
+/// Per I/O if the load counted I/Os, else per time.
 fn basis(sides: [Vec<&Sampled>; 2]) -> Basis {
     let ios =
         |side: &[&Sampled]| side.iter().map(|sampled| sampled.ios).sum::<Option<f64>>().map(|ios| ios as u64);
@@ -93,7 +94,7 @@ fn basis(sides: [Vec<&Sampled>; 2]) -> Basis {
 }
 
 impl Observer for Stacks {
-    /// A reading has the samples since the one before it.
+    /// Each read returns the samples since the previous one.
     fn begin(&mut self) -> Result<()> {
         self.from = Some(self.probe.read()?);
         Ok(())

@@ -1,4 +1,4 @@
-//! `biopsy compare --stages`: the latency probe during the rounds of all arms.
+//! `biopsy compare --stages`: runs the latency probe during all rounds.
 
 use std::path::Path;
 
@@ -18,16 +18,16 @@ use biopsy::render::shares;
 use biopsy::session::stop;
 use biopsy::wire::reading::Reading;
 
-/// A larger share of the I/Os without stages is said.
+/// A note appears if more than this share of the I/Os has no stages.
 const MOST_LOST: f64 = 0.001;
 
-/// The probe, on one disk.
+/// The latency probe on one disk.
 pub struct Stages {
     host: Host,
     disk: String,
     probe: LatencyProbe,
     from: Option<Reading>,
-    /// What the means are of; rounds in which they are of something else have none.
+    /// The unit that the means refer to. A round with another unit has no means.
     per: Option<&'static str>,
     ios: u64,
     lost: Lost,
@@ -35,7 +35,7 @@ pub struct Stages {
 }
 
 impl Stages {
-    /// Attaches. Of a load of our own operations are followed from its own stamps on.
+    /// Attaches the probe. For biopsy's own load, operations are followed from its submit stamps.
     pub fn attach(disk: Option<&str>, jobs: &[Job]) -> Result<Self> {
         let disk =
             disk.context(Refusal::Usage("--stages measures the I/O of a disk: name it with -d".to_string()))?;
@@ -56,7 +56,7 @@ impl Stages {
         Ok(Self { host, disk, probe, from: None, per: None, ios: 0, lost, left_out })
     }
 
-    /// Runs a load that tells the probe when it submits and reaps.
+    /// Returns a function that runs a load and passes its submit and reap stamps to the probe.
     pub fn driver(&self) -> Result<impl Fn(&mut Prepared) -> Result<LoadSummary> + use<>> {
         let generators = self.probe.generators()?;
         Ok(move |prepared: &mut Prepared| {
@@ -64,7 +64,7 @@ impl Stages {
         })
     }
 
-    /// What qualifies the stages.
+    /// Adds what was missed and lost to the envelope and the notes.
     pub fn describe(self, envelope: &mut Envelope, comparison: &mut Comparison) {
         envelope.missing.extend(self.probe.missing().iter().cloned());
         envelope.lost.add(&self.lost);
@@ -84,7 +84,7 @@ impl Stages {
         }
     }
 
-    /// The means of the round's stages, in the order of time.
+    /// The mean of each stage in this round, in the order of the stages.
     fn means(&mut self, summary: &LatencySummary) -> Vec<StageMean> {
         let device = summary.devices.iter().find(|device| device.name == self.disk);
         let found = device.and_then(|device| shares::of(device, false, None));

@@ -1,4 +1,4 @@
-//! What comes of a diagnosis: the page, the text or the JSON, and the exit code.
+//! Writes the result of a diagnosis: HTML page, text or JSON, and the exit code.
 
 use std::path::{Path, PathBuf};
 
@@ -18,22 +18,22 @@ use biopsy::rules::summary::DiagnosisSummary;
 use crate::cli::{Color, LeastSeverity};
 use crate::output::{self, Sink, warn};
 
-/// What was found, and in what.
+/// The diagnosis, with the measurements behind it.
 pub struct Found<'a> {
     pub summaries: Summaries<'a>,
     pub diagnosis: &'a Diagnosis,
-    /// Why it is not to be trusted; None: it is.
+    /// Why the result must not be trusted, if so.
     pub doubt: Option<&'a str>,
     pub command_status: Option<i32>,
     pub interrupts: Option<&'a InterruptSummary>,
     pub pressure: &'a PressureSummary,
     pub threads: Option<&'a ThreadSummary>,
     pub timeline: &'a Timeline,
-    /// Each with its name.
+    /// Flame graphs with their names.
     pub flames: &'a [(&'a str, String)],
 }
 
-/// Where it goes.
+/// The destinations of the result.
 pub struct Answer {
     path: Option<PathBuf>,
     page: Option<Sink>,
@@ -44,7 +44,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Opens the page at `path`, before anything is measured.
+    /// Opens the page at `path`, before the measurement.
     pub fn open(
         path: Option<PathBuf>,
         json: bool,
@@ -60,12 +60,12 @@ impl Answer {
         Ok(Self { path, page, json, verbose, fail_on, color })
     }
 
-    /// Whether anybody reads pictures.
+    /// Whether flame graphs are needed.
     pub fn wants_page(&self) -> bool {
         self.page.is_some()
     }
 
-    /// Writes the page, and what stdout shows.
+    /// Writes the page, and the text or JSON on stdout.
     pub fn write(&mut self, found: &Found<'_>) -> Result<()> {
         let Found { summaries, diagnosis, doubt, command_status, pressure, threads, timeline, .. } = *found;
         let summary = DiagnosisSummary {
@@ -97,7 +97,7 @@ impl Answer {
             page.write(html::render(&report).as_bytes())?;
         }
         let to_stdout = self.path.as_deref() == Some(Path::new("-"));
-        // A report on stdout is no file.
+        // A report on stdout has no path.
         let path = self.path.as_deref().filter(|_| !to_stdout);
         if self.json {
             Sink::Stdout.write(&render::json::line(json))?;
@@ -126,7 +126,7 @@ impl Answer {
         Ok(())
     }
 
-    /// The exit code that the findings have.
+    /// The exit code for these findings.
     pub fn exit(&self, found: &Found<'_>) -> Result<()> {
         if let Some(why) = found.doubt {
             return Err(Refusal::Untrusted(why.to_string()).into());
@@ -138,7 +138,7 @@ impl Answer {
     }
 }
 
-/// The finding that `--fail-on` asks for: they are in the order of their severity.
+/// The finding that triggers `--fail-on`. Findings are sorted by severity.
 fn worst(diagnosis: &Diagnosis, least: LeastSeverity) -> Option<String> {
     let (least, word) = least.least();
     let worst = diagnosis.findings.first().filter(|finding| finding.severity >= least)?;
@@ -146,7 +146,7 @@ fn worst(diagnosis: &Diagnosis, least: LeastSeverity) -> Option<String> {
     Some(format!("{} on {subject} meets --fail-on {word}: see biopsy explain {}", worst.id, worst.id))
 }
 
-/// The command line as a shell would take it again.
+/// The command line, quoted for a shell.
 fn command_line() -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
     let words = std::env::args_os().enumerate().map(|(i, word)| {

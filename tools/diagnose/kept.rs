@@ -1,4 +1,4 @@
-//! The views of one window, as a recording or the flight recorder has them.
+//! Reads the views of one interval from a recording or from the flight recorder.
 
 use std::path::Path;
 
@@ -23,31 +23,31 @@ use biopsy::rules::measured::Measured;
 use crate::flame::recording as stacks;
 use crate::replay;
 
-/// Intervals of each view.
+/// The source of each view's intervals.
 #[derive(Clone, Copy)]
 pub enum Kept<'a> {
     /// A recording.
     At(&'a Path),
-    /// Of the views by name.
+    /// Intervals in memory, with the name of their view.
     Held(&'a [(&'static str, Vec<Held>)]),
 }
 
-/// All intervals as one.
+/// All intervals, merged.
 pub struct Window {
     pub measured: Measured,
     pub timeline: Timeline,
-    /// Of the CPUs; None: there are none.
+    /// On-CPU stacks; None: not recorded.
     pub stacks: Option<FlameSummary>,
-    /// Why they cannot be read, if so. The other views are whole.
+    /// Why the stacks cannot be read, if so. The other views are complete.
     pub damaged: Option<anyhow::Error>,
     pub command_status: Option<i32>,
 }
 
 impl Kept<'_> {
-    /// What began within `span`.
+    /// The intervals that began within `span`, merged.
     ///
     /// # Errors
-    /// Where there is no latency, or a view is damaged.
+    /// If there is no latency, or a view is damaged.
     pub fn window(self, span: Span) -> Result<Window> {
         let mut timeline = Timeline::default();
         let lines = self.lines::<LatencySummary>()?;
@@ -88,7 +88,7 @@ impl Kept<'_> {
         }
     }
 
-    /// What another view saw in the same time; None: it was not recorded.
+    /// Another view of the same time; None: it was not recorded.
     fn beside<V: View + Summary>(self, span: Span, what: &str, envelope: &mut Envelope) -> Result<Option<V>> {
         let read = self.lines::<V>().and_then(|lines| replay::intervals(lines, &self.name(), span, |_| {}));
         match read {
@@ -140,7 +140,7 @@ fn not_recorded(part: &str, what: &str) -> Missing {
     Missing { part: Some(part.to_string()), reason: Reason::NotAvailable, why, ..Missing::default() }
 }
 
-/// As a live diagnosis has them.
+/// In the form of a live diagnosis.
 fn profile(stacks: &FlameSummary) -> Option<ProfileSummary> {
     let samples = stacks.samples.clone()?;
     Some(ProfileSummary { folded: folded::lines(&stacks.profile).collect(), ..samples })

@@ -1,4 +1,4 @@
-//! The flame graphs of a report. Each says by itself where and when it was measured, for it may be cut out of the page.
+//! The flame graphs of a report. Each includes where and when it was measured, as it may be copied out of the page.
 
 use biopsy::analyze::flame::FlameSummary;
 use biopsy::analyze::locks::waits::Waited;
@@ -9,7 +9,7 @@ use biopsy::analyze::threads::ThreadSummary;
 use biopsy::envelope::Envelope;
 use biopsy::render::{flame, text};
 
-/// Those that have something to show.
+/// The flame graphs that are not empty.
 pub struct Pictures<'a> {
     /// The machine.
     place: &'a str,
@@ -44,7 +44,7 @@ impl<'a> Pictures<'a> {
         self.add("on the CPU", "on-CPU time", unit, lost, &samples);
     }
 
-    /// On-CPU stacks that were recorded.
+    /// Adds recorded on-CPU stacks.
     pub fn stacks(&mut self, summary: &FlameSummary) {
         let unit = format!(
             "{} for {}",

@@ -1,4 +1,4 @@
-//! The diagnosis of a recording: the same rules over what was kept.
+//! Diagnoses a recording with the same rules as a live measurement.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ use super::pictures::Pictures;
 use crate::cli::{Color, Diagnose, LeastSeverity, Report};
 use crate::replay;
 
-/// What is to be diagnosed, and where the answer goes.
+/// The recording to diagnose, and the destination of the result.
 pub struct Asked<'a> {
     recording: &'a Path,
     span: Span,
@@ -25,7 +25,7 @@ pub struct Asked<'a> {
 }
 
 impl<'a> Asked<'a> {
-    /// `diagnose -i`, which makes a page where one is named.
+    /// Options of `diagnose -i`. A page is written only if a file is named.
     pub fn of(args: &'a Diagnose, recording: &'a Path) -> Self {
         Self {
             recording,
@@ -38,7 +38,7 @@ impl<'a> Asked<'a> {
         }
     }
 
-    /// `report`, which always makes one.
+    /// Options of `report`. A page is always written.
     pub fn of_report(args: &'a Report) -> Self {
         Self {
             recording: &args.input,
@@ -52,7 +52,7 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// `run.html` for `run.biopsy`, here; with a number where that is another file.
+/// `run.html` for `run.biopsy`, in the current directory; numbered if that file exists.
 fn page_name(recording: &Path) -> PathBuf {
     let stem = recording.file_name().unwrap_or_default().to_string_lossy();
     let stem = stem.trim_end_matches(".tar").trim_end_matches(".biopsy");
@@ -89,7 +89,7 @@ pub fn run(asked: &Asked<'_>, color: Color) -> Result<()> {
             flames: &pictures.all,
         };
         answer.write(&found)?;
-        // What is whole was shown.
+        // The views that could be read were shown.
         damaged.map_or(Ok(()), Err)?;
         answer.exit(&found)
     })

@@ -1,4 +1,4 @@
-//! Two files with stacks, side by side.
+//! Compares two files with stacks in a differential flame graph.
 
 use std::path::{Path, PathBuf};
 
@@ -72,7 +72,7 @@ pub fn run(args: &Flame, path: &Path, options: &Options) -> Result<()> {
     Sink::open(None)?.write(text.as_bytes())
 }
 
-/// Gives a unit to files that do not say theirs: that of the other where it does, for both count the same.
+/// Gives a unit to a file without one: that of the other file, as both must count the same.
 fn settle(files: &[PathBuf], sides: &mut [Recording; 2]) {
     let total = |read: &Recording| read.measurement.summary.profile.total();
     let known = sides.iter().find(|read| read.says_unit).map(|read| read.measurement.summary.profile.unit);
@@ -89,7 +89,7 @@ fn settle(files: &[PathBuf], sides: &mut [Recording; 2]) {
             ));
             Unit::Nanoseconds
         }
-        // Then they cannot be compared, as will be said.
+        // The units differ: the comparison is refused later.
         (Some(Unit::Samples), Some(_)) => Unit::Nanoseconds,
         (Some(unit), _) => unit,
         (None, None) => Unit::Samples,
@@ -117,7 +117,7 @@ fn caption(args: &Flame, before: (&Path, &Recording), after: (&Path, &Recording)
     let of = |read: &Recording| read.measurement.summary.what;
     let what = of(after.1).filter(|what| of(before.1) == Some(*what)).map(What::title);
     let samples = |read: &Recording| total(&read.measurement.summary.profile);
-    // Where each of them comes from, as far as it says so.
+    // The origin of each file, as far as it is known.
     let origin = |(path, read): (&Path, &Recording)| {
         let about = super::caption(&read.measurement, read.place.clone());
         format!("{}: {}", name(path), about.origin())

@@ -1,5 +1,5 @@
-//! Stacks from a file in place of live probes: a profile for pprof, folded text, or a recording with a profile for each
-//! interval, which are added up.
+//! Reads stacks from a file: a pprof profile, folded text, or a recording, whose profiles of each interval are added
+//! up.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
@@ -24,35 +24,35 @@ use biopsy::symbols::{Helper, Named, Symbolizer};
 use crate::cli::FoldedUnit;
 use crate::{output, replay};
 
-/// So many samples are 28 hours of one CPU at 99 Hz: a sum above it is one of nanoseconds, which folded text does not say.
+/// This many samples are 28 hours of one CPU at 99 Hz. Folded text has no unit: a larger sum is taken for nanoseconds.
 pub const MOST_SAMPLES: u64 = 10_000_000;
 
-/// Files and characters of their names in a note.
+/// Maximum files named in a note, and characters of each name.
 const MOST_FILES: usize = 3;
 const MOST_NAME: usize = 60;
 
-/// Of intervals that are added up: different stacks and frames, frames of all stacks, bytes of all names.
+/// Limits of added intervals: distinct stacks, distinct frames, frames of all stacks, bytes of all names.
 const MOST_STACKS: usize = 4 << 20;
 const MOST_FRAMES: usize = 1 << 20;
 const MOST_STACKED: usize = 64 << 20;
 const MOST_TEXT: usize = 512 << 20;
-/// Kinds of what could not be seen.
+/// Maximum kinds of unmeasured items.
 const MOST_MISSING: usize = 64;
 
-/// What a file holds.
+/// The contents of a file.
 pub struct Recording {
-    /// Of the time when it was made, as far as the file says it.
+    /// Of the original measurement, as far as the file describes it.
     pub measurement: Measurement,
-    /// The machine, and what of it was looked at; empty where the file does not say it.
+    /// The machine and the filters; empty if the file does not name them.
     pub place: String,
-    /// Whether its unit is known, and not taken for granted.
+    /// Whether the file has a unit; otherwise it is a guess.
     pub says_unit: bool,
 }
 
-/// Reads a file for a picture: with names for what had none, and a unit for what has none.
+/// Reads a file for a flame graph. Resolves frames without a name, and chooses a unit if the file has none.
 ///
 /// # Errors
-/// A refusal that names the file, when it is none of both, damaged or too large.
+/// A refusal that names the file, if it is of no known format, damaged or too large.
 pub fn read(path: &Path, unit: Option<FoldedUnit>, span: Span) -> Result<Recording> {
     let mut read = read_as(path, unit, span)?;
     if read.says_unit {
@@ -73,14 +73,14 @@ pub fn read(path: &Path, unit: Option<FoldedUnit>, span: Span) -> Result<Recordi
     Ok(read)
 }
 
-/// Gives a unit to what does not say its own.
+/// Sets the unit of a file that has none.
 pub fn take_for(read: &mut Recording, unit: Unit) {
     let summary = &mut read.measurement.summary;
     summary.profile.unit = unit;
     summary.recorded.iter_mut().for_each(|recorded| recorded.values = values(unit).to_string());
 }
 
-/// What the values of folded text are called.
+/// The name of folded text's values.
 fn values(unit: Unit) -> &'static str {
     match unit {
         Unit::Samples => "samples",
@@ -89,7 +89,7 @@ fn values(unit: Unit) -> &'static str {
     }
 }
 
-/// The same without a guess at the unit of folded text: without `unit` it is samples.
+/// Like [`read`], but folded text without `unit` counts samples, without a guess.
 ///
 /// # Errors
 /// As [`read`].
@@ -122,10 +122,10 @@ pub fn read_as(path: &Path, unit: Option<FoldedUnit>, span: Span) -> Result<Reco
     read.map_err(|error| refused(path, &format!("{error:#}")))
 }
 
-/// The stacks of a recording, added up; none where the CPUs were idle.
+/// The stacks of a recording, added up; empty if the CPUs were idle.
 ///
 /// # Errors
-/// Where it is damaged, or has no stacks ([`Absent`](biopsy::recording::source::Absent)).
+/// If it is damaged, or has no stacks ([`Absent`](biopsy::recording::source::Absent)).
 pub fn of_recording(path: &Path, span: Span) -> Result<Recording> {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let profiles = Profiles::open(path)?.context("it is not a recording")?;
@@ -141,7 +141,7 @@ fn refused(path: &Path, why: &str) -> anyhow::Error {
 
 fn bytes(path: &Path) -> Result<Vec<u8>> {
     let found = fs::metadata(path).map_err(|error| refused(path, &reason(&error)))?;
-    // Anything else could keep us waiting, or never end.
+    // Reading a pipe or a device could block or never end.
     if !found.is_file() {
         return Err(refused(path, "it is neither a file nor a recording"));
     }
@@ -175,7 +175,7 @@ fn profile(bytes: &[u8], name: String, unit: Option<Unit>) -> Result<Recording> 
     Ok(part.recording(name, naming))
 }
 
-/// The stacks of the intervals that begin within a span, added up; `name` is that of the recording.
+/// The stacks of the intervals that begin within a span, added up. `name` is the recording's.
 pub fn intervals(mut profiles: Profiles, name: String, unit: Option<Unit>, span: Span) -> Result<Recording> {
     let mut naming = Naming::new();
     let mut sum: Option<Sum> = None;
@@ -203,7 +203,7 @@ pub fn intervals(mut profiles: Profiles, name: String, unit: Option<Unit>, span:
     Ok(sum.whole().recording(name, naming))
 }
 
-/// A profile, or several that were added up.
+/// A profile, or the sum of several.
 struct Part {
     stacks: Profile,
     counts: Option<Profile>,
@@ -229,7 +229,7 @@ impl Part {
         })
     }
 
-    /// `name`: of the file.
+    /// `name` is the file's.
     fn recording(self, name: String, naming: Naming) -> Recording {
         let values = self.values;
         let (naming, unnamed, failures) = naming.end();
@@ -272,11 +272,12 @@ impl Part {
     }
 }
 
-/// Intervals that are added up.
+/// The sum of intervals.
 struct Sum {
     all: Part,
     intervals: u64,
-    /// By what they say without its numbers: the first one, of how many intervals, and whether all say the same.
+    /// By the text without its numbers: the first one, the number of intervals with it, and whether all texts are
+    /// equal.
     missing: Vec<(String, Missing, u64, bool)>,
     /// Frames of all stacks, and bytes of all names.
     frames: usize,
@@ -354,12 +355,12 @@ impl Sum {
     }
 }
 
-/// Frames of the stacks from the one with this number on.
+/// Frames of the stacks that start at index `from`.
 fn frames_of(profile: &Profile, from: usize) -> usize {
     profile.stacks()[from..].iter().map(|stack| stack.frames.len()).sum()
 }
 
-/// Bytes of the names of frames from the one with this number on.
+/// Bytes of the names of the frames that start at index `from`.
 fn text_of(profile: &Profile, from: usize) -> usize {
     profile.frames()[from..].iter().map(|frame| frame.name.len()).sum()
 }
@@ -368,12 +369,12 @@ fn take_missing(origin: &mut Origin) -> Vec<Missing> {
     std::mem::take(&mut origin.envelope.missing)
 }
 
-/// Names for frames that have none, from files of this machine.
+/// Resolves frames without a name with files of this machine.
 struct Naming {
     symbolizer: Symbolizer,
     known: HashMap<Place, Named>,
     failures: Vec<Missing>,
-    /// Bytes of the files' names.
+    /// Bytes of the names found.
     text: usize,
 }
 
@@ -383,7 +384,7 @@ impl Naming {
         Self { symbolizer, known: HashMap::new(), failures: Vec::new(), text: 0 }
     }
 
-    /// In the order of `places`.
+    /// The names, in the order of `places`.
     fn names(&mut self, places: &[Place]) -> Result<Vec<Option<Arc<[String]>>>> {
         let mut new: Vec<Place> =
             places.iter().filter(|place| !self.known.contains_key(place)).cloned().collect();
@@ -410,7 +411,7 @@ impl Naming {
         Ok(places.iter().map(|place| self.known.get(place)?.clone().names()).collect())
     }
 
-    /// What became of them; those that have no name still; and what kept files from being read.
+    /// The summary, the frames still without a name, and why files could not be read.
     fn end(self) -> (Option<String>, BTreeMap<String, Place>, Vec<Missing>) {
         let unnamed = self.known.iter().filter(|(_, named)| !matches!(named, Named::As(_)));
         let unnamed = by_label(unnamed.map(|(place, _)| place));
@@ -419,7 +420,7 @@ impl Naming {
     }
 }
 
-/// What became of frames that had no name.
+/// How many frames without a name were resolved.
 fn naming(places: &[Place], named: &[Named]) -> Option<String> {
     let count = |is: &dyn Fn(&Place, &Named) -> bool| {
         places.iter().zip(named).filter(|(place, named)| is(place, named)).count()
@@ -443,7 +444,7 @@ fn naming(places: &[Place], named: &[Named]) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 
-/// The files that are not here, by what they are looked for, those with most frames first.
+/// The missing files, by build ID or path, those with most frames first.
 fn files(places: &[Place], named: &[Named]) -> String {
     let mut files: Vec<(&Place, usize)> = Vec::new();
     let mut absent: Vec<&Place> = (places.iter().zip(named))

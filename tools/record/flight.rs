@@ -1,4 +1,4 @@
-//! The flight recorder: the last intervals in memory, written when a bound is crossed, on a finding, or on SIGUSR1.
+//! The flight recorder: keeps the last intervals in memory, and dumps them on a crossed bound, a finding, or SIGUSR1.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -29,37 +29,37 @@ use super::{Usage, await_begin, begin, clocks, collect, create, doubts, due, fol
 use crate::cli::{Record, Recordable};
 use crate::output;
 
-/// The slowest I/Os are held for so much longer: a view may be so late.
+/// Extra time for which the slowest I/Os are kept: a view may be this late.
 const SLACK_NS: u64 = 10_000_000_000;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Looks at each interval, and says when what is held is to be written.
+/// Checks each interval against the bound, and requests a dump.
 pub struct Trigger {
-    /// As it was written, too.
+    /// The parsed bound and its text.
     when: Option<(Condition, String)>,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    /// The bound is crossed, and the values are not back yet.
+    /// The bound was crossed, and the value has not come back yet.
     is_crossed: bool,
-    /// To be written, and since when.
+    /// The requested dump.
     asked: Option<Due>,
 }
 
-/// Why what is held is to be written, and up to when it has to reach.
+/// The reason of a dump, and the time that it must include.
 #[derive(Debug, Clone)]
 pub struct Due {
     pub why: String,
     pub at_ns: u64,
-    /// The line of the diagnosis that it is for.
+    /// The diagnosis that triggered it, as a line of JSON.
     pub findings: Option<Vec<u8>>,
 }
 
 impl Trigger {
-    /// `end_ns`: when the interval ended.
+    /// Checks an interval that ended at `end_ns`.
     pub fn look(&self, summary: &LatencySummary, end_ns: u64) {
         let Some((condition, words)) = &self.when else { return };
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -73,13 +73,13 @@ impl Trigger {
             };
             let op = crossed.op.map(|op| format!(" {}", op.name())).unwrap_or_default();
             let why = format!("{words}: {value} of {}{op}", text::clean(&crossed.device));
-            // Each view reads its interval a moment before or after.
+            // The views read this interval slightly earlier or later: use its middle.
             let at_ns = end_ns.saturating_sub(summary.duration_ns / 2);
             state.asked = Some(Due { why, at_ns, findings: None });
         }
     }
 
-    /// What was asked for since the last call.
+    /// The dump requested since the last call.
     fn take(&self) -> Option<Due> {
         let by_signal = || Due { why: "SIGUSR1".to_string(), at_ns: now_ns(), findings: None };
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -115,7 +115,7 @@ pub fn run(
     stop::install();
     stop::install_dump();
     let due_at = due(args.at)?;
-    // The interval for which it is written may be over for a while before that.
+    // One interval more: the interval that triggers the dump may have ended some time before the dump.
     let keep = length.saturating_add(args.interval);
     let keep_ns = u64::try_from(keep.as_nanos()).unwrap_or(u64::MAX);
     let rings: Mutex<Rings> = Mutex::default();
@@ -156,11 +156,11 @@ pub fn run(
         let mut dumps =
             Dumps { most: args.max_dumps, times: VecDeque::new(), is_told: false, written: 0, failed: None };
         let mut due: Option<(Due, Instant)> = None;
-        // One that a view does not finish is not waited for.
+        // Do not wait longer for a view that does not finish its interval.
         let patience = 2 * args.interval + Duration::from_secs(1);
         let (_, window) = follow(args, named, &views, at, || {
             if due.is_none() {
-                // What it finds is new once: not to be looked for while another dump waits.
+                // Not while a dump is waiting: a new finding is reported only once, and would be lost.
                 let found = || watch.as_mut().and_then(|watch| watch.look(&writer, patience));
                 let new = trigger.take().or_else(found).filter(|_| dumps.is_allowed());
                 due = new.map(|due| (due, Instant::now()));
@@ -176,7 +176,7 @@ pub fn run(
         made.iter_mut().for_each(Folder::keep);
         let mut manifest = manifest.clone();
         let failed = collect(views.finish(), &mut manifest);
-        // What it still does is not recorded.
+        // The command may keep running, but is no longer recorded.
         let _status = window.status();
         // The last interval may have crossed the bound.
         let found = || watch.and_then(|mut watch| watch.look(&writer, Duration::ZERO));
@@ -196,19 +196,19 @@ pub fn run(
     })
 }
 
-/// How often it may write.
+/// Counts dumps and limits their rate.
 struct Dumps {
     most: u64,
-    /// Of the last hour.
+    /// Times of the dumps in the last hour.
     times: VecDeque<Instant>,
     is_told: bool,
     written: u64,
-    /// The last one that could not be written.
+    /// The error of the last failed dump.
     failed: Option<anyhow::Error>,
 }
 
 impl Dumps {
-    /// A disk that is full now may have space at the next one.
+    /// A failure is not fatal: a full disk may have space for the next dump.
     fn write(&mut self, writer: &Writer<'_>, due: &Due) {
         match writer.write(due) {
             Ok(()) => {
@@ -241,7 +241,7 @@ impl Dumps {
     }
 }
 
-/// Writes what is held as a recording.
+/// Writes the intervals in memory as a recording.
 pub struct Writer<'a> {
     into: &'a Path,
     machine: &'a [u8],
@@ -254,14 +254,14 @@ pub struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// The intervals of each view that ended after `from_ns` and not after `to_ns`.
+    /// The intervals of each view that ended after `from_ns`, up to and including `to_ns`.
     pub fn between(&self, from_ns: u64, to_ns: u64) -> Vec<(&'static str, Vec<Held>)> {
         let held =
             |ring: &Mutex<Ring>| ring.lock().unwrap_or_else(PoisonError::into_inner).between(from_ns, to_ns);
         self.rings.iter().map(|(view, ring)| (*view, held(ring))).collect()
     }
 
-    /// Whether all views have an interval that ended then or later.
+    /// Whether all views have an interval that ended at this time or later.
     pub fn reaches(&self, at_ns: u64) -> bool {
         let end = |ring: &Mutex<Ring>| ring.lock().unwrap_or_else(PoisonError::into_inner).end_ns();
         self.rings.iter().all(|(_, ring)| end(ring).is_some_and(|end| end >= at_ns))
@@ -290,7 +290,7 @@ impl Writer<'_> {
             recorder_cpu_percent: self.usage.cpu_percent(),
             ..self.manifest.clone()
         };
-        // The dump may have waited for a view; the recording ends with its last interval.
+        // The dump may have waited for a view. The recording ends with its last interval.
         let now = clocks();
         let last_ns = all.iter().filter_map(|(_, held)| Some(held.last()?.end_ns)).max();
         let end = now.earlier(last_ns.map_or(0, |last_ns| now.monotonic_ns.saturating_sub(last_ns)));
@@ -327,7 +327,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// A new one, named by the time.
+    /// Creates a new folder named by the time.
     fn folder(&self) -> Result<folder::Folder> {
         let stamp = wall_clock::stamp();
         for number in 1..100 {

@@ -1,4 +1,4 @@
-//! The disk that a recording is written to.
+//! Finds the disk that a recording is written to.
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
@@ -10,22 +10,22 @@ use biopsy::host::{Host, select};
 
 use super::views::Named;
 
-/// Of linux/magic.h.
+/// From linux/magic.h.
 const RAMFS_MAGIC: i64 = 0x8584_58f6;
 
-/// Where the folder of a recording lies.
+/// The disk of a recording's folder.
 pub enum Place {
-    /// On this disk or partition, which is traced, or on what lies below.
+    /// A traced disk or partition, or a device below it.
     Traced(String),
     /// In memory, or on another disk.
     Untraced,
-    /// btrfs, overlayfs and ZFS hide their disks behind a number of their own.
+    /// Unknown: btrfs, overlayfs and ZFS report device numbers of their own.
     Unknown,
 }
 
 impl Place {
     /// # Errors
-    /// When the folder is gone.
+    /// If the folder is gone.
     pub fn of(host: &Host, named: &Named, recording: &Path) -> Result<Self> {
         let device = std::fs::metadata(recording)?.dev();
         let number = format!("{}:{}", libc::major(device), libc::minor(device));
@@ -41,7 +41,7 @@ impl Place {
     }
 }
 
-/// Whether a file system has no disk.
+/// Whether the file system is in memory.
 fn is_in_memory(path: &Path) -> bool {
     let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { return false };
     // SAFETY: zeroed is a valid statfs, and the path is a NUL-terminated string that lives across the call.

@@ -1,4 +1,4 @@
-//! Each I/O, in a table of Parquet.
+//! Records individual I/Os in a Parquet table.
 
 use std::path::Path;
 use std::time::Duration;
@@ -27,13 +27,13 @@ use super::place::Place;
 use super::views::{Asked, Named};
 use crate::window;
 
-/// How long the end of the window can go unnoticed.
+/// Poll interval for the end of the recording.
 const NAP: Duration = Duration::from_millis(5);
 
-/// What helps where the reader is too slow.
+/// Advice if the reader is too slow.
 const FEWER: &str = "record fewer devices with -d, or use --no-cost";
 
-/// From the latency view to this one, where both are recorded: each takes its end.
+/// The channel from the latency view to this one, if both are recorded. Each takes its end.
 #[derive(Default)]
 pub struct Link {
     pub to: Option<IoSender>,
@@ -47,8 +47,8 @@ impl Link {
     }
 }
 
-/// Prepares the view; its parts go into the folder of the recording. `from` is what the latency view sends; None: it
-/// has a probe of its own.
+/// Adds the view. Its files are created in the folder of the recording. `from` receives the latency view's I/Os; None:
+/// the view uses its own probe.
 pub fn add<'scope>(
     views: &mut Views<'scope, '_, Tape>,
     tape: Tape,
@@ -80,12 +80,12 @@ pub fn add<'scope>(
     })
 }
 
-/// An event of each I/O.
+/// Options for one event per I/O.
 pub fn each() -> EventOptions {
     EventOptions { every: 1, ..EventOptions::default() }
 }
 
-/// Each part that is written would be an I/O that is recorded.
+/// Refuses to record to a traced disk: each write would cause I/Os that are recorded in turn.
 fn refuse_own(host: &Host, named: &Named, recording: &Path) -> Result<()> {
     let why = match Place::of(host, named, recording)? {
         Place::Untraced => return Ok(()),
@@ -131,10 +131,10 @@ fn record(
     table.finish(tape, &whole, &traced, max_loss)
 }
 
-/// The parts of a recording.
+/// The table of I/Os.
 struct Table {
     parts: Parts,
-    /// From the clock of stamps to the time since 1970.
+    /// Difference between the time since 1970 and the clock of the stamps.
     offset: u64,
 }
 
@@ -156,7 +156,7 @@ impl Table {
         self.parts.tick(now)
     }
 
-    /// Why it must not be trusted, if so.
+    /// Completes the table. Returns why it must not be trusted, if so.
     fn finish(
         mut self,
         tape: &mut Tape,
@@ -171,7 +171,7 @@ impl Table {
     }
 }
 
-/// Writes what the latency view sends.
+/// Writes the I/Os that the latency view sends.
 fn receive(mut table: Table, from: &IoReceiver, tape: &mut Tape, max_loss: f64) -> Result<Option<String>> {
     let mut scene = Scene::default();
     while let Some(message) = from.next() {
@@ -187,12 +187,12 @@ fn receive(mut table: Table, from: &IoReceiver, tape: &mut Tape, max_loss: f64) 
             }
         }
     }
-    // What was read is kept; the latency view says why it ended.
+    // The I/Os received are kept. The latency view reports why it ended.
     table.parts.finish()?;
     bail!("it ended early together with latency, as both use one probe")
 }
 
-/// An I/O that ended at `ended`, ns since 1970.
+/// The row of an I/O that ended at `ended`, in ns since 1970.
 pub fn row<'a>(scene: &'a Scene, io: &'a TracedIo, ended: i64) -> Io<'a> {
     let operation = io.operation.and_then(|operation| operation.end).filter(|end| end.last);
     let of_operation = |stage| operation.and_then(|end| end.stages?.get(stage));

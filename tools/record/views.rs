@@ -1,4 +1,4 @@
-//! The views of a recording, with the options that their verbs have by default.
+//! The views of a recording, with the default options of their verbs.
 
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
@@ -43,20 +43,20 @@ use super::trace::{self, Link};
 use crate::cli::{Record, Recordable};
 use crate::{flame, window};
 
-/// CPU budget of the stacks of lock waits, which a line does not have.
+/// CPU budget for stacks of lock waits in percent. The recorded lines do not contain these stacks.
 const MAX_COST: f64 = 1.0;
 
-/// Samples of stacks per second and CPU, as of `flame`.
+/// Samples of stacks per second and CPU, as in `flame`.
 const FREQUENCY: u64 = 99;
 
-/// Bytes of each CPU's ring of events, where only the slowest I/Os have one: in the first interval all of 50 ms have one, up
-/// to the first tick.
+/// Bytes of each CPU's event ring if only the slowest I/Os are recorded. Until the first tick, which comes after 50 ms,
+/// every I/O sends an event.
 const SLOWEST_RING: u32 = 1 << 20;
 
-/// What `-d` names, for views that see layers and for those of disks.
+/// The devices of `-d`, with layers for some views and as disks for others.
 pub struct Named {
     pub layers: Vec<String>,
-    /// Refused where one of them has no requests of its own.
+    /// An error if one of them has no requests.
     disks: Result<Vec<String>, Refusal>,
 }
 
@@ -77,7 +77,7 @@ impl Named {
 }
 
 impl Recordable {
-    /// As in the schema.
+    /// The name in the schema.
     pub fn name(self) -> &'static str {
         match self {
             Self::Latency => "latency",
@@ -93,8 +93,8 @@ impl Recordable {
     }
 }
 
-/// Prepares the views. One that this machine refuses is left out, unless it was named. Latency is an error in any case:
-/// without rights nothing is recorded.
+/// Adds the views. A view that this machine refuses is left out, unless it was selected explicitly. For latency this is
+/// always an error: without permission nothing is recorded.
 pub fn add_all<'scope>(
     views: &mut Views<'scope, '_, Tape>,
     asked: &Asked<'scope>,
@@ -125,7 +125,7 @@ pub fn add_all<'scope>(
             });
             continue;
         }
-        // The slowest are taken with latency.
+        // The latency view records the slowest I/Os.
         if view == Recordable::Trace && asked.ios.is_some() {
             continue;
         }
@@ -157,20 +157,20 @@ fn refused(view: Recordable, error: &anyhow::Error) -> Missing {
     }
 }
 
-/// What is recorded.
+/// The options of the recording.
 #[derive(Clone, Copy)]
 pub struct Asked<'a> {
     pub args: &'a Record,
     pub host: &'a Host,
     pub named: &'a Named,
     pub trigger: Option<&'a Trigger>,
-    /// Holds the slowest I/Os of each interval, where they are asked for.
+    /// Collects the slowest I/Os of each interval, if requested.
     pub ios: Option<&'a Arc<Mutex<HeldIos>>>,
-    /// Of the recording, and the bytes of all views; None: it is held in memory.
+    /// The recording's folder, and the bytes of all views; None: kept in memory.
     pub folder: Option<(&'a Path, &'a Arc<AtomicU64>)>,
 }
 
-/// Prepares a view.
+/// Adds a view.
 fn add<'scope>(
     views: &mut Views<'scope, '_, Tape>,
     view: Recordable,

@@ -1,4 +1,4 @@
-//! Looks for findings in what the flight recorder holds.
+//! Diagnoses the intervals of the flight recorder to find new findings.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -19,26 +19,27 @@ use crate::cli::Record;
 use crate::diagnose::kept::Kept;
 use crate::output;
 
-/// What is diagnosed at once. Several rules want the rates of two seconds or more.
+/// Length of a diagnosed interval. Several rules need rates over two seconds or more.
 const WINDOW: Duration = Duration::from_secs(5);
 
-/// Diagnoses one window after the other.
+/// Diagnoses consecutive intervals.
 pub struct Watch {
     host: Host,
     least: Severity,
     max_loss: f64,
-    /// Of an interval, and of a window, which is several of them.
+    /// Length of a recorded interval, and of a diagnosed one, which spans several.
     interval_ns: u64,
     window_ns: u64,
-    /// The next window begins.
+    /// Start of the next interval to diagnose.
     from_ns: u64,
-    /// The findings of the last window, with what each is about.
+    /// The findings of the last diagnosis, each with its subject.
     known: BTreeSet<(&'static str, String)>,
     is_told: bool,
 }
 
 impl Watch {
-    /// `machine`: the lines of the machine in a recording; `begin`: of the first interval; `length`: what is held.
+    /// `machine`: the lines that describe the machine; `begin`: start of the first interval; `length`: time kept in
+    /// memory.
     pub fn new(
         args: &Record,
         length: Duration,
@@ -61,17 +62,18 @@ impl Watch {
         })
     }
 
-    /// What is new in the next window, once that is over and all views have reached its end, or were waited for.
+    /// The new finding of the next interval. It is diagnosed when all views have reached its end, or `patience` is
+    /// over.
     pub fn look(&mut self, writer: &Writer<'_>, patience: Duration) -> Option<Due> {
         let to_ns = self.from_ns.saturating_add(self.window_ns);
         let late = now_ns().checked_sub(to_ns)?;
         if !writer.reaches(to_ns) && u128::from(late) <= patience.as_nanos() {
             return None;
         }
-        // Each view reads the end of its interval a moment later.
+        // The views end their intervals slightly later.
         let late_ns = self.interval_ns / 2;
         let views = writer.between(self.from_ns + late_ns, to_ns + late_ns);
-        // Windows that were slept through hold nothing.
+        // Skip intervals that passed while this thread did not run: they hold no data.
         self.from_ns = to_ns.saturating_add(late / self.window_ns * self.window_ns);
         let found = self.diagnose(Kept::Held(&views)).unwrap_or_else(|error| {
             let is_empty = error.downcast_ref::<Absent>().is_some();
@@ -83,7 +85,7 @@ impl Watch {
         Some(Due { at_ns: to_ns.saturating_sub(late_ns), ..found })
     }
 
-    /// The first finding that the last window did not have.
+    /// The first finding that the previous diagnosis did not have.
     fn diagnose(&mut self, kept: Kept<'_>) -> Result<Option<Due>> {
         let measured = kept.window(Span::default())?.measured;
         if loss::distrust(&measured.latency, &measured.envelope.lost, self.max_loss).is_some() {
