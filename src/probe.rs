@@ -59,13 +59,13 @@ pub trait Probe {
     /// Opens the interval of a prepared probe.
     fn begin(&mut self) -> Result<()>;
 
-    /// The reading at the begin of the interval.
+    /// The reading at the start of the interval.
     fn start(&self) -> &Self::Reading;
 
-    /// Does what is due: slices in which the cost is measured, names of new objects. Called several times a second.
+    /// Does the work that is due: slices that measure the cost, names of new objects. Called several times a second.
     fn tick(&mut self);
 
-    /// How long nothing is due.
+    /// How long to sleep until the next tick.
     fn nap(&self) -> Duration {
         NAP
     }

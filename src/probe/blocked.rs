@@ -44,7 +44,7 @@ const MORE_THREADS: u32 = 16384;
 /// What to record.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// Whose waits, the budget for their stacks, and the minimum length for a stack.
+    /// The filter, the budget for stacks, and the minimum length of a wait with a stack.
     pub waits: WaitOptions,
     /// Only sleeps that the kernel marks as waits for I/O, and uninterruptible sleeps.
     pub io_wait: bool,
@@ -190,7 +190,7 @@ impl BlockedProbe {
         thread::sleep(SETTLE);
         let stats = self.stats();
         self.links.clear();
-        // At once, while they still sleep in the same place.
+        // Immediately: the threads must still sleep in the same place.
         let asleep = frames(self.look()?);
         let followed = if self.options.io_wait { Followed::IoWait } else { Followed::OffCpu };
         let mut raw = RawBlocked {
@@ -204,7 +204,7 @@ impl BlockedProbe {
                 + self.self_interrupts.as_ref().map_or(0, SelfInterrupts::bytes),
             ..RawBlocked::default()
         };
-        // Runs that the interrupt's program missed are counted, and have no stack.
+        // Only of this program: a wait whose interrupt program was skipped is counted, and only has no stack.
         raw.lost.missed = waits::stats([self.skel.progs.blocked_switch.as_fd()]).recursion_misses;
         let maps = &self.skel.maps;
         let rows = waits::read_rows(&maps.wait_rows, self.cpus + 1)?;

@@ -37,7 +37,7 @@ const COUNTING_SHARE: u32 = 50;
 const RAREST: Duration = Duration::from_secs(10);
 const RARER: u32 = 20;
 
-/// Time between the begins of two slices, given the I/Os in slices so far, the time that counting took in the last one,
+/// Time between the starts of two slices, given the I/Os in slices so far, the time that counting took in the last one,
 /// and the length of the run.
 fn period(ios: u64, counting: Duration, lasted: Duration) -> Duration {
     let wanted = if ios < Cost::LEAST_IOS { 2 * SLICE } else { 10 * SLICE };
@@ -56,7 +56,7 @@ pub struct Metered<'a> {
     pub fd: BorrowedFd<'a>,
 }
 
-/// The events that the empty program is attached to: those of the probe, or its caches would be colder.
+/// The events of the empty program. They must be the probe's own events: with others its caches would be colder.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Beside {
     #[default]
@@ -80,7 +80,7 @@ impl Baseline {
         Self::beside(Beside::Ios)
     }
 
-    /// The same at other events.
+    /// Like [`Self::load`], but at other events.
     pub fn beside(what: Beside) -> Option<Self> {
         drop(libbpf::enable_stats().ok()?);
         let mut open = BaselineSkelBuilder::default().open(libbpf::object_place()).ok()?;
@@ -216,7 +216,7 @@ impl CostMeter {
         Self::beside(Beside::Ios)
     }
 
-    /// The same with the empty program at other events.
+    /// Like [`Self::new`], but with the empty program at other events.
     pub fn beside(beside: Beside) -> Option<Self> {
         drop(libbpf::enable_stats().ok()?);
         Some(Self {

@@ -56,7 +56,7 @@ const RECORD_BYTES: u64 = size_of::<WireIo>() as u64 + 8;
 #[derive(Debug, Default)]
 pub struct Taken {
     pub events: Vec<Event>,
-    /// No record that existed at the poll was left.
+    /// Whether the poll took every record that existed when it began.
     pub emptied: bool,
 }
 
@@ -139,7 +139,7 @@ impl Rings {
         self.shared.give_back(events);
     }
 
-    /// The programs send nothing any more: what the ring buffers hold is the rest.
+    /// Requests the end: the programs send no more, so the ring buffers hold all that is left.
     pub fn end(&self) {
         self.shared.tell(|state| state.ending = true);
     }
@@ -362,7 +362,7 @@ mod tests {
         Taken { events: vec![Event::Io(WireIo::default()); events], emptied: true }
     }
 
-    /// Otherwise an owner that stops reading would cost all memory.
+    /// Otherwise the queue would grow without a limit when the owner stops reading.
     #[test]
     fn no_look_is_made_while_enough_waits() {
         let shared = Arc::new(Shared::new(4));

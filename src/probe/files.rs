@@ -62,7 +62,7 @@ pub fn missing() -> Missing {
 pub struct FileNames {
     root: PathBuf,
     names: BTreeMap<FileId, Name>,
-    /// Looked up everywhere, and not found.
+    /// Files whose names were searched everywhere and not found.
     unnamed: BTreeSet<FileId>,
     /// Number of files at the last lookup.
     files: u64,
@@ -71,7 +71,7 @@ pub struct FileNames {
 #[derive(Debug)]
 struct Name {
     text: String,
-    /// The name led to the file when it was found: if it does not any more, the file was removed or replaced.
+    /// Whether the name led to the file when it was found. If it no longer does, the file was removed or replaced.
     leads: bool,
 }
 

@@ -78,7 +78,7 @@ impl Grouping {
     /// The current groups.
     pub fn read(&self, skel: &LatencySkel<'_>, with_operations: bool) -> Result<GroupsSample> {
         let mut groups = vec![self.group(skel, GroupSample::default(), with_operations)?];
-        // A key whose value another CPU is writing appears in the next reading.
+        // A key whose value is being written on another CPU appears in the next reading.
         for (key, value) in maps::entries(&skel.maps.groups)? {
             let (key, value) = (WireGroupKey::decode(&key)?, WireGroup::decode(&value)?);
             let group =

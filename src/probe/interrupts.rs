@@ -80,7 +80,8 @@ enum Reap {
     Raw,
 }
 
-/// Raw tracepoints need no types, which a module of 5.10 does not have, and which only root may read.
+/// Chooses the raw tracepoint if the event's types are unavailable: in 5.10 a module has none, and only root may read
+/// them.
 fn reap(btf: &KernelBtf, rights: &Rights) -> Option<Reap> {
     match btf.event("nvme_sq", Some("nvme_core")) {
         EventHome::Vmlinux => Some(Reap::Typed),
@@ -141,7 +142,7 @@ impl InterruptProbe {
 
     fn attach_programs(&mut self) -> libbpf_rs::Result<()> {
         let programs = &self.skel.progs;
-        // The ends first: the begin of a handler that is running now is not recorded.
+        // Ends are attached first: the start of a handler that is running now is not recorded.
         self.links.push(programs.irq_exit.attach()?);
         self.links.push(programs.softirq_end.attach()?);
         self.links.push(programs.rq_complete.attach()?);
@@ -269,7 +270,7 @@ impl InterruptProbe {
     ) -> Result<Reading> {
         let maps = &self.skel.maps;
         let at_ns = now_ns();
-        // Before the rows: so a vector that moves meanwhile is not counted twice.
+        // Before the rows: a vector that moves in between must not be counted twice.
         let moved = self.moved()?;
         let place = |((at, place), moved): ((u32, &Place), &[u64])| {
             Ok((*place, WireVector::decode(&element(&maps.vectors, at)?, moved.to_vec(), last)?))
@@ -295,7 +296,7 @@ impl InterruptProbe {
             });
         }
         let mut tasks = BTreeMap::new();
-        // An entry that another CPU writes to may be missing briefly.
+        // An entry may be missing briefly while another CPU writes it.
         for (key, count) in entries(&maps.interrupted_tasks)? {
             let count = u64::from_ne_bytes(count.as_slice().try_into().context("a counter has eight bytes")?);
             *tasks.entry(crate::wire::task_name(&key).to_vec()).or_default() += count;

@@ -58,8 +58,8 @@ use crate::wire::groups;
 use crate::wire::reading::Reading;
 use crate::wire::submits::Submits;
 
-/// The kernel counts an I/O after its completion event, within one interrupt's batch. So this much time passes between
-/// attaching (or detaching) and reading the counter, so that no I/O lies in between.
+/// The kernel counts an I/O after its completion event, within one interrupt's batch. Wait this long between attaching
+/// (or detaching) and reading the counter, so that no I/O falls in between.
 const SETTLE: Duration = Duration::from_millis(2);
 
 /// The kernel sums up I/Os in flight CPU by CPU while I/Os begin on one CPU and end on another, so at a high rate the
@@ -312,7 +312,7 @@ impl LatencyProbe {
     /// Opens or closes the interval for all programs at once.
     fn run(&mut self, running: bool) -> Result<()> {
         let data = self.skel.maps.bss_data.as_mut().context("the object has data")?;
-        // An operation that ends between the two writes is known to have been in flight.
+        // In this order: an operation that ends between the two writes is counted as in flight.
         data.over = (!running).into();
         data.running = running.into();
         Ok(())
@@ -345,7 +345,7 @@ impl LatencyProbe {
         }
     }
 
-    /// After [`Self::detach`]: what the ring buffers hold is the rest.
+    /// Called after [`Self::detach`]: the ring buffers hold all events that are left.
     pub fn end_events(&self) {
         if let Some(rings) = &self.rings {
             rings.end();
@@ -401,7 +401,7 @@ impl LatencyProbe {
         started
     }
 
-    /// Names that cannot be looked up now are looked up when the groups are read.
+    /// Looks up names of new files. Names that are not found now are searched again when the groups are read.
     fn look_for_names(&mut self) {
         let Some(names) = &mut self.file_names else { return };
         let names = names.get_mut();

@@ -63,21 +63,21 @@ const NAME_EVERY: Duration = Duration::from_millis(500);
 /// Attempts to name a lock: the struct around a new lock may not be complete yet.
 const TRIES: u8 = 2;
 
-/// Processes whose names are looked up, each time.
+/// Maximum processes whose names are looked up at once.
 const MOST_LOOKED_AT: usize = 512;
 
 /// Default number of locks that have their own rows.
 pub const ROOM: u32 = 1024;
 
-/// User stacks that are kept, if they are requested. Each takes 1 KiB.
+/// User stacks that are kept, if they are requested, at 1 KiB each.
 const WHO_ROOM: u32 = 8192;
-/// Kernel stacks that are kept in that case; each takes half of that.
+/// Kernel stacks that are kept with user stacks, at 512 bytes each.
 const STACK_ROOM: u32 = 16384;
 
 /// What to measure.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Whose waits.
+    /// The threads whose waits are measured.
     pub filter: Filter,
     /// CPU budget for stacks of waits, in percent of each CPU; 0: no stacks.
     pub max_cost: f64,
@@ -230,7 +230,7 @@ impl LockProbe {
         if options.cost && meter.is_none() {
             missing.push(super::cost::missing());
         }
-        // With a filter it is unknown whether other waiters were in the queue too.
+        // With a filter, other waiters may have been in the queue unnoticed.
         let has_releases = has_events && btf.event("contended_release", None).is_there();
         let holders = has_releases && options.filter.is_empty();
         if !holders {
@@ -297,7 +297,7 @@ impl LockProbe {
         let programs = &self.skel.progs;
         match self.wanted.source {
             Source::Events => {
-                // The end first: the begin of a wait that is in progress now is not recorded.
+                // Ends are attached first: the start of a wait in progress is not recorded.
                 self.links.push(programs.lock_end.attach()?);
                 self.links.push(programs.lock_begin.attach()?);
                 if self.wanted.holders {
@@ -417,7 +417,7 @@ impl LockProbe {
             array(&maps.recent_locks, |_, place| Ok(WireLockRecent::decode(place)?))
         };
         let row = |lock: u64| -> Result<Option<LockSample>> {
-            // An entry that another CPU writes to may be missing briefly.
+            // An entry may be missing briefly while another CPU writes it.
             let value = lookup(&maps.locks, &lock.to_ne_bytes())?;
             Ok(value.map(|value| WireLock::decode(&value)).transpose()?)
         };

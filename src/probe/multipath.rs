@@ -1,11 +1,11 @@
-//! Says what cannot be observed on the paths of an NVMe multipath device.
+//! Lists what cannot be observed on the paths of an NVMe multipath device.
 
 use super::plan::Plan;
 use crate::envelope::{Missing, Reason};
 use crate::host::{BlockDevice, Host};
 
-/// The kernel reports a bio's entry into the block layer once, for the head device. On a path whose head is unknown,
-/// the queue stage has no begin.
+/// A bio enters the block layer once, at the head device, and only there has an event. On a path whose head is not in
+/// the plan, the queue stage has no start.
 pub fn missing_queue(host: &Host, plan: &Plan) -> Vec<Missing> {
     let is_known = |path: &&BlockDevice| plan.heads.iter().any(|head| path.holders.contains(&head.name));
     let paths = plan.devices.iter().filter_map(|d| host.device(&d.name)).filter(|d| d.hidden);

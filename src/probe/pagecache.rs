@@ -61,7 +61,7 @@ pub struct PagecacheProbe {
     events: Events,
     /// Time of lock waits, for the time series.
     spins: Option<SpinClock>,
-    /// Runs from the begin of the interval.
+    /// Runs from the start of the interval.
     recorder: Option<Recorder>,
     nodes: u32,
     disks: Vec<String>,
@@ -224,7 +224,7 @@ impl PagecacheProbe {
         let counts_reads = self.counts_reads();
         let progs = &self.skel.progs;
         let links = &mut self.links;
-        // The ends first: the begin of a reclaim that is in progress now is not recorded.
+        // Ends are attached first: the start of a reclaim in progress is not recorded.
         links.push(progs.direct_reclaim_end.attach()?);
         links.push(progs.memcg_reclaim_end.attach()?);
         links.push(progs.memcg_softlimit_reclaim_end.attach()?);
@@ -264,7 +264,7 @@ impl PagecacheProbe {
         Ok(())
     }
 
-    /// Not useful without read-ahead.
+    /// Reads are not counted without read-ahead.
     fn counts_reads(&self) -> bool {
         self.events.reads && self.events.readahead != ReadaheadSource::None
     }
@@ -356,7 +356,7 @@ impl PagecacheProbe {
         all
     }
 
-    /// What was not counted, by kind.
+    /// The numbers of missed events, by kind.
     fn lost(&self) -> BTreeMap<String, u64> {
         let stats =
             |program: &Metered<'_>| libbpf::program_stats(&program.fd).map_or(0, |s| s.recursion_misses);
@@ -373,7 +373,7 @@ impl PagecacheProbe {
         all
     }
 
-    /// Without the time series.
+    /// A reading without the time series.
     fn reading(&self, kernel_before: MemoryReading) -> Result<Reading> {
         let maps = &self.skel.maps;
         let at_ns = now_ns();
@@ -440,7 +440,7 @@ impl Probe for PagecacheProbe {
         self.meter = Some(meter);
     }
 
-    /// The current state, with the kernel's counters around it. Takes the steps since the previous reading.
+    /// The current state, with the kernel's counters around it, and the steps since the previous reading.
     fn read(&self) -> Result<Reading> {
         let before = self.kernel();
         let reading = self.reading(before)?;

@@ -96,7 +96,7 @@ pub fn in_use(devices: &[BlockDevice]) -> (Vec<&BlockDevice>, usize) {
     (all, left_out)
 }
 
-/// The gap of unused devices that make room for the others.
+/// The gap for unused devices that were left out to make room for others.
 pub fn left_out(devices: usize) -> Vec<Missing> {
     let why = format!(
         "{devices} unused loop, RAM or network block devices are not traced, to leave room for the others"
@@ -110,7 +110,7 @@ pub fn left_out(devices: usize) -> Vec<Missing> {
     (devices > 0).then_some(missing).into_iter().collect()
 }
 
-/// What belongs to a disk and not to its partition.
+/// The gaps for figures that only a whole disk has.
 pub fn missing_of_partitions(plan: &Plan) -> Vec<Missing> {
     let partitions = plan.devices.iter().filter(|device| device.is_partition());
     let gap = |device: &PlannedDevice| Missing {

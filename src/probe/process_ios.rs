@@ -23,7 +23,7 @@ pub fn size(open: &mut OpenLatencySkel<'_>, devices: usize, command: bool) -> li
     open.maps.process_ios.set_max_entries(MOST + devices as u32)
 }
 
-/// The gap if all I/O was measured instead of a command's, and why.
+/// The gap if all I/O was measured instead of the command's, and why.
 pub fn missing_command(why: String) -> Missing {
     Missing {
         part: Some("command".to_string()),
@@ -33,7 +33,7 @@ pub fn missing_command(why: String) -> Missing {
     }
 }
 
-/// Processes of the command beyond the room for them.
+/// The gap for processes of the command that did not fit.
 pub fn missing_processes(untracked: u64) -> Missing {
     Missing {
         part: Some("command".to_string()),

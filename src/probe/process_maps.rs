@@ -11,7 +11,7 @@ use super::process_events::ProcessEvents;
 use crate::host::mapped::Mapped;
 use crate::wire::process_events;
 
-/// How often new processes are looked for, in drains of the kernel's records (100 ms). A process that exits before is
+/// Search for new processes after every 5th drain of the kernel's records (100 ms). A process that exits earlier is
 /// known only from these records.
 const LOOK_EVERY: u32 = 5;
 

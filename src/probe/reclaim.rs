@@ -1,5 +1,5 @@
-//! Measures time in memory reclaim: attaches `bpf/reclaim.bpf.c`, and at the end reads who reclaimed for how long, by
-//! stack.
+//! Measures time in memory reclaim: attaches `bpf/reclaim.bpf.c`, and at the end reads which threads reclaimed for how
+//! long, by stack.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -94,7 +94,7 @@ impl ReclaimProbe {
 
     fn attach_programs(&mut self) -> libbpf_rs::Result<()> {
         let progs = &self.skel.progs;
-        // The ends first: the begin of a reclaim that is in progress now is not recorded.
+        // Ends are attached first: the start of a reclaim in progress is not recorded.
         self.links.push(progs.direct_reclaim_end.attach()?);
         self.links.push(progs.memcg_reclaim_end.attach()?);
         self.links.push(progs.node_reclaim_end.attach()?);

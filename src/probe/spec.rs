@@ -1,5 +1,5 @@
-//! Declares how each BPF object is described, in the file of its view. Loops over all of these descriptions check what
-//! this kernel supports, and measure the verifier's work.
+//! Types that describe the BPF objects. Each view describes its own object; generic code then checks what this kernel
+//! supports, and measures the verifier's work.
 
 use std::path::Path;
 
@@ -84,7 +84,7 @@ pub fn without_disks() -> ViewState {
     ViewState::degraded("there is no request-based block device", None)
 }
 
-/// How much the constants enable.
+/// How many options the constants enable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
     /// A view without options; or everything, for an object without [`Spec::has_options`].
@@ -115,9 +115,9 @@ pub struct Program {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Requires {
     Nothing,
-    /// The usual object (compare-and-swap, the kernel's own BTF), for this reason.
+    /// Requires the usual object (compare-and-swap, the kernel's own BTF), for this reason.
     Usual(&'static str),
-    /// That, and an event that names a submitted io_uring request.
+    /// Requires the usual object, and an event that names a submitted io_uring request.
     Operations,
 }
 

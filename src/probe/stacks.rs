@@ -54,8 +54,8 @@ fn state(rights: &Rights) -> ProgramState {
     spec::state("on_cpu", "perf_event", Some((reason.to_string(), Some(remedy))))
 }
 
-/// How often the ring buffer is emptied, which holds ten times as much. Each poll costs one wakeup. A process that
-/// exits between its first sample and the next poll is named from the kernel's records only.
+/// Interval between two drains of the ring buffer, which has room for ten times as long. Each drain costs one wakeup. A
+/// process that exits between its first sample and the next drain is named from the kernel's records only.
 const DRAIN_EVERY: Duration = ProcessEvents::DRAIN_EVERY;
 
 /// The same if frames of processes are not requested.
@@ -84,7 +84,7 @@ pub struct StacksProbe {
 impl StacksProbe {
     /// Starts to sample every online CPU, `frequency` times a second each.
     ///
-    /// A multiple of 100 or 250 would run in step with the kernel's own timer; 499 does not.
+    /// Avoid multiples of 100 and 250: they run in step with the kernel's timer. 499 does not.
     ///
     /// # Errors
     /// A [`Refusal`] when the rights, BTF or perf events are missing.
@@ -288,7 +288,7 @@ fn run(
             run_ns: stats.run_ns,
         }
     };
-    // The samples taken from the ring buffer, for the time between two counts.
+    // The samples in the ring buffer, for the time between two counts.
     let reading = |from: &Counts, to: &Counts| {
         let mut memory = memory.borrow_mut();
         // Catches an exec between the samples and the last lookup.
@@ -318,7 +318,7 @@ fn run(
     // Fails only if the probe was dropped: then `asked` fails as well.
     let _ = ready.send(empty.clone());
     let Ok(reply) = asked.recv() else { return Ok(empty) };
-    // Opened late: their rings would overflow before an interval that begins late.
+    // Not earlier: if the interval begins late, the rings would overflow before it.
     if users {
         memory.borrow_mut().process_events = ProcessEvents::open();
     }

@@ -21,7 +21,7 @@ pub const ROOM: u32 = 8192;
 /// What to measure.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Whose time.
+    /// The threads that are measured.
     pub filter: Filter,
     /// CPU budget for stacks, in percent of each CPU; 0: no stacks.
     pub max_cost: f64,

@@ -20,7 +20,7 @@ pub fn operations(reason: Reason, why: &str) -> Vec<Missing> {
         .collect()
 }
 
-/// System calls are followed by their events.
+/// The gap if system calls are followed by their events instead.
 pub fn functions() -> Missing {
     Missing {
         part: Some("functions".to_string()),
@@ -32,7 +32,7 @@ pub fn functions() -> Missing {
     }
 }
 
-/// A stage that the user did not select.
+/// The gap for a stage that the user did not select.
 pub fn not_asked_for(stage: &str) -> Missing {
     Missing {
         stage: Some(stage.to_string()),
@@ -42,7 +42,7 @@ pub fn not_asked_for(stage: &str) -> Missing {
     }
 }
 
-/// The programs could not be attached again after a time slice.
+/// The gap if the programs could not be attached again after a time slice.
 pub fn not_followed_again(why: &str) -> Missing {
     Missing {
         part: Some("operations".to_string()),
@@ -53,7 +53,7 @@ pub fn not_followed_again(why: &str) -> Missing {
     }
 }
 
-/// Even the minimum exceeds the budget; both are in percent of the busiest CPU.
+/// The gap if even the shortest and rarest slices exceed the budget; both are in percent of the busiest CPU.
 pub fn over_budget(taken: f64, budget: f64) -> Missing {
     Missing {
         part: Some("budget".to_string()),
@@ -67,12 +67,12 @@ pub fn over_budget(taken: f64, budget: f64) -> Missing {
     }
 }
 
-/// No stage is broken down.
+/// The gap if no stage is broken down.
 pub fn parts(reason: Reason, why: &str) -> Missing {
     Missing { part: Some("detail".to_string()), reason, why: why.to_string(), ..Missing::default() }
 }
 
-/// The end of the bios' callbacks is not observed.
+/// The gap if the end of the bios' callbacks is not observed.
 pub fn endio() -> Missing {
     Missing {
         stage: Some("complete".to_string()),
@@ -86,7 +86,7 @@ pub fn endio() -> Missing {
     }
 }
 
-/// Limits that did not exist at the start.
+/// The gaps for limits that were set after the start.
 pub fn throttled(limits: &[Throttle]) -> Vec<Missing> {
     let mut devices: Vec<&str> = limits.iter().map(|limit| limit.device.as_str()).collect();
     devices.sort_unstable();
@@ -105,7 +105,7 @@ pub fn throttled(limits: &[Throttle]) -> Vec<Missing> {
     devices.into_iter().map(of_device).collect()
 }
 
-/// The `complete` stage exists on NVMe only, and there only with its event.
+/// The gap for the `complete` stage, which exists on NVMe only, and only with its event.
 pub fn complete(host: &Host, plan: &Plan, nvme: Option<&Missing>) -> Vec<Missing> {
     let is_nvme = |name: &str| host.device(name).is_some_and(BlockDevice::is_nvme);
     let mut all = Vec::new();

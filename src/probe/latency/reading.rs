@@ -187,7 +187,7 @@ impl LatencyProbe {
             all.push(DeviceSample {
                 name: device.name.clone(),
                 disk: device.is_partition().then(|| device.disk.clone()),
-                // Before those of all I/Os, in which each of these is included already.
+                // Read before the rows of all I/Os, which include these: so they never exceed the sum.
                 unowned: unowned.map(row).collect::<Result<_>>()?,
                 unowned_shards: wire.unowned_shards,
                 hw_queues: wire.hw_queues,

@@ -30,21 +30,21 @@ const ALL: u32 = 4;
 const SLICE: Duration = Duration::from_secs(1);
 /// The second part of a slice.
 const REST: Duration = Duration::from_millis(200);
-/// Minimum time between the begins of two slices.
+/// Minimum time between the starts of two slices.
 const PERIOD: Duration = Duration::from_secs(5);
 /// Maximum, whatever the budget is: if operations are requested, some are measured.
 const LONGEST_PERIOD: Duration = Duration::from_secs(20);
-/// Age after which an I/O of no operation can be classified: an I/O of an operation in flight at the begin of the slice
-/// would be taken for one; after this time there are few.
+/// Age of a slice from which on I/Os of no operation are classified. Earlier, the operation of such an I/O may have been
+/// in flight when the slice began; after this time there are few.
 const OLD: Duration = Duration::from_millis(50);
-/// Most of the run time that is spent on attaching and detaching, as a fraction.
+/// Limit on the time spent on attaching and detaching, as a fraction of the run.
 const EDGES: f64 = 0.005;
 /// Operations are followed all the time again if that takes less than this fraction of the budget.
 const CALM: f64 = 0.8;
 /// Usage above this fraction of the budget is reported: slices end late by up to a sleep.
 const SLACK: f64 = 1.1;
 
-/// The length of slices, and the time between the begins of two slices.
+/// The length of slices, and the time between the starts of two slices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Turns {
     slice: Duration,
@@ -88,7 +88,7 @@ pub struct Slices {
     /// Fraction of the busiest CPU.
     budget: f64,
     phase: Phase,
-    /// Begin of the current slice.
+    /// Start of the current slice.
     began: Instant,
     turns: Turns,
     /// Measures the cost between slices; the cost within slices is measured by the probe.
@@ -175,7 +175,7 @@ impl Slices {
         ((self.attached + now).as_secs_f64() / all.max(1e-9)).min(1.0)
     }
 
-    /// The interval begins.
+    /// Called when the interval begins.
     pub fn open(&mut self) {
         self.opened = Instant::now();
         self.began = self.opened;
@@ -284,7 +284,7 @@ impl LatencyProbe {
         OPERATION_PROGRAMS.iter().for_each(|name| drop(self.links.remove(name)));
     }
 
-    /// New operations are no longer followed.
+    /// Stops following new operations.
     fn rest(&mut self, slices: &mut Slices) -> Result<()> {
         self.followed.end(now_ns());
         self.follow(ENDS)?;
@@ -293,7 +293,7 @@ impl LatencyProbe {
         Ok(())
     }
 
-    /// Decides how to go on from what was measured since the last decision; None: all the time, or nothing was
+    /// Decides how to continue, given the costs since the last decision. None: follow all the time, or nothing was
     /// measured.
     fn decide(&mut self, slices: &mut Slices, part: f64) -> Result<Option<Turns>> {
         let Some(meter) = &self.meter else { return Ok(None) };

@@ -15,7 +15,7 @@ const PERIOD: Duration = Duration::from_millis(100);
 /// Numbers per CPU that a stack's number has room for (`SUBMIT_NUMBER_BITS`).
 const MOST_ROOM: u32 = (1 << 16) - 1;
 
-/// Which stacks are taken.
+/// The options of submit stacks.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StackOptions {
     /// CPU budget for taking stacks, in percent of each CPU.

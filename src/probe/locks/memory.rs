@@ -33,7 +33,7 @@ pub trait Memory {
         self.word(address).filter(|pointer| *pointer >= KERNEL_HALF)
     }
 
-    /// Text that ends with 0, or with the field. Any bytes: much of it is untrusted.
+    /// Reads text up to a NUL byte or the end of the field. It may contain any bytes: much of it is untrusted.
     fn text(&self, address: u64, most: usize) -> Option<String> {
         let mut bytes = vec![0; most];
         // A short text may lie at the end of mapped memory.

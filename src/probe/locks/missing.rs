@@ -16,7 +16,7 @@ pub fn gap(part: &str, reason: Reason, why: String, remedy: Option<&str>) -> Mis
     }
 }
 
-/// Added to a measured cost.
+/// The gap of a measured cost: it excludes CPU sampling.
 pub fn no_cost_of_samples() -> Missing {
     let why = "the cost excludes CPU sampling: its program restarts with every reading";
     gap("cost.spin", Reason::NotCounted, why.to_string(), None)
@@ -46,7 +46,7 @@ pub fn no_holders(has_releases: bool) -> Missing {
     gap("holder", reason, why.to_string(), Some(remedy))
 }
 
-/// Waits that have no event. `slow_path`: the slow path is probed.
+/// The gaps for waits without an event. `slow_path`: the slow path is probed.
 pub fn waits(root: &Path, cpus_possible: u32, source: Source, slow_path: bool) -> Vec<Missing> {
     let mut missing = Vec::new();
     let mut add = |part: &str, reason: Reason, why: &str, remedy: Option<&str>| {

@@ -43,7 +43,7 @@ impl<'a> Namer<'a> {
         Self { memory, layout, known }
     }
 
-    /// None: nothing around the lock proves what it is.
+    /// Names a lock. None: no struct around it could be verified, and neither a symbol nor a slab cache is known.
     pub fn name(&self, lock: u64, kind: Kind) -> Option<LockName> {
         let found = match kind {
             Kind::Spin | Kind::Rwlock => self.spin(lock),
@@ -98,7 +98,7 @@ impl<'a> Namer<'a> {
         Some(LockName { by: RecognisedBy::Symbol, ..structure(name) })
     }
 
-    /// The kind of object that contains it; there are many of one kind.
+    /// Names a lock by the slab cache around it, which tells the kind of object, and not which object.
     fn slab(&self, lock: u64) -> Option<LockName> {
         let cache = self.memory.slab(lock)?;
         Some(LockName { by: RecognisedBy::Slab, ..structure(format!("lock in {cache}")) })

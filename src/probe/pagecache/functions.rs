@@ -147,7 +147,7 @@ impl Functions {
         Ok(out)
     }
 
-    /// What was not counted, by kind.
+    /// The numbers of missed events, by kind.
     pub fn lost(&self) -> Vec<(String, u64)> {
         let Some(first) = self.all.first() else { return Vec::new() };
         let value = element(&first.skel.maps.path_shared, 0).unwrap_or_default();
@@ -211,7 +211,7 @@ fn follow(place: usize, name: &'static str, by: Follower, first: Option<&Followe
     }
     let skel = open.load().map_err(|error| reason(&error))?;
     let progs = &skel.progs;
-    // The end first: the begin of a call that is in progress now is not recorded.
+    // Ends are attached first: the start of a call in progress is not recorded.
     let links = match by {
         Follower::Fentry => [progs.path_exit.attach(), progs.path_entry.attach()],
         Follower::Kprobe => {

@@ -31,8 +31,8 @@ impl Series {
         Self { steps: Vec::new(), most, every: STEP }
     }
 
-    /// Dropping a reading loses nothing, since counters are cumulative: it makes a longer step. The first reading
-    /// stays.
+    /// Adds a reading. When there are too many, every second one is dropped and the first one stays. Counters are
+    /// cumulative, so nothing is lost: the steps become longer.
     fn push(&mut self, step: Step) {
         if self.steps.len() >= self.most {
             let mut at = 0;
@@ -45,8 +45,8 @@ impl Series {
         self.steps.push(step);
     }
 
-    /// All of them, for a reading at that time. The last one up to that time stays, since the next step begins there,
-    /// and so do later ones. Further readings are as dense as initially.
+    /// Returns the steps for a reading at `at_ns`. The last step up to that time stays, as the next one begins there,
+    /// and so do later ones. The distance of further readings is reset.
     fn take(&mut self, at_ns: u64) -> Vec<Step> {
         let all = self.steps.clone();
         let up_to = self.steps.partition_point(|step| step.memory.at_ns <= at_ns);
@@ -152,7 +152,7 @@ mod tests {
         assert!(times.windows(2).all(|pair| pair[1] - pair[0] == every), "{every}: {times:?}");
     }
 
-    /// Up to 35: the next reading begins with the step across that boundary.
+    /// Steps up to 35: the next reading begins with the step across that boundary.
     #[test]
     fn a_reading_takes_the_steps_but_for_the_one_at_its_edge() {
         let mut series = Series::new(8);

@@ -313,8 +313,8 @@ impl ProcessHistory {
         forks().map(|(_, parent)| parent).filter(|&pid| pid != 0 && pid != u32::MAX).filter(unread).collect()
     }
 
-    /// Sets the mappings and thread names of a process, read when it had done all that was applied. If the process has
-    /// called exec since recording began, the records have all of it.
+    /// Sets the mappings and thread names of a process, read after the last applied record. Ignored if the process has
+    /// called exec since recording began: the records are complete then.
     pub fn had(&mut self, pid: u32, read: Before) {
         let program = self.lives.get(&pid).and_then(|life| life.programs.last());
         if let Some(before) = program.and_then(|program| program.before.as_ref()) {

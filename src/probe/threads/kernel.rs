@@ -163,7 +163,7 @@ impl Kernel {
         let cut = now_cut - cut;
         tally.loss().cut += cut;
         tally.look_at(now_passed - passed + cut + found.len() as u64);
-        // This thread would be running if the sampler did not occupy its CPU.
+        // A thread that would run now, if the sampler did not occupy its CPU.
         let displaced = displaced(found.iter().flatten().map(|(head, _)| head));
         let mut taken = Taken::default();
         for record in &found {
