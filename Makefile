@@ -1,8 +1,8 @@
-# Everything starts here, and every target does its own set-up. Set-up looks first, and installs and
-# fetches nothing where all is there.
+# Everything starts here, and every target runs its own setup. The setup checks first, and installs
+# or fetches only what is missing.
 
 BIOPSY := target/x86_64-unknown-linux-gnu/release/biopsy
-# Root's work for whoever is not root.
+# Runs a command as root.
 ROOT := $(if $(filter 0,$(shell id -u)),,sudo)
 
 PREFIX ?= /usr/local
@@ -45,8 +45,8 @@ dist: build manual
 	@setup/packages dist
 	@packaging/dist
 
-# Status 3: refused, nothing was measured. Status 4: measured, and some figures are not to be trusted;
-# the verdict and the report are there and say so. The reason is biopsy's own and stands above.
+# Status 3: refused, nothing was measured. Status 4: measured, but some figures must not be trusted;
+# the verdict and the report say so. biopsy has printed the reason.
 demo: build
 	@$(ROOT) $(BIOPSY) diagnose -o report.html || { status=$$?; \
 		[ $$status -ne 4 ] || exit 0; \

@@ -1,4 +1,5 @@
-# Debian packages of any suite, unpacked into the cache and never installed: sourced by the scripts here.
+# Unpacks Debian packages of any suite into the cache, without installing them. Sourced by the scripts
+# here.
 # shellcheck shell=bash
 
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/biopsy
@@ -10,15 +11,15 @@ die() {
     exit 1
 }
 
-# One at a time: make test and vmtest/run may be started side by side.
+# One process at a time: make test and vmtest/run may run in parallel.
 lock_cache() {
     mkdir -p "$cache"
     exec 9>"$cache/.lock"
     flock 9
 }
 
-# The mirror that carries suite $1, from the system's own configuration: suites of the security
-# archive lie under another address than the rest.
+# The mirror of suite $1, from the system's own configuration: suites of the security archive have
+# another address.
 mirror() {
     if [ -n "${BIOPSY_MIRROR:-}" ]; then
         echo "$BIOPSY_MIRROR"
@@ -31,16 +32,16 @@ mirror() {
         sed -n "s/^$label //p" | head -n1
 }
 
-# apt of its own for suite $1, with own lists and no dpkg status, so that the system's are untouched and
+# Runs apt for suite $1 with separate lists and no dpkg status: the system's own stay unchanged, and
 # suites of other releases can be read: suite_apt SUITE apt-get|apt-cache ARGUMENT...
 suite_apt() {
     local suite=$1 command=$2
     shift 2
-    # Run by root, apt would drop to the user _apt, who cannot enter a private directory.
+    # As root, apt would switch to the user _apt, who cannot enter a private directory.
     APT_CONFIG=$work/$suite/apt.conf "$command" -o APT::Sandbox::User=root -qq "$@"
 }
 
-# Reads the lists of suite $1.
+# Downloads the lists of suite $1.
 open_suite() {
     local suite=$1 uri
     command -v apt-get >/dev/null || die "suite $suite comes as Debian packages, and this system has no apt"
@@ -48,7 +49,7 @@ open_suite() {
     [ ! -d "$work/$suite" ] || return 0
     uri=$(mirror "$suite")
     if [ -z "$uri" ] && [ "$(id -u)" -eq 0 ]; then
-        # A fresh machine has no lists yet, and without them apt does not know its own mirrors.
+        # A new machine has no lists yet. Without them apt does not know its mirrors.
         apt-get update -qq || true
         uri=$(mirror "$suite")
     fi
@@ -69,7 +70,7 @@ END
     suite_apt "$suite" apt-get update || die "suite $suite could not be read from $uri"
 }
 
-# Whether folder $1 of the cache holds what $2 asks for.
+# Whether folder $1 of the cache was made for request $2.
 cached() {
     [ "$(cat "$cache/$1/.from" 2>/dev/null)" = "$2" ]
 }
@@ -81,15 +82,15 @@ unpack() {
     echo "setup: fetching $*" >&2
     mkdir -p "$work/debs"
     (cd "$work/debs" && suite_apt "$suite" apt-get download "$@")
-    # A folder appears complete or not at all, also when this is interrupted.
+    # The folder appears complete or not at all, even if this is interrupted.
     rm -rf "$into" "$into.new"
     mkdir -p "$into.new"
     for deb in "$work"/debs/*.deb; do
         dpkg-deb --extract "$deb" "$into.new"
     done
     rm -rf "$work/debs"
-    # Packages of merged-/usr releases have no /lib, where kmod looks for a kernel's modules, and none
-    # brings the index of the modules.
+    # Packages of merged-/usr releases have no /lib, where kmod searches the kernel's modules, and
+    # contain no index of the modules.
     [ -e "$into.new/lib" ] || ln -s usr/lib "$into.new/lib"
     if [ -d "$into.new/lib/modules" ]; then
         PATH=$PATH:/usr/sbin:/sbin depmod -b "$into.new" "$(ls "$into.new/lib/modules")"

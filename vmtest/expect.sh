@@ -1,4 +1,4 @@
-# For the host half of a case: sourced by check.sh, in the folder that the guest half filled.
+# Functions for the host half of a case: sourced by check.sh, in the folder that the guest has filled.
 # shellcheck shell=bash disable=SC2016 # the variables in quotes are jq's
 
 # Ends the check with a reason.
@@ -7,8 +7,7 @@ fail() {
     exit 1
 }
 
-# expect FILE FILTER [NAME VALUE]...: the jq filter must give true; its variables are numbers or any
-# other JSON.
+# expect FILE FILTER [NAME VALUE]...: the jq filter must give true. Its variables are numbers or other JSON.
 expect() {
     local file=$1 filter=$2 arguments=()
     shift 2
@@ -18,7 +17,7 @@ expect() {
         shift 2
     done
     jq -e "${arguments[@]}" "$filter" "$file" >/dev/null && return
-    # Without the buckets of the histograms, which nobody reads.
+    # Without the buckets of the histograms, which are too long to read.
     fail "$file: not true: ${claim:-$filter} $(printf '%.80s ' "${arguments[@]}")in" \
         "$(jq -c 'del(.. | .buckets? // empty)' "$file" | head -c 3000)"
 }
@@ -26,14 +25,14 @@ expect() {
 # exited NAME STATUS: the exit status that guest.sh left in NAME.exit.
 exited() {
     [ "$(cat "$1.exit")" -eq "$2" ] && return
-    # A test program says where it failed above its last lines.
+    # A test program prints the failed assertion above its last lines.
     local said
     said=$(grep -A 1 'panicked at' "$1.err" || tail -n 3 "$1.err")
     fail "$1 ended with status $(cat "$1.exit"), not $2: $(tr '\n' ' ' <<<"$said")"
 }
 
-# device NAME DISK FILTER [NAME VALUE]...: the filter holds for the one DISK in the view NAME.json; in it
-# $view is the whole view, and `kernel` the kernel's bracket [min, max] over all classes of I/O.
+# device NAME DISK FILTER [NAME VALUE]...: the filter must hold for DISK in the view NAME.json. In it, $view is the
+# whole view, and `kernel` the kernel's bounds [min, max] over all classes of I/O.
 device() {
     local view=$1 disk=$2 filter=$3 claim="$2: $3"
     shift 3
@@ -42,17 +41,17 @@ device() {
         . as $view | [.devices[] | select(.name == "'"$disk"'")] | length == 1 and (.[0] | '"$filter"')' "$@"
 }
 
-# trusted NAME DISK: a view without loss, whose count is the kernel's own (NAME.ios, as `traced` left it).
+# trusted NAME DISK: the view has lost nothing, and its count is the kernel's (NAME.ios, written by `traced`).
 trusted() {
     exited "$1" 0
     expect "$1.json" '.lost.ios == 0 and .lost.events == 0'
     device "$1" "$2" '.ios == $ios and .ios > 0 and kernel == [$ios, $ios]' ios "$(cat "$1.ios")"
 }
 
-# accounted NAME DISK [COUNT]: what the view saw of the disk, and what it says that it lost of it, are the kernel's own
-# count (NAME.ios, or COUNT); and all that was lost is what the kernel did not run a program for, and said so: on 7.x,
-# where a task can be preempted inside one (the case `preempted`). Whether that is too much loss to trust, status 4,
-# depends on how busy the host is.
+# accounted NAME DISK [COUNT]: the I/Os that the view counted and those that it reports as lost add up to the kernel's
+# count (NAME.ios, or COUNT). All losses must be runs of a program that the kernel skipped and counted: on 7.x, a task
+# can be preempted inside a program (case `preempted`). The view may exit with status 4: whether the loss is too large
+# to trust depends on the host's load.
 accounted() {
     [ "$(cat "$1.exit")" -eq 0 ] || exited "$1" 4
     device "$1" "$2" '.ios > 0 and .ios + .lost_ios == $ios and kernel == [$ios, $ios]' ios "${3:-$(cat "$1.ios")}"
@@ -62,17 +61,17 @@ accounted() {
     esac
 }
 
-# joined NAME DISK OPERATIONS [OP]: the reads (or OP) are that many operations, from their entry to the return
-# with their result, and their stages add up. But for what the kernel did not run a program for (7.x, where one
-# can be preempted: the case `preempted`).
+# joined NAME DISK OPERATIONS [OP]: the reads (or OP) are this many operations, followed from their entry to the return
+# of their result, and their stages add up. Exception: runs that the kernel skipped (7.x, where a task can be preempted
+# inside a program: case `preempted`).
 joined() {
     device "$1" "$2" ".ops.${4:-read}"' | (.operations - $n | fabs) + .ios_without_operation + (.not_covered.reap // 0)
         <= $view.lost.probes.latency.missed' n "$3"
     device "$1" "$2" ".ops.${4:-read}"' | ([.stages[].sum_ns] | add) == .total.sum_ns'
 }
 
-# referee FILE COUNT: the median from issue to completion, in ns, by the kernel's own trace, as `recorded` left it; of
-# exactly so many I/Os.
+# referee FILE COUNT: the median time from issue to completion in ns, from the kernel's own trace written by
+# `recorded`. It must have exactly COUNT I/Os.
 referee() {
     sed -n 's/.* \([0-9.]*\): block_rq_\([a-z]*\): .* \([0-9]*\) + [0-9]* .*/\1 \2 \3/p' "$1" |
         awk '$2 == "issue" { issued[$3] = $1 } $2 == "complete" { printf "%.0f\n", ($1 - issued[$3]) * 1e9 }' |
@@ -80,9 +79,9 @@ referee() {
         fail "the kernel's trace does not have the $2 I/Os: $(wc -l <"$1") lines" >&2
 }
 
-# unchanged RECORDS FOUND FACTOR: the lines of both are `KERNEL A B COUNT ...`, and no count of this kernel is more than
-# FACTOR times the recorded one. `refused` in place of a count has to stay so. With `vmtest/run --record` FOUND becomes the
-# record, by kernel as in kernels.txt.
+# unchanged RECORDS FOUND FACTOR: lines of both files are `KERNEL A B COUNT ...`. No count of this kernel may exceed
+# FACTOR times the recorded one, and `refused` instead of a count must stay so. With `vmtest/run --record`, FOUND
+# becomes the record, sorted like kernels.txt.
 unchanged() {
     if [ -n "${BIOPSY_VM_RECORD-}" ]; then
         { grep '^#' "$1" && grep -v "^#\|^$BIOPSY_VM_KERNEL " "$1" | cat - "$2" | sort -s -V -k1,1; } >new

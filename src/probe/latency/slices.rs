@@ -34,8 +34,8 @@ const REST: Duration = Duration::from_millis(200);
 const PERIOD: Duration = Duration::from_secs(5);
 /// Maximum, whatever the budget is: if operations are requested, some are measured.
 const LONGEST_PERIOD: Duration = Duration::from_secs(20);
-/// Age of a slice from which on I/Os of no operation are classified. Earlier, the operation of such an I/O may have been
-/// in flight when the slice began; after this time there are few.
+/// Age of a slice from which on I/Os of no operation are classified. Earlier, the operation of such an I/O may have
+/// been in flight when the slice began; after this time there are few.
 const OLD: Duration = Duration::from_millis(50);
 /// Limit on the time spent on attaching and detaching, as a fraction of the run.
 const EDGES: f64 = 0.005;

@@ -1,3 +1,3 @@
-# What `make demo-vm` runs in the guest.
+# The guest half of `make demo-vm`.
 # timeout: 120
 exec biopsy diagnose /dev/nvme0n1 --runtime 5s -o report.html >/dev/ttyS1 2>&1
