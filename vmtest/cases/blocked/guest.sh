@@ -1,5 +1,5 @@
-# A disk that takes 2 ms for each read, and sleeps of known length: what blocks a thread, by the tests of the probe
-# themselves, on each kernel.
+# The probe's own tests of what blocks a thread, on each kernel: a disk with 2 ms per read, and sleeps of known
+# length.
 # append: time=virtual
 # timeout: 600
 . /guest/lib.sh

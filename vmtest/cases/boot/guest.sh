@@ -1,5 +1,5 @@
-# The kernel comes up with what every other case relies on: BTF, the drive with a queue per CPU, and
-# the modules that they load.
+# The kernel boots with what every other case needs: BTF, the drive with a queue per CPU, and the
+# modules that the cases load.
 . /guest/lib.sh
 
 uname -r >release

@@ -1,12 +1,12 @@
 counts='[.devices[0].ops | to_entries[] | [.key, .value.ios, .value.operations, (.value.stages // {} | map_values(.count))]]'
-# Without queue: it lies between two events whose programs are the same both ways, and on 7.x the kernel itself takes some
+# Without queue: its two events have the same programs in both modes, and on 7.x the kernel itself takes some
 # microseconds more or less for it from run to run.
 means='[.devices[0].ops[].stages // {} | to_entries[] | select(.value.count >= 2000 and .key != "queue")
     | [.key, .value.sum_ns / .value.count]]'
 for load in ring pread libaio read fsync; do
     trusted $load.functions nullb0
     trusted $load.events nullb0
-    # 5.10 follows no operations, and so no system calls.
+    # 5.10 follows no operations, and therefore no system calls.
     if [ "$BIOPSY_VM_KERNEL" = 5.10 ]; then
         expect $load.functions.json '[.missing[] | select(.part == "functions" and .reason == "refused")] | length == 1'
         continue

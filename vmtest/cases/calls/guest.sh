@@ -1,15 +1,15 @@
-# System calls followed at their functions, and by the events of all system calls: the same loads have the same counts
-# and the same times. The loads have the only CPU to themselves: no instruction of others is in these.
+# System calls followed at their functions, and by the events of all system calls: the same loads must have the same
+# counts and the same times. The loads run alone on the only CPU, so no instructions of other tasks are included.
 # smp: 1
 # append: time=virtual tsc=reliable
 # long: yes
 . /guest/lib.sh
 
 null_disk nullb0 irqmode=0 submit_queues=1
-# The kernel tests its ciphers for a second or two.
+# The kernel tests its ciphers for a second or two after the boot.
 wait_for sh -c '! grep -qsx cryptomgr_test /proc/[0-9]*/comm'
 echo -1 >/proc/sys/kernel/sched_rt_runtime_us
-# both NAME COMMAND...: the command, followed in both ways, and which programs were attached.
+# both NAME COMMAND...: runs the command in both modes, and lists the attached programs.
 both() {
     name=$1
     shift

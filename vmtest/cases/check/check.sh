@@ -1,5 +1,5 @@
-# Those that follow operations, and those of --detail beside them, are named where the kernel has no event for
-# them.
+# Programs that follow operations, and those of --detail, are reported as missing if the kernel has no event
+# for them.
 follows='["sys_enter", "sys_exit", "ring_submit_req", "ring_submit_sqe", "ring_complete", "ring_wait", "bio_getrq", "rq_insert", "ring_queue_work", "task_waking", "task_switch", "call_enter", "call_exit"]'
 followed=ok done=ok locks=ok
 case $(cat release) in
@@ -8,12 +8,12 @@ case $(cat release) in
 esac
 expect check.json '[.programs[] | select(.name as $n | $follows | index($n))] | length == 12 and all(.state == $state)' \
     follows "$follows" state "\"$followed\""
-# block_io_done came with 6.5.
+# block_io_done exists since 6.5.
 expect check.json '[.programs[] | select(.name == "io_done") | .state] == [$state]' state "\"$done\""
-# The events of contention came with 5.19.
+# The contention events exist since 5.19.
 expect check.json '[.programs[] | select(.name == "lock_begin" or .name == "lock_end") | .state] == [$state, $state]' \
     state "\"$locks\""
-# Those of the page cache came one by one, from 5.16 to 6.16.
+# The page-cache events were added one by one, from 5.16 to 6.16.
 pagecache='["throttled", "ra_unbounded", "get_pages"]'
 case $(cat release) in
 5.10.*) lacks='["throttled", "ra_unbounded", "get_pages"]' ;;

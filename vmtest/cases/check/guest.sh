@@ -1,4 +1,4 @@
-# `biopsy check` says what a kernel gives, and keeps what it says: the traces of the other cases.
+# `biopsy check` reports what this kernel supports. The other cases verify that it is true.
 . /guest/lib.sh
 
 [ ! -e /sys/kernel/btf/nvme_core ] || echo yes >module-btf

@@ -1,8 +1,9 @@
-# A difference that is known: disks that take 200 and 220 µs, ten results of each. And two of the same.
+# A known difference: disks with 200 and 220 µs, ten results of each. Also two disks with the same
+# time.
 # append: time=virtual
 . /guest/lib.sh
 
-# The kernel tests its ciphers for a second or two.
+# The kernel tests its ciphers for a second or two after the boot.
 wait_for sh -c '! grep -qsx cryptomgr_test /proc/[0-9]*/comm'
 runs() { # NS FILE
     null_disk nullb0 completion_nsec="$1" irqmode=2

@@ -1,5 +1,5 @@
-# Settings that `biopsy compare` changes come back after each of its ends, on this kernel's queue, and what the kernel
-# resets with them. And nothing is said or left where a disk goes meanwhile.
+# `biopsy compare` restores the settings after each way to end, including those that the kernel resets along with
+# them. If the disk is removed meanwhile, nothing is printed and nothing is left behind.
 . /guest/lib.sh
 
 queue=/sys/block/nvme0n1/queue
@@ -13,7 +13,7 @@ settings() {
     done
 }
 settings >before
-# In the background, where the subshell becomes it.
+# Run in the background: exec replaces the subshell, so $! is biopsy.
 compare() {
     exec biopsy compare -d nvme0n1 --vary scheduler=none,mq-deadline --vary read_ahead=0,256 --vary max_sectors=64,128 \
         --rounds 100 --json -- sleep 0.2
@@ -25,13 +25,13 @@ biopsy compare --vary scheduler=none,mq-deadline --rounds 4 --json \
     -- load /dev/nvme0n1 --no-drive-check --runtime 100ms >end.json 2>end.err || status=$?
 echo $status >end.exit
 settings >end.after
-# A shell's background commands ignore SIGINT: that end is tested outside.
+# A shell's background commands ignore SIGINT: tests outside of the VM cover it.
 for signal in TERM HUP KILL; do
     status=0
     compare >$signal.json 2>$signal.err &
     tool=$!
     wait_for running
-    # Each value is tried once, then rounds begin.
+    # Each value is tried once before the rounds begin.
     sleep 1
     kill -$signal $tool
     wait $tool || status=$?
@@ -39,7 +39,7 @@ for signal in TERM HUP KILL; do
     echo $status >$signal.exit
     settings >$signal.after
 done
-# The watcher with it: the next start brings them back.
+# Kill the process that restores settings as well: the next start restores them.
 compare >both.json 2>both.err &
 tool=$!
 wait_for running
@@ -52,7 +52,7 @@ biopsy compare --restore 2>both.restore
 settings >both.after
 ls /run/biopsy >left
 
-# A disk that goes: its settings go with it.
+# Remove the disk: its settings are removed with it.
 null_disk nullb0 irqmode=0
 biopsy compare --vary nomerges=0,2 --rounds 100 -d nullb0 -- sleep 1 >gone.out 2>gone.err &
 tool=$!
@@ -65,13 +65,13 @@ wait $tool || status=$?
 echo $status >gone.exit
 ls /run/biopsy >gone.left
 
-# Limits of a cgroup: 200 reads a second against as many as there are, and none afterwards.
+# Limits of a cgroup: 200 reads per second compared with no limit. Afterwards there is no limit again.
 echo '+io +cpu +memory' >/sys/fs/cgroup/cgroup.subtree_control
 mkdir /sys/fs/cgroup/slow
 limits() { (cd /sys/fs/cgroup/slow && head io.max cpu.max memory.high); }
 null_disk nullb0 irqmode=0
 limits >limits.before
-# In a subshell, which becomes it.
+# exec replaces the subshell, which has entered the cgroup.
 in_group() {
     exec sh -c 'echo $$ >/sys/fs/cgroup/slow/cgroup.procs; exec "$0" "$@"' biopsy compare "$@" --json \
         -- load /dev/nullb0 --no-drive-check --runtime 500ms

@@ -1,5 +1,5 @@
-# CPUs go and come back while their drive is traced: with them go interrupts, hardware queues' homes and the
-# tasks that submit. No I/O may vanish from the books.
+# CPUs go offline and come back while their drive is traced. Interrupts, the CPUs of hardware queues, and
+# submitting tasks move. Every I/O must be accounted for.
 . /guest/lib.sh
 
 cpu=/sys/devices/system/cpu
@@ -25,7 +25,7 @@ during() {
     touch ended
     wait "$toggler"
 }
-# The tool is started by a shell that may run anywhere, and its readers are not pinned to a CPU.
+# The tool is started by a shell that is not bound to a CPU, and the readers are not either.
 during traced latency nvme0n1 -- sh -c '
     for i in 1 2 3; do dd if=/dev/nvme0n1 of=/dev/null bs=4096 count=1500 iflag=direct & done
     biopsy load --no-drive-check /dev/nvme0n1 --iodepth 8 --numjobs 4 --runtime 4s --json -o load.json
@@ -33,6 +33,6 @@ during traced latency nvme0n1 -- sh -c '
 status=0
 during biopsy diagnose --no-load -d nvme0n1 --for 2s --json -o report.html >diagnose.json 2>diagnose.err || status=$?
 echo "$status" >diagnose.exit
-# One CPU is missing from the start to the end.
+# One CPU is offline for the whole run.
 echo 0 >$cpu/cpu2/online
 traced without nvme0n1 -- biopsy load --no-drive-check /dev/nvme0n1 --iodepth 8 --numjobs 2 --runtime 1s --json -o load2.json

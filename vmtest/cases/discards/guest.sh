@@ -1,4 +1,4 @@
-# Discards and writes of zeroes are classes of their own; the kernel counts the latter as writes.
+# Discards and writes of zeroes are separate classes. The kernel counts the latter as writes.
 . /guest/lib.sh
 
 uname -r >release

@@ -1,8 +1,7 @@
-# 80 queues on each of two disks, of which those of CPU 0 and 64 differ by a power of two: a table that
-# is sized by the online CPUs, or folded, mixes them up. Each CPU reads another number of blocks, slowly
-# and with a single tag per queue, so that what is mixed up meets at the same time. One reader per CPU: with
-# two, each preempts the other inside the programs on 7.x (the case `preempted` says more), which missed 1 to
-# 5 of the 3,088 here.
+# 80 queues on each of two disks. CPU 0 and 64 differ by a power of two: a table sized by the online CPUs, or
+# with folded indexes, mixes up their queues. Each CPU reads a different number of blocks, slowly and with
+# one tag per queue, so that mixed-up I/Os overlap. One reader per CPU: with two, each preempts the other
+# inside the programs on 7.x (case `preempted`), which missed 1 to 5 of the 3,088 events here.
 # smp: 80
 # append: maxcpus=2
 . /guest/lib.sh
@@ -24,5 +23,5 @@ for disks in 'nullb0 nullb1' 'nullb1 nullb0'; do
 done
 END
 traced latency nullb0 -d nullb1 -- sh load.sh
-# Which queue serves which CPUs.
+# The CPUs of each queue.
 grep . /sys/block/nullb[01]/mq/*/cpu_list >queues

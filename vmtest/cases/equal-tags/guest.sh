@@ -1,6 +1,6 @@
-# Two disks use the same four tags of their queue 0 at the same time: neither may take the other's stamp.
-# A CPU for each load: on 7.x one that is preempted inside a program makes the other's event a missed one
-# (the case `preempted` counts those), 5 of 6,407 here when they shared their CPUs.
+# Two disks use the same four tags of their queue 0 at the same time: neither may use the other's stamps.
+# Each load has its own CPU: on 7.x, a task that is preempted inside a program makes the other's event a
+# missed one (the case `preempted` counts these), 5 of 6,407 here when they shared CPUs.
 # append: time=virtual
 . /guest/lib.sh
 

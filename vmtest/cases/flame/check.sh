@@ -1,9 +1,9 @@
-# share NAME FRAME: what stacks with this frame hold of all, in tenths of a percent.
+# share NAME FRAME: the share of stacks with this frame, in tenths of a percent.
 share() {
     awk -v frame="$2" '{ n = $NF; all += n; if (index(";" $0, ";" frame ";") || index(";" $0, ";" frame " ")) some += n }
         END { printf "%.0f\n", 1000 * some / all }' "$1.folded"
 }
-# about NAME FRAME EXPECTED POINTS: tenths of a percent, all of them.
+# about NAME FRAME EXPECTED TOLERANCE: all in tenths of a percent.
 about() {
     local is
     is=$(share "$1" "$2")
@@ -11,7 +11,7 @@ about() {
         fail "$1: $2 holds $is tenths of a percent, not $3"
     fi
 }
-# The sum of the file is what the view says.
+# The sum of the file equals the total of the view.
 whole() {
     expect "$1.json" '.total == $sum' sum "$(awk '{ n += $NF } END { printf "%.0f", n }' "$1.folded")"
 }
@@ -23,18 +23,19 @@ done
 about cpu sixty 600 30
 about cpu thirty 300 30
 about cpu ten 100 30
-# By the thread's own clock.
+# Measured by the thread's own clock.
 read -r user kernel <clock
 about sides user_side $((1000 * user / (user + kernel))) 30
 about sides kernel_side $((1000 * kernel / (user + kernel))) 30
 expect sides.json '.what == "on-cpu" and .lost.samples == 0'
 
-# Three reads of four, each of 2 ms, nearly all of which is the disk's.
+# Three of four reads, with 2 ms each, nearly all of which is the disk's time.
 about io thrice 750 30
 about io once 250 30
 [ "$(share io '[device]')" -ge 900 ] || fail "the disk takes $(share io '[device]') tenths of a percent"
 expect io.json '.what == "io" and .unit == "nanoseconds" and .measured == 1000 and .lost.ios == 0'
-# All of what passed in the two, but for what the program did between its reads.
+# All of the time in the two functions, except what the program does between its
+# reads.
 read -r thrice once <passed
 expect io.json '.total / $passed | 0.9 < . and . <= 1' passed $((thrice + once))
 grep -q 'stacks of 1,000 of 1,000 I/Os' io.json || fail "not all have a stack: $(jq -r .source io.json)"

@@ -1,5 +1,4 @@
-# Flame graphs of a program of which it is known what its functions take: on the CPU, and in I/O on a disk that takes
-# 2 ms for each read.
+# Flame graphs of a program whose functions take known shares: of CPU time, and of I/O on a disk with 2 ms per read.
 # append: time=virtual
 # timeout: 600
 . /guest/lib.sh
@@ -15,7 +14,7 @@ flame() {
 }
 flame cpu -F 499 --comm shares -- shares cpu 6
 flame sides -F 499 --comm shares -- sh -c 'exec shares sides 6 >clock'
-# Stacks of all, then of those that a small budget allows.
+# With stacks of all I/Os, and then with as many as a small budget allows.
 flame io --io -d nullb0 --max-cost 100 -- sh -c 'exec shares io /dev/nullb0 250 >passed'
 flame few --io -d nullb0 --max-cost 0.05 -- shares io /dev/nullb0 750
 no_null_disks

@@ -1,8 +1,8 @@
-# A write and a flush in turn, on a drive with a cache of its own: the writes are exact, the drive's flush
-# commands stand apart, and so do those who wait for them, which the kernel counts as writes without data.
-# Writes that must be on the medium (O_DSYNC) are commands of their own kind (FUA); a block device is flushed
-# behind each of them all the same. An fsync is an operation although it has nothing of its own to write. A
-# disk that knows no FUA is flushed behind the write, before the kernel calls it written.
+# Alternating writes and flushes on a drive with a write cache. Writes are counted exactly. The drive's flush
+# commands are a separate class, as are the flushes that callers wait for, which the kernel counts as writes
+# without data. Writes that must reach the medium (O_DSYNC) have a separate class (FUA); a block device is
+# flushed after each of them all the same. An fsync is an operation even without data to write. A disk
+# without FUA is flushed after the write, before the kernel completes it.
 . /guest/lib.sh
 
 uname -r >release

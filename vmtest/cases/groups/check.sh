@@ -19,7 +19,7 @@ expect groups.json '[.groups[] | select(.by.cgroup == "/groups" and .by.size == 
 expect groups.json '[.groups[] | select(.by.cgroup == "/groups/lower" and .by.size == [16384, 32768]) | .operations] | add == 200'
 expect groups.json '[.groups[].by.process | select(.comm == "dd") | .pid] | unique | length == 2'
 expect groups.json '([.cpus[].ios] | add) == 500 and ([.nodes[].ios] | add) == 500'
-# The generator looks whether the drive can be read, one read() before it begins.
+# The generator first checks with one read() whether the drive can be read.
 expect ring.json '[.groups[] | select(.by.process.comm == "biopsy") | .operations] | add == $ios + 1' ios "$(jq .ios load.json)"
 for view in named below; do exited $view 0; done
 device named nvme0n1 '.ios == 500 and .operations == 500 and .kernel_ios_min == null and .all_ios_max == 500'
@@ -57,5 +57,5 @@ for name in three four; do
 done
 expect files.json '[.groups[] | select(.by.file.kind == "raw_device" and .by.op == "read") | .operations] == [100]'
 expect files.json '[.groups[] | select(.by.file.kind == "journal") | .ios] | add > 0'
-# Only flushes are of no file.
+# Only flushes belong to no file.
 expect files.json 'all(.groups[] | select(.by.file == null); .by.op == "flush" or .by.op == "empty_flush")'

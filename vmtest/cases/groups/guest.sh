@@ -1,5 +1,5 @@
-# Each I/O has the group of who handed it in: two processes in two cgroups of v2, of which the block
-# controller charges neither (it is not switched on), and filters by name and by cgroup.
+# Each I/O belongs to the group of its submitter: two processes in two cgroups v2. The block
+# controller charges neither, since it is not enabled. Also filters by name and by cgroup.
 . /guest/lib.sh
 
 uname -r >release
@@ -18,7 +18,7 @@ traced named nvme0n1 --comm dd -- sh load.sh
 traced below nvme0n1 --by process --cgroup groups/lower -- sh load.sh
 traced nothing nvme0n1 --comm nobody -- sh load.sh
 
-# A layer's bios are I/Os of those who hand them in, and so are the requests below.
+# The bios of an upper device belong to their submitters, and so do the requests below.
 case $(cat release) in 5.10.*) exit 0 ;; esac
 mapped linear linear nvme0n1 >name
 upper_disk=$(cat name)
@@ -27,7 +27,8 @@ traced layer "$upper_disk" --by device,process,cpu -- sh layer.sh
 traced layered-dd "$upper_disk" --by device,queue --comm dd -- sh layer.sh
 traced layered "$upper_disk" --by device,queue --comm cat -- sh layer.sh
 
-# Files of an ext4: read past the page cache and through it, written, and the disk itself.
+# Files of an ext4: direct reads, reads through the page cache, writes; and reads of the disk
+# itself.
 no_layers
 mounted_ext4 nvme0n1 /tmp/mounted
 for name in one two three; do dd if=/dev/zero of=/tmp/mounted/$name bs=64k count=16 conv=fsync; done

@@ -1,6 +1,6 @@
 # timeout: 400
-# What may be written, tried on a machine of its own: the tests of tests/suite/guard.rs, with layers, swap, mounts
-# and an NVMe drive that no other machine would lend them.
+# The tests of the load's write protection, tests/suite/guard.rs, on a separate machine: with layers, swap, mounts
+# and an NVMe drive that other machines cannot offer.
 . /guest/lib.sh
 
 [ -x /bin/suite ] || fail "no test program in the guest: cargo test --no-run --test suite"
@@ -12,7 +12,7 @@ mkdir -p /dev/shm
 mount -t tmpfs tmpfs /dev/shm
 BIOPSY_VM=1 /bin/suite --nocapture --test-threads=1 guard:: >tests 2>&1 || true
 
-# The same drive behind a multipath head, whose path below is hidden.
+# The same drive behind a multipath head, with a hidden path.
 modprobe -r nvme
 modprobe -r nvme_core
 modprobe nvme_core multipath=Y

@@ -1,6 +1,6 @@
-# A figure that has grown by more than 3 % is a failure; `vmtest/run --record '' instructions` writes the file anew.
-# The median of three rounds counts, and how far these are from each other is recorded beside it. Of interrupts and lock
-# waits the least counts: what happens beside them only adds.
+# A figure that grew by more than 3 % is a failure; `vmtest/run --record '' instructions` updates the record. The figure
+# is the median of three rounds, and their spread is recorded with it. For interrupts and lock waits it is the minimum:
+# other activity can only add to it.
 set -o pipefail
 reads=20000
 
@@ -9,19 +9,19 @@ took() {
     jq -e --argjson n $reads 'select(.ios == $n and .errors == 0) | .duration_ns / 2 / $n' "$1.depth-$2" ||
         fail "$1: the load with depth $2 did not make $reads reads" >&2
 }
-# inside NAME DEPTH BEFORE: instructions of all programs per read, from the depth before.
+# inside NAME DEPTH BEFORE: instructions of all programs per read, without those of depth BEFORE.
 inside() {
     jq -s --argjson n $reads 'map(map(.run_time_ns // 0) | add) | (.[1] - .[0]) / 2 / $n' \
         "$1.depth-$3.programs" "$1.depth-$2.programs"
 }
-# runs FILE FIRST LAST: instructions of a run of each of the two programs, together; nothing where one never ran.
+# runs FILE FIRST LAST: instructions of one run of each of the two programs, added up; empty if one never ran.
 runs() {
     jq --arg first "$2" --arg last "$3" 'map(select(.run_cnt)) as $ran
         | [$first, $last] | map(. as $name | $ran | map(select(.name == $name))
             | select(. != []) | (map(.run_time_ns) | add) / (map(.run_cnt) | add))
         | select(length == 2) | add / 2' "$1"
 }
-# summed PER NAME: of a figure per round on stdin the line for the file.
+# summed PER NAME: turns one figure per round (stdin) into the line of the record.
 summed() {
     sort -g | awk -v what="$BIOPSY_VM_KERNEL $*" '{ all[NR] = $1 }
         END {
@@ -31,11 +31,11 @@ summed() {
         }'
 }
 
-# A view that follows less must not look cheap.
+# A view that measures less must not pass as cheap.
 for round in 1 2 3; do
     for view in device queue-device latency functions detail by-process programs-latency programs-trace programs-diagnose; do
         case $BIOPSY_VM_KERNEL-$view in
-        # Too old to tell whose an I/O is.
+        # Too old to attribute I/Os to processes.
         5.10-by-process)
             exited $round.$view 3
             continue
@@ -44,7 +44,7 @@ for round in 1 2 3; do
         exited $round.$view 0
         within='.ios >= 2 * $n and .ios <= 2 * $n + 20 and .lost_ios == 0'
         case $BIOPSY_VM_KERNEL-$view in
-        # Operations are followed from 5.12 on.
+        # Operations are followed since 5.12.
         5.10-* | *-device | *-trace | *-diagnose) ;;
         *) within+=' and .ops.read.operations >= 2 * $n' ;;
         esac
@@ -68,7 +68,7 @@ done
     before=0
     for depth in 1 32; do
         for view in latency trace diagnose; do
-            # There a program can be preempted, and its time holds what the thread of the view does.
+            # On 7.x a program can be preempted, and its time then includes the view's thread.
             case $BIOPSY_VM_KERNEL-$view in 7.x-trace | 7.x-diagnose) continue ;; esac
             for round in 1 2 3; do
                 [ ! -e $round.programs-$view.depth-$depth ] || inside $round.programs-$view $depth $before
@@ -80,7 +80,7 @@ done
     for round in 1 2 3; do runs $round.wait.programs lock_begin lock_end; done | summed wait locks
 } >found
 
-# Both ways count the same: to call the programs is what only one of them has.
+# Both methods must agree. Only one of them includes the calls of the programs.
 awk '$3 == "latency" { split($2, per, "-"); count[per[1], per[2]] = $4 }
     END { for (depth = 1; depth <= 32; depth += 31) {
         all = count["depth", depth]; programs = count["programs", depth]

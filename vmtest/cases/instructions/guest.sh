@@ -1,9 +1,9 @@
-# What each view costs in instructions, and `biolatency` of libbpf-tools beside it. In virtual time an instruction takes
-# 2 ns, whatever the host does. The same 20,000 reads run without a view and with each one, on the only CPU and on a disk
-# that answers within the submission: the CPU is never idle, and what a view adds to an I/O is in the time that the reads
-# took. Unlike the kernel's statistics of the programs that holds what it takes to call them, too: events, trampolines and
-# the slow path of system calls. These statistics are the check, and the figure of views whose own threads have work to do
-# meanwhile. It takes minutes.
+# The cost of each view in instructions, compared with `biolatency` of libbpf-tools. In virtual time an instruction
+# takes 2 ns, whatever the host does. The same 20,000 reads run without a view and with each one, on the only CPU and on
+# a disk that completes within the submission. The CPU is never idle, so what a view adds to an I/O shows in the
+# duration of the reads. Unlike the kernel's program statistics, this includes calling the programs: events,
+# trampolines, and the slow path of system calls. The statistics are the cross-check, and the figure for views whose own
+# threads work meanwhile. It takes minutes.
 # smp: 1
 # append: time=virtual tsc=reliable queues=1
 # timeout: 900
@@ -11,13 +11,13 @@
 . /guest/lib.sh
 
 null_disk nullb0 irqmode=0 submit_queues=1
-# An I/O for each read, and no scheduler.
+# One I/O per read, and no scheduler.
 echo none >/sys/block/nullb0/queue/scheduler
 echo 2 >/sys/block/nullb0/queue/nomerges
-# The kernel tests its ciphers for a second or two.
+# The kernel tests its ciphers for a second or two after the boot.
 wait_for sh -c '! grep -qsx cryptomgr_test /proc/[0-9]*/comm'
 
-# loads NAME: one read at a time, and 32. And what the programs took of each, where the statistics are on.
+# loads NAME: one read at a time, then 32. Also the run time of the programs, if the statistics are enabled.
 cat >/tmp/loads <<'END'
 on=$(cat /proc/sys/kernel/bpf_stats_enabled)
 [ "$on" = 0 ] || bpftool prog show -j >"$1.depth-0.programs"
@@ -26,7 +26,7 @@ for depth in 1 32; do
     [ "$on" = 0 ] || bpftool prog show -j >"$1.depth-$depth.programs"
 done
 END
-# view NAME VERB OPTION...: the loads, while a view looks.
+# view NAME VERB OPTION...: runs the loads with a view.
 view() {
     name=$1 verb=$2 status=0
     shift 2
@@ -47,7 +47,7 @@ for round in 1 2 3; do
     view $round.interrupts interrupts
     biolatency 1000 1 >$round.biolatency.out 2>$round.biolatency.err &
     peer=$!
-    # Until it is attached, or gone where this kernel lacks something.
+    # Until it is attached, or has exited because this kernel lacks something.
     for _ in $(seq 100); do
         if attached || ! kill -0 $peer 2>/dev/null; then break; fi
         usleep 100000
@@ -68,7 +68,7 @@ for round in 1 2 3; do
 done
 no_null_disks
 
-# An interrupt of a drive, at whatever time it comes, and a mutex that is held for 5 ms while another thread wants it.
+# Interrupts of a drive, at any time, and a mutex that is held for 5 ms while another thread waits for it.
 nvme_driver
 null_disk nullb0 completion_nsec=5000000
 for round in 1 2 3; do

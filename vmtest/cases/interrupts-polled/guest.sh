@@ -1,4 +1,4 @@
-# A queue that io_uring polls: its completions come without an interrupt, in batches, and are counted with the queue.
+# A queue that io_uring polls: its completions come without an interrupt, in batches, and are counted for the queue.
 . /guest/lib.sh
 
 uname -r >release

@@ -5,7 +5,7 @@ esac
 [ "$(cat threaded.exit)" -eq 0 ] || [ "$missed" -gt 0 ] || exited threaded 0
 device threaded nvme0n1 '(.ios - $ios | fabs) <= $missed and .completed.interrupt == 0 and .completed.task > .ios / 2' \
     ios "$(cat threaded.ios)" missed "$missed"
-# The first interrupt of a queue is what tells its thread.
+# A queue's first interrupt tells which thread handles it.
 expect threaded.json '[.vectors[] | select(.queue != null and .interrupts > 0)] | length > 0
     and all(.threaded == .interrupts) and all(.interrupts <= .kernel_interrupts_max)
     and all(.completions_per_interrupt.sum == .completions and .completions > 0)

@@ -1,5 +1,5 @@
-# Handlers in threads: the hard interrupt only wakes one, and what the thread reaps belongs to that interrupt. Vectors
-# that the kernel manages itself stay where their queue's CPUs are, whatever irqaffinity says.
+# Threaded interrupt handlers: the hard interrupt only wakes a thread, whose completions belong to that interrupt.
+# Vectors with managed affinity stay on their queue's CPUs, whatever irqaffinity is.
 # append: threadirqs irqaffinity=2
 . /guest/lib.sh
 

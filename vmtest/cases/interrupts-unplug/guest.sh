@@ -1,4 +1,5 @@
-# The drive is pulled while its interrupts are counted: the run ends by itself, says so, and keeps what it has.
+# The drive is removed while its interrupts are counted: the run ends by itself, reports it, and keeps its
+# result.
 # append: case=load-unplug
 . /guest/lib.sh
 

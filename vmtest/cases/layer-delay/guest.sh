@@ -1,4 +1,4 @@
-# A layer whose time is known: dm-delay holds each I/O for 100 ms, the disk below takes 2 ms.
+# A layer with a known time: dm-delay delays each I/O by 100 ms, the disk below takes 2 ms.
 # append: time=virtual
 . /guest/lib.sh
 

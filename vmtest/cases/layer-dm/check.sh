@@ -7,7 +7,7 @@ case $(cat release) in
     ;;
 esac
 for view in reads ring; do trusted $view "$upper"; done
-# The file system writes by itself too, before the window and after it.
+# The file system also writes by itself, before and after the interval.
 exited journal 0
 device journal "$upper" '.ios > 0 and kernel == [.ios, .ios] and .kernel_check == "ok" and $view.lost.ios == 0'
 for view in reads ring journal; do
@@ -15,7 +15,7 @@ for view in reads ring journal; do
     device $view nvme0n1 ".added_for == [\"$upper\"] and .kernel_check == \"ok\" and .ios > 0"
 done
 trusted borders dm-1
-# The last of three reads lies across the border and is two I/Os for the kernel.
+# The last of three reads crosses the border, and the kernel counts it as two I/Os.
 device borders dm-1 '.ios == 4 and .splits == 1 and .ops.read.bio.count == 3 and .ops.read.operations == 3'
 for view in reads ring; do
     device $view "$upper" '.ops.read | .bio.count == .ios and .request_stages == {} and .layer.ios == .ios and .layer.mean_ns >= 0 and .layer.lower_mean_ns > .layer.mean_ns'
@@ -26,12 +26,12 @@ for view in reads ring; do
 done
 device reads "$upper" '.ops.read.operations == 300'
 device ring "$upper" '.ops.read.operations == $ios + 1' ios "$(jq .ios load.json)"
-# The journal's commit record is a write with a flush ahead of it, which dm does and counts in two parts;
-# in 7.2 it hands both on at once.
+# The journal's commit record is a write with a preflush, which dm splits and counts as two. 7.2 passes
+# it on as one.
 case $(cat release) in
 7.*) device journal "$upper" '.ops.fua | .bio.count == .ios and .ios > 0' ;;
 *) device journal "$upper" '.ops.fua | .bio.count * 2 == .ios and .ios > 0' ;;
 esac
-# The layer is driven, and its disk has the stages that the answer is about.
+# The layer is the target of the load, and its disk has the stages that the verdict is about.
 expect diagnose.json '.verdict.id != "inconclusive"'
 expect diagnose.json '[.latency.devices[] | select(.ios > 0) | .name] | sort == ["dm-0", "nvme0n1"]'

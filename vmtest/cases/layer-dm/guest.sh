@@ -1,5 +1,5 @@
-# dm-linear over NVMe: bios are counted as the kernel counts them, reads and writes, those that a flush goes
-# ahead of and those that are split, and the drive below has its own rows.
+# dm-linear over NVMe: bios are counted like the kernel counts them, for reads, writes, writes with a
+# preflush, and split ones. The drive below has its own rows.
 . /guest/lib.sh
 
 uname -r >release
@@ -13,7 +13,7 @@ traced reads "$upper" -- dd if="/dev/$upper" of=/dev/null bs=4096 count=300 ifla
 case $(cat release) in 5.10.*) exit 0 ;; esac
 traced ring "$upper" -- biopsy load --no-drive-check "/dev/$upper" --iodepth 8 --runtime 1s --json -o load.json
 biopsy diagnose "/dev/$upper" --runtime 1s --max-loss 100 --json -o /dev/null >diagnose.json 2>diagnose.err || true
-# Two pieces of dm's own, which splits at its targets' borders: half the disk, and half the disk.
+# Two targets, each half of the disk: dm splits bios at the border.
 half=$(($(cat /sys/block/nvme0n1/size) / 2))
 printf '0 %d linear /dev/nvme0n1 0\n%d %d linear /dev/nvme0n1 %d\n' $half $half $half $half |
     dmsetup create --noudevsync halves

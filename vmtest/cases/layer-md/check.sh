@@ -9,9 +9,10 @@ device reads md0 '.ops.read | .bio.count == .ios and .bio.min_ns >= 2e6 and .lay
 device reads md0 '([.layers[].ios] | add) == .ios and .ops.read.ios_without_operation == 0'
 device split md0 '.ops.read | .operations == 10 and .ios == 160'
 device split md0 '.bytes == 10485760'
-# The array answers a flush without data itself, and counts it nowhere.
+# The array itself answers a flush without data, and does not count it.
 device flush md0 '.ios == $ios + 1 and kernel == [$ios, $ios] and .kernel_check == "ok" and .ops.empty_flush.ios == 1' ios "$(cat flush.ios)"
-# A write of the mirror is one above, two below: no time below is one I/O's.
+# A write to the mirror is one I/O above and two below: no lower time belongs to
+# a single I/O.
 device mirror md1 '.ops.write | .ios == 50 and .bio.count == 50 and (has("layer") | not) and .operations == 50'
 device mirror md1 '([.layers[].ios] | add) == 100'
 expect mirror.json '[.missing[] | select(.part == "layer" and .device == "md1") | .reason] == ["not-one-to-one"]'

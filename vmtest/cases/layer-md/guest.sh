@@ -1,5 +1,5 @@
-# RAID over two disks of known service time: a stripe, whose reads are one I/O each or are split, and a
-# mirror, whose writes are two.
+# RAID over two disks with a known service time: a stripe, whose reads are one I/O each or are split,
+# and a mirror, whose writes are two.
 # append: time=virtual
 . /guest/lib.sh
 
@@ -8,7 +8,7 @@ uname -r >release
 null_disk nullb0 completion_nsec=2000000
 null_disk nullb1 completion_nsec=2000000
 array md0 0 /dev/nullb0 /dev/nullb1
-# What opening it for the first time does, a look for partitions, must be over.
+# The first open scans for partitions, which must be finished.
 dd if=/dev/md0 of=/dev/null bs=4096 count=1 iflag=direct
 traced reads md0 -- biopsy load --no-drive-check /dev/md0 --iodepth 4 --runtime 2s --json -o load.json
 case $(cat release) in 5.10.*) exit 0 ;; esac

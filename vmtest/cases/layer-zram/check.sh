@@ -9,6 +9,6 @@ trusted zram zram0
 device zram zram0 '.bio_based and .layers == [] and .ops.write.ios == 100 and .ops.write.bytes == 6553600'
 device zram zram0 '.ops.read.operations == $ios + 501' ios "$(jq .ios load.json)"
 device zram zram0 '.ops.read | .bio.count == .ios and ([.stages[].sum_ns] | add) == .total.sum_ns'
-# A disk without requests is driven and answered for.
+# A disk without requests can be the target of diagnose and gets a verdict.
 expect diagnose.json '.verdict.id != "inconclusive" and ([.findings[].subject] | index("zram0") != null)'
 expect diagnose.json '.latency.devices[] | select(.name == "zram0").ops.read.ios > 0'

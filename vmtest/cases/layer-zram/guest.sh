@@ -1,4 +1,4 @@
-# zram: reads and writes of one page and of many are one I/O each, as the kernel counts them.
+# zram: reads and writes of one or many pages are one I/O each, as the kernel counts them.
 . /guest/lib.sh
 
 uname -r >release
@@ -9,7 +9,7 @@ dd if=/dev/urandom of=/dev/zram0 bs=64k count=100 oflag=direct
 dd if=/dev/zram0 of=/dev/null bs=4096 count=500 iflag=direct
 biopsy load --no-drive-check /dev/zram0 --iodepth 8 --runtime 1s --json -o load.json
 END
-# What opening it for the first time does, a look for partitions, must be over.
+# The first open scans for partitions, which must be finished.
 dd if=/dev/zram0 of=/dev/null bs=4096 count=1 iflag=direct
 usleep 500000
 traced zram zram0 -- sh load.sh

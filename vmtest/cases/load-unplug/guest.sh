@@ -1,5 +1,5 @@
-# The drive is pulled while the load generator writes to it: the run ends, and what was measured is kept.
-# A boot of its own, as for the case `vanish`.
+# The drive is removed while the load generator writes to it: the run ends and keeps its result. In a
+# separate boot, like the case `vanish`.
 # append: case=load-unplug
 . /guest/lib.sh
 
@@ -7,7 +7,7 @@ address=$(basename "$(readlink -f /sys/block/nvme0n1/device/device)")
 biopsy load /dev/nvme0n1 --rw randrw --iodepth 8 --runtime 20s --write --destroy-data-on nvme0n1 \
     --json -o load.json 2>load.err &
 load=$!
-# How long the guard looks at a machine differs by kernel.
+# How long the write protection inspects the machine differs by kernel.
 busy() {
     read -r _ _ _ _ writes _ </sys/block/nvme0n1/stat
     [ "$writes" -gt 500 ]
@@ -19,7 +19,7 @@ status=0
 wait "$load" || status=$?
 echo "$status" >load.exit
 
-# It comes back, and may be written again.
+# The drive comes back, and can be written again.
 echo 1 >/sys/bus/pci/rescan
 back() { [ -b /dev/nvme0n1 ]; }
 wait_for back

@@ -1,4 +1,4 @@
-# refused NAME WORD...: one sentence with these words, and nothing was moved but reads.
+# refused NAME WORD...: one error sentence with these words, and the drive did nothing but reads.
 refused() {
     local name=$1 word
     shift
@@ -12,7 +12,7 @@ refused() {
     [ $((writes + trims)) -eq 0 ] || fail "$name wrote: $(cat "$name.moved")"
 }
 
-# whole NAME: nothing failed, and the figures agree with each other.
+# whole NAME: nothing failed, and the figures are consistent.
 whole() {
     exited "$1" 0
     expect "$1.json" '.errors == 0 and .failures == [] and .ios > 0'
@@ -20,8 +20,8 @@ whole() {
         and .latency.count == .ios and all(.directions[]; .lat.count == .ios and .short == 0)'
 }
 
-# counted NAME: the kernel's counts of the drive are those of the load and of what it read back. One read of each
-# target shows beforehand whether it can be read.
+# counted NAME: the kernel's counts of the drive equal the load's I/Os plus its verification reads. One
+# additional read of each target checks whether it can be read.
 counted() {
     local reads writes trims
     read -r reads writes trims <"$1.moved"
@@ -56,7 +56,7 @@ for name in trim trim-aio; do
 done
 whole pairs
 counted pairs
-# Between two passes both count, as in fio: two of them have moved 4 MiB of 3.
+# io_size counts both directions, as in fio, and is checked between passes: two passes move 4 MiB of 3.
 expect pairs.json '.directions.trim.ios == 512 and .directions.write.ios == 512 and .verified == 512'
 whole hole
 [ "$(cat kept)" -gt 2000000 ] || fail "only $(cat kept) bytes were kept"
@@ -64,7 +64,7 @@ whole hole
 whole rate
 expect rate.json '.ios > 500 and .ios < 700'
 
-# What a kernel has not got is named where it was asked for.
+# Features that the kernel lacks are listed if they were requested.
 case $(cat release) in
 5.10.*) expect whole.json '[.missing[].why] | any(contains("DEFER_TASKRUN")) and any(contains("does not know"))' ;;
 6.1.*) expect whole.json '[.missing[].why] | any(contains("NO_SQARRAY")) and (any(contains("DEFER_TASKRUN")) | not)' ;;
@@ -87,7 +87,7 @@ case $(cat release) in
     ;;
 esac
 
-# What fails is counted by its kind, and what was measured stays.
+# Failures are counted by kind, and the other I/Os stay in the result.
 for name in errors stop failing; do
     exited "$name" 4
     [ "$(wc -l <"$name.err")" -eq 1 ] || fail "$name: not one sentence: $(cat "$name.err")"

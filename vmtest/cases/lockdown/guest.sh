@@ -1,5 +1,5 @@
-# A kernel that lets nobody read its memory: one sentence, exit status 3, and `check` says what that means,
-# also where securityfs is not mounted. What needs no probe works.
+# A kernel whose lockdown forbids reading its memory: one sentence, exit status 3, and `check` explains it,
+# also without a mounted securityfs. Commands without a probe work.
 # append: lockdown=confidentiality
 . /guest/lib.sh
 

@@ -2,12 +2,13 @@ exited locks 0
 expect locks.json '.command_status == 0 and .contentions > 50 and .wait_ns > 0
     and ([.locks[].contentions] | add) - .contentions <= 8 and all(.locks[]; .contentions == .wait.count)
     and ([.by_cpu[].contentions] | add) == .contentions'
-# Who waits, with frames of user mode below those of the kernel; all of the time is in the file.
+# Waiting threads, with user frames below those of the kernel. The file has all of the wait
+# time.
 exited waits 0
 expect waits.json '.what == "lock-wait" and .total == $sum' sum "$(awk '{ n += $NF } END { printf "%.0f", n }' waits.folded)"
 grep -q '^[^;]*;\(dd\|sh\|busybox\|timeout\);[^;]*[^];]\(;.*\)\?;[^;]*_\[k\][; ]' waits.folded ||
     fail "nobody's frames of user mode: $(cut -c1-200 waits.folded)"
-# The probes alone: spinlocks, and all who wait for them.
+# The probes alone: spinlocks, including the first waiter.
 expect alone.json '.seen_by == "slow-path" and .contentions > 50 and (.begins.by_kind | keys) == ["spin"]
     and .slow_path == null and all(.locks[]; .kind == "spin")
     and any(.missing[]; .reason == "no-event" and (.part | startswith("mutex")))'
@@ -23,14 +24,14 @@ case $(cat release) in
     inside=$(($(hits to) - $(hits from))) around=$(($(hits after) - $(hits before)))
     expect locks.json '.seen_by == "events" and $inside > 0 and $inside <= .begins.total + .lost.events
         and .begins.total <= $around' inside "$inside" around "$around"
-    # Who spins on the pending bit has no event.
+    # Waiters on the pending bit have no event.
     expect locks.json '.slow_path | .slow_path_calls >= .events and .slow_path_calls > 50
         and .pending_bit_waiters == .slow_path_calls - .events'
     expect locks.json '([.locks[] | select(.recognised_by == "structure")] | length) > 0
         and all(.missing[]; .part != "pending-bit waiters")'
     ;;
 esac
-# Who had a lock that others slept for, and how long: since 7.2.
+# The holder of a lock that other threads sleep on, and for how long: since 7.2.
 case $(cat release) in
 7.*)
     expect locks.json '[.locks[] | select(.name == "mutex of a pipe" and .holder.comm == "issue")] | length == 1

@@ -1,5 +1,5 @@
-# Waits for locks on a machine of its own, with four CPUs: by the kernel's events and beside them by probes on the slow
-# path of spinlocks, which see the first waiter too; and on a kernel without the events by these alone.
+# Lock waits on a machine with four CPUs: by the kernel's events, together with probes on the slow path of spinlocks,
+# which also see the first waiter; and by the probes alone, as on a kernel without the events.
 # append: bare=Y
 # timeout: 500
 . /guest/lib.sh
@@ -13,12 +13,12 @@ if [ -e $event ]; then
     echo hist:keys=common_type >$event/trigger
     hist=$event/hist
 fi
-# Readers of one device through the page cache, and short processes, which the kernel keeps in common lists.
+# Readers of one device through the page cache, and short-lived processes, which share lists in the kernel.
 fight='for part in 1 2 3 4; do
     timeout 2 sh -c "while :; do dd if=/dev/nvme0n1 of=/dev/null bs=64k count=512 2>/dev/null; done" &
     timeout 2 sh -c "while :; do /bin/busybox true; done" &
 done; wait'
-# `issue held` locks a mutex for 100 ms at a time while another thread waits for it.
+# `issue held` holds a mutex for 100 ms at a time while another thread waits for it.
 null_disk nullb0 completion_nsec=100000000
 cat $hist >before
 status=0

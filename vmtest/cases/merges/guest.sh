@@ -1,5 +1,5 @@
-# Neighbours that are submitted together become one request: as many merges as the kernel counts, as many
-# I/Os as it counts, and as many operations as the generator made. Then the same of a write-back.
+# Adjacent I/Os that are submitted together are merged into one request: merges and I/Os equal the
+# kernel's counts, and operations equal the generator's. Then the same for write-back.
 . /guest/lib.sh
 
 uname -r >release

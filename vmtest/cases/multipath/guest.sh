@@ -1,5 +1,5 @@
 # append: nvme_core.multipath=Y
-# An NVMe drive behind a multipath head: its bios enter the block layer at the head, their requests run on the
+# An NVMe drive behind a multipath head: its bios enter the block layer at the head, its requests run on the
 # hidden path, and both are one I/O.
 . /guest/lib.sh
 

@@ -10,7 +10,8 @@ expect devices.json '.devices | length > 0'
 for view in file ring split; do trusted $view nvme0n1; done
 expect file.json '[.missing[] | select(.stage == "submit" or .stage == "reap") | .reason] == ["btf-file", "btf-file"]'
 stages='["complete","device","queue"]'
-# Its driver is a module, whose event is a raw one as all are here.
+# Its driver is a module; its event is attached as a raw tracepoint, like all
+# others here.
 device file nvme0n1 '.ops.read | .ios == 300 and all(.request_stages[]; .count == 300) and (.request_stages | keys == $s)' s "$stages"
 device split nvme0n1 '.ops.read.ios == 160 and .splits == 140'
 exited lines 0

@@ -1,4 +1,5 @@
-# A kernel without BTF: the one sentence says so, and `check` what that means. Hidden here, not absent.
+# A kernel without BTF: one sentence reports it, and `check` explains the consequences. The BTF is
+# hidden for this test.
 . /guest/lib.sh
 
 cp /sys/kernel/btf/vmlinux /tmp/kernel.btf
@@ -10,7 +11,7 @@ status=0
 biopsy latency -d nvme0n1 --for 1s >latency.out 2>latency.err || status=$?
 echo "$status" >latency.exit
 biopsy devices --json >devices.json
-# A file stands in for it.
+# A BTF file replaces it.
 uname -r >release
 biopsy --btf /tmp/kernel.btf check --json >file.json
 traced file nvme0n1 --btf /tmp/kernel.btf -- dd if=/dev/nvme0n1 of=/dev/null bs=4096 count=300 iflag=direct

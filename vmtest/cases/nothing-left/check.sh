@@ -1,6 +1,6 @@
 cmp before after || fail "before: $(xargs <before), after: $(xargs <after)"
 [ "$(head -n1 during)" -gt "$(head -n1 before)" ] || fail "no program was attached"
-# Of the five stages each has its programs; 5.10 has those of the block layer only.
+# All five stages have programs; on 5.10 only those of the block layer.
 programs=$(head -n1 during) links=$(sed -n 3p during)
 least=12
 [[ $(cat release) != 5.10.* ]] || least=8

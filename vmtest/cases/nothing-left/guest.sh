@@ -1,4 +1,4 @@
-# A tool that is killed leaves no program, map or link in the kernel, and no setting changed.
+# A killed biopsy leaves no program, map or link in the kernel, and no changed setting.
 . /guest/lib.sh
 
 state() {
@@ -12,7 +12,7 @@ gone() {
     cmp -s before after
 }
 
-# The programs of all five stages; 5.10 has those of the block layer.
+# The programs of all five stages; on 5.10 only those of the block layer.
 attached() {
     case $(cat release) in
     5.10.*) [ "$(bpftool link show | grep -c '^[0-9]')" -ge 8 ] ;;
@@ -28,5 +28,5 @@ dd if=/dev/nvme0n1 of=/dev/null bs=4096 count=100 iflag=direct 2>/dev/null
 state >during
 kill -KILL "$tool"
 wait "$tool" || true
-# The kernel frees programs a moment after the last reference.
+# The kernel frees programs shortly after the last reference is dropped.
 wait_for gone

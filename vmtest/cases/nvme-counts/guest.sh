@@ -1,4 +1,4 @@
-# On NVMe the stages are queue, device and complete, and every I/O that the kernel counted is in them.
+# NVMe has the stages queue, device and complete. Every I/O that the kernel counted has them.
 . /guest/lib.sh
 
 [ ! -e /sys/kernel/btf/nvme_core ] || echo yes >module-btf

@@ -1,8 +1,7 @@
-# What the kernel wrote down itself: answers of the drive that were no success, and requests that the driver
-# gave back.
+# From the kernel's own trace: completions with an error, and requests that the driver returned.
 refused() { grep -c 'nvme_complete_rq.* status=0x0*[1-9a-f]' "$1.trace" || true; }
 given_back() { grep -c block_rq_requeue "$1.trace" || true; }
-# Reads that were issued more than once, and the time from the first to the last issue of each of them.
+# Reads that were issued more than once, and for each the time from its first to its last issue.
 tries() {
     sed -n 's/.* \([0-9.]*\): block_rq_issue: .* \([0-9]*\) + [0-9]* .*/\1 \2/p' "$1.trace" |
         awk '!($2 in first) { first[$2] = $1 }
@@ -20,7 +19,7 @@ retried() { # VIEW RETRIES READS I/OS
     [[ $(cat release) != 5.10.* ]] || return 0
     joined "$1" nvme0n1 "$4"
     device "$1" nvme0n1 '.ops.read.request_parts.queue | has("requeue") | not'
-    # Two programs at one event; the emulator takes milliseconds over the first run of one.
+    # Two programs at one event: under emulation the first run of a program takes milliseconds.
     device "$1" nvme0n1 '.ops.read.request_parts.device.retry | (.count // 0) == $n and
         ((.sum_ns // 0) - $ns | fabs) <= 1e7 + $n * 1e6' n "$reads" ns "$ns"
 }
@@ -29,7 +28,7 @@ retried failed 30 20 200
 retried late 1 1 2
 retried reset 1 1 2
 
-# The waiting of those is the drive's and nothing of it the queue's.
+# The waits of these reads are in the device stage and not in queue.
 device failed nvme0n1 '.ops.read.request_stages | .queue.sum_ns < .device.sum_ns / 10'
 waited='[.buckets[] | select(.[0] >= $ns) | .[2]] | add // 0'
 grep -q 'timeout, aborting' late.dmesg || fail "the driver aborted nothing: $(cat late.dmesg)"

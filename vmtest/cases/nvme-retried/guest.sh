@@ -1,7 +1,7 @@
-# Commands of an NVMe drive that are done again (vmtest/machine.sh has the drive do what they need): answered
-# by an error that asks for another try, once or twice; not answered in time, so that the driver has the drive
-# abort the command; and taken back by a reset of the controller. The drive had all of them: retries, and the
-# time of the tries that failed is `device`.
+# Retried commands of an NVMe drive (vmtest/machine.sh injects the errors): failed with an error that allows a
+# retry, once or twice; not completed in time, so that the driver aborts the command; and taken back by a
+# reset of the controller. The drive had all of these commands: they are retries, and the time of the failed
+# attempts is in `device`.
 # append: drive=faulty
 . /guest/lib.sh
 
@@ -32,7 +32,7 @@ usleep 700000
 echo 1 >/sys/class/nvme/nvme0/reset_controller
 wait
 END
-# Waits until the drive may read at full speed again, and no timer of earlier commands runs.
+# Waits until the drive's rate limit has recovered, and no timer of earlier commands is running.
 rest() { sleep 4; }
 reads plain dd if=/dev/nvme0n1 of=/dev/null bs=4096 count=50 iflag=direct
 reads failed dd if=/dev/nvme0n1 of=/dev/null bs=4096 count=200 skip=16384 iflag=direct

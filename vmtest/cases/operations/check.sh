@@ -3,13 +3,14 @@ accounted many nvme0n1
 [[ $(cat release) == 5.10.* ]] || for view in syncs buffered; do trusted $view nvme0n1; done
 case $(cat release) in
 5.10.*)
-    # No event of 5.10 names the io_uring request: absent with its reason, and no zero.
+    # No event of 5.10 names the io_uring request: the stages are reported as missing with a reason, not as
+    # zero.
     device ring nvme0n1 '(has("operations") or (.ops.read | has("stages"))) | not'
     expect ring.json '[.missing[] | select(.stage == "submit" or .stage == "reap") | .reason] == ["no-event", "no-event"]'
     exit 0
     ;;
 esac
-# The generator looks whether the drive can be read, one read() for each target, before it begins.
+# The generator first checks with one read() of each target whether it can be read.
 device ring nvme0n1 '.ops.read.operations == $ios + 1' ios "$(jq .ios load.json)"
 device waits nvme0n1 '.ops.read.operations == 300'
 device split nvme0n1 '.ops.read | .operations == 20 and .ios == 160'
@@ -20,15 +21,16 @@ for view in ring waits split; do
     device $view nvme0n1 '.ops.read | .total.count as $n | all(.stages[]; .count == $n)'
     device $view nvme0n1 '.ops.read | ([.by_total[][3] | add] | add) == .total.sum_ns'
 done
-# All that the kernel saw of them lies within what the generator saw.
+# The time in the kernel is within the time that the generator measured.
 device ring nvme0n1 '.ops.read.total.sum_ns < $sum and .ops.read.total.sum_ns > $sum / 2' sum "$(jq .latency.sum_ns load.json)"
-# A worker works on one request at a time, whose bios it hands in; the call that handed it over returns with it.
+# A worker executes one request at a time and submits its bios. The call that submitted the request returns
+# before that.
 joined syncs nvme0n1 100 empty_flush
 device buffered nvme0n1 '.ops.read.operations == 20 and ([.ops.read.stages[].sum_ns] | add) == .ops.read.total.sum_ns'
 for view in syncs buffered; do
     device $view nvme0n1 '[.ops[] | select(.operations) | .stages | has("submit") and has("complete")] | all and . != []'
 done
-# Where the kernel did not run a program for a call that hands in or fetches seven, it is about all of them.
+# If the kernel skips a program for a call that submits or fetches seven, all seven are affected.
 device many nvme0n1 '.ops.read | 2240 - .operations + (.not_covered.reap // 0) <= 7 * $view.lost.probes.latency.missed'
 device many nvme0n1 '.ops.read | ([.stages[].sum_ns] | add) == .total.sum_ns'
 expect many.json '.lost.probes.latency.unfollowed_operations == 0'

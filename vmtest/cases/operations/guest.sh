@@ -1,5 +1,5 @@
-# Operations on NVMe: as many as the application handed over, with all five stages, which add up to the
-# nanosecond; for an io_uring load, for reads that wait, and for reads that the block layer splits.
+# Operations on NVMe: as many as the application submitted, with all five stages, which add up to the
+# nanosecond; for an io_uring load, for blocking reads, and for reads that the block layer splits.
 . /guest/lib.sh
 
 uname -r >release
@@ -8,11 +8,11 @@ usual=$(cat "$limit")
 trap 'echo "$usual" >"$limit"' EXIT
 traced ring nvme0n1 -- biopsy load --no-drive-check /dev/nvme0n1 --iodepth 8 --numjobs 2 --runtime 1s --json -o load.json
 traced waits nvme0n1 -- dd if=/dev/nvme0n1 of=/dev/null bs=4096 count=300 iflag=direct
-# Processes that have the same addresses.
+# Processes with identical addresses.
 echo 0 >/proc/sys/kernel/randomize_va_space
-# On 7.x they preempt each other inside the programs now and then; what that loses is counted.
+# On 7.x they sometimes preempt each other inside the programs; the losses are counted.
 traced many nvme0n1 -- sh -c 'for i in $(seq 16); do issue neighbours /dev/nvme0n1 20 & done; wait'
-# What workers of io_uring do for it; 5.10 has no such large rings.
+# Requests that io_uring workers execute; 5.10 does not support such large ring entries.
 [ "$(cut -d. -f1,2 release)" = 5.10 ] || {
     traced syncs nvme0n1 -- issue ring-fsync /dev/nvme0n1 100
     traced buffered nvme0n1 -- issue ring-buffered /dev/nvme0n1 20

@@ -1,9 +1,9 @@
-# The drive's one queue has one interrupt, on one CPU, and rq_affinity=2 sends each completion to the CPU
-# that submitted, by an inter-processor interrupt and (since 5.11) a softirq. The count stays exact, and no stage is
-# negative, although the stages of an I/O now begin and end on different CPUs.
+# The drive's one queue has one interrupt, on one CPU. rq_affinity=2 sends each completion to the submitting CPU, by
+# an inter-processor interrupt and (since 5.11) a softirq. The count stays exact, and no stage is negative, although
+# the stages of an I/O begin and end on different CPUs.
 . /guest/lib.sh
 
-# The other three queues are polled, and nobody polls.
+# The other three queues are for polling, and no I/O is polled.
 nvme_driver poll_queues=3
 trap 'nvme_driver' EXIT
 echo 2 >/sys/block/nvme0n1/queue/rq_affinity

@@ -8,10 +8,10 @@ for view in latency detail; do
 done
 [[ $(cat release) != 5.10.* ]] || exit 0
 for view in latency detail; do joined $view "$disk" 420; done
-# The parts of operations are those of their own requests: each of seven operations of one has them.
+# Operations have the parts of their requests: each of the seven operations of a request has them.
 device detail "$disk" '.ops.read | (.parts.queue.requeue == null) and .parts.device.retry.count == 4 * .request_parts.device.retry.count'
 device detail "$disk" '.ops.read | (.parts.queue.alloc.min_ns // 0) >= (.request_parts.queue.alloc.min_ns // 0)'
-# What ended with the first part has no event, and is counted.
+# Operations that completed with the first part have no event, and are counted.
 exited lines 0
 jq -se 'map(select(.summary)) as [$all] | ($all.lost.probes.trace.operation_before_io) as $early | $early > 0 and
     ([.[] | .operation, .merged_operations[]? | select(. != null) | .id] | unique | length) + $early == 420' lines.json \

@@ -1,6 +1,6 @@
-# Requests that complete in parts: seven neighbours in one, of which the disk sometimes brings three and a half. The
-# operations of the first three end with the first part, those of the others with the rest, which is a command of
-# its own.
+# Requests that complete in parts: seven adjacent reads in one request, of which the disk sometimes transfers three
+# and a half. The operations of the first three complete with the first part. The others complete with the rest,
+# which is a separate command.
 . /guest/lib.sh
 
 uname -r >release
@@ -10,7 +10,7 @@ driver=/sys/bus/pseudo/drivers/scsi_debug
 for view in latency detail; do
     option=
     [ $view = latency ] || option=--detail
-    # Short transfers, of every third command.
+    # Short transfers, for every third command.
     echo 0x100 >$driver/opts
     echo 3 >$driver/every_nth
     record "$scsi" block_rq_complete block_rq_requeue

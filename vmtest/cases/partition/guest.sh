@@ -1,4 +1,5 @@
-# I/O of a partition is counted as the kernel counts it: by itself, and once for its disk.
+# I/O of a partition is counted like the kernel counts it: for the partition, and once for its
+# disk.
 . /guest/lib.sh
 
 uname -r >release
@@ -6,14 +7,15 @@ null_disk nullb0 completion_nsec=200000 submit_queues=2
 for drive in nullb0 nvme0n1; do
     issue partition /dev/$drive 2
     wait_for [ -b /dev/${drive}p2 ]
-    # The last lies in the range of no partition.
+    # The last one is outside of all partitions.
     cat >load.sh <<END
 dd if=/dev/${drive}p1 of=/dev/null bs=4096 count=300 iflag=direct &
 dd if=/dev/${drive}p2 of=/dev/null bs=4096 count=100 iflag=direct &
 dd if=/dev/$drive of=/dev/null bs=4096 count=200 iflag=direct
 wait
 END
-    # In the range of the first: the disk's by its block device, the partition's (5.10) by its sector.
+    # Within the first partition: the disk's by its block device, the partition's (5.10) by its
+    # sector.
     cat >mixed.sh <<END
 dd if=/dev/$drive of=/dev/null bs=4096 count=50 skip=\$((\$(cat /sys/class/block/${drive}p1/start) / 8)) iflag=direct &
 dd if=/dev/zero of=/dev/${drive}p1 bs=4096 count=500 conv=fsync &
@@ -33,5 +35,5 @@ status=0
 biopsy latency -d nullb0 -d nullb0p1 --for 1s 2>both.err || status=$?
 echo "$status" >both.exit
 biopsy interrupts -d nvme0n1p1 --for 100ms --json -o interrupts.json 2>interrupts.err
-# The other cases have a drive without partitions.
+# The other cases need a drive without partitions.
 blockdev --rereadpt /dev/nvme0n1

@@ -18,7 +18,7 @@ fi
 [ "$(cat latency.ios)" -eq 50 ] || fail "the kernel counted $(cat latency.ios)"
 device latency nvme0n1 'kernel == [50, 50] and .kernel_check == "ok"'
 [[ $(cat release) != 7.* ]] || counted_too told
-# Operations are the ioctl and the request of io_uring; no event tells when they enter the block layer.
+# Operations are the ioctl and the io_uring request. No event marks when they enter the block layer.
 joined latency nvme0n1 50
 for view in latency ring detail; do
     exited $view 0
@@ -29,17 +29,17 @@ for view in latency ring detail; do
     expect $view.json '[.missing[] | select(.stage == "queue") | .included_in] == ["submit"]'
 done
 for view in latency ring; do
-    # All that the kernel saw of them lies within what the caller saw.
+    # The time in the kernel is within the time that the caller measured.
     device $view nvme0n1 '.ops.passthrough.total.sum_ns | . < $sum and . > $sum / 3' sum "$(cat $view.ns)"
 done
-# Whose they are.
+# The processes that issued them.
 exited by 0
 expect by.json '[.groups[] | [.by.process.comm, .by.op, .ios, .operations]] | sort ==
     [["dd", "read", 50, 50], ["issue", "passthrough", 150, 150]]'
 exited comm 0
 device comm nvme0n1 '.ios == 150 and .ops.passthrough.operations == 150'
 exited lines 0
-# Lines come as operations end, by CPU: not quite in the order in which they were issued.
+# Lines appear as operations end, per CPU: not exactly in the order of issue.
 jq -se '[.[] | select(.op == "passthrough")] | length == 150 and ([.[].operation.user_data] | sort) == [range(150)]' \
     lines.json >/dev/null || fail "the lines of commands: $(jq -c 'select(.op == "passthrough") | .operation.user_data' lines.json | tr '\n' ' ')"
 odd=$(jq -c 'select(.op == "passthrough") | select(.owner.comm != "issue" or .offset != null or

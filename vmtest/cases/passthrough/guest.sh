@@ -1,7 +1,7 @@
-# Reads by the driver's own command (an ioctl, or a request of io_uring on the character device) are I/Os of the
-# drive and no reads of the block layer: a class of their own, which the kernel's counters leave out, beside reads
-# that they hold. 5.10 counts them as reads, and newer kernels do where they are told to
-# (queue/iostats_passthrough): nothing can be compared there.
+# Reads by NVMe passthrough (an ioctl, or an io_uring request on the character device) are I/Os of the drive, and
+# no reads of the block layer: a separate class, which the kernel's counters exclude. Ordinary reads run as well,
+# which they include. 5.10 counts passthrough as reads, and newer kernels do so if configured
+# (queue/iostats_passthrough): the counts cannot be compared there.
 . /guest/lib.sh
 
 uname -r >release

@@ -2,7 +2,8 @@ exited refused 3
 [ "$(wc -l <refused.err)" -eq 1 ] || fail "not one sentence: $(cat refused.err)"
 grep -q 'cannot be polled.*EOPNOTSUPP.*poll_queues' refused.err || fail "$(cat refused.err)"
 trusted latency nvme0n1
-# Two reads go ahead of the load: whether the drive can be read, by an interrupt, and whether it can be polled.
+# The generator first checks with two reads whether the drive can be read, by an interrupt, and whether it can
+# be polled.
 device latency nvme0n1 '.ios + .merges == $ios + 2' ios "$(jq .ios load.json)"
 [ "$(cat interrupts)" -le 1 ] || fail "$(cat interrupts) interrupts"
 read -r completions interrupted <contexts

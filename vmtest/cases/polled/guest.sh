@@ -1,5 +1,5 @@
-# The drive has one queue that is polled, and io_uring polls it (IOPOLL): no interrupt brings these reads, and
-# they have their five stages all the same. Without such a queue the load is refused by one sentence.
+# The drive has one polled queue, and io_uring polls it (IOPOLL): these reads complete without an interrupt,
+# and still have all five stages. Without such a queue the load is refused in one sentence.
 . /guest/lib.sh
 
 uname -r >release
@@ -9,18 +9,18 @@ echo "$status" >refused.exit
 
 nvme_driver poll_queues=1
 trap 'nvme_driver' EXIT
-# The driver's queues from 1 on; 0 takes its commands.
+# The driver's I/O queues, from 1 on; 0 is the admin queue.
 interrupts() { awk '/nvme0q[1-9]/ { for (i = 2; i <= 5; i++) n += $i } END { print n + 0 }' /proc/interrupts; }
 had=$(interrupts)
 record nvme0n1 block_rq_complete
 traced latency nvme0n1 -- biopsy load --no-drive-check /dev/nvme0n1 --hipri --iodepth 8 --runtime 2s --json -o load.json
 echo $(($(interrupts) - had)) >interrupts
 recorded trace
-# The third of the flags behind the CPU says what was interrupted; a dot is a task's own doing.
+# The third flag after the CPU is the interrupt context; a dot means task context.
 awk '/block_rq_complete/ { n++; interrupted += $3 !~ /^..[.]/ } END { print n, interrupted }' trace >contexts
 rm trace
 
-# One queue for writes, one that is polled, and the others take reads.
+# One queue for writes, one polled queue, and the others for reads.
 nvme_driver write_queues=1 poll_queues=1
 traced kinds nvme0n1 -- sh -c 'dd if=/dev/nvme0n1 of=/dev/null bs=4096 count=100 iflag=direct
     dd if=/dev/zero of=/dev/nvme0n1 bs=4096 count=50 oflag=direct'

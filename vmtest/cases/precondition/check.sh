@@ -1,9 +1,9 @@
-# What reads zeros is called out, and has the share beside it.
+# Reading zeroes gives a warning with their share.
 exited fresh 0
 expect fresh.json '.content | .samples == 64 and .empty == 64 and .zeros == 64 and .empty_percent == 100'
 grep -q '64 of 64 sampled blocks of /dev/nvme0n1 (100 %) are empty' fresh.err || fail "no warning: $(cat fresh.err)"
 expect fresh.json '.namespace | .size_bytes == 134217728 and .used_bytes != null'
-# QEMU's drive has temperatures, and no thermal management of the host's that it could count.
+# QEMU's drive has temperatures, but no host-controlled thermal management with counters.
 expect fresh.json '.thermal | .celsius_before > 0 and .celsius_after > 0 and .suffered == null and .t1.entered == null and
     .warning_minutes == 0 and .critical_minutes == 0'
 expect fresh.json '.written == null and .write_cliff == null and ([.missing[].why] | any(contains("thermal")) | not)'
@@ -11,7 +11,7 @@ exited blind 0
 expect blind.json '.content == null and .namespace == null and .thermal == null'
 [ ! -s blind.err ] || fail "$(cat blind.err)"
 
-# Preparing writes, and is allowed by the same words.
+# Preconditioning writes, and needs the same options as writing.
 for name in unsaid unnamed; do
     exited "$name" 2
     [ "$(wc -l <"$name.err")" -eq 1 ] || fail "$name: not one sentence: $(cat "$name.err")"

@@ -1,8 +1,8 @@
-# Preparation of a drive: what it holds is looked at before it is read, an area is filled and written until that is
-# steady, and the drive's health log is read before and after.
+# Preconditioning of a drive: its content is sampled before it is read, an area is filled and written until the
+# IOPS are steady, and the drive's health log is read before and after.
 . /guest/lib.sh
 
-# loaded NAME ARGUMENT...: leaves NAME.json, NAME.exit and NAME.err.
+# loaded NAME ARGUMENT...: writes NAME.json, NAME.exit and NAME.err.
 loaded() {
     name=$1
     shift
@@ -10,10 +10,10 @@ loaded() {
     biopsy load /dev/nvme0n1 --size 16m "$@" --json -o "$name.json" 2>"$name.err" || status=$?
     echo "$status" >"$name.exit"
 }
-# sum NAME MIB: of 4 MiB from there on.
+# sum NAME MIB: the checksum of 4 MiB from this offset.
 sum() { dd if=/dev/nvme0n1 bs=1M skip="$2" count=4 iflag=direct 2>/dev/null | sha256sum >"$1.sum"; }
 
-# As a drive fresh out of its box answers.
+# Zeroes, as read from a new drive.
 dd if=/dev/zero of=/dev/nvme0n1 bs=1M count=16 oflag=direct 2>/dev/null
 loaded fresh --runtime 500ms
 loaded blind --runtime 500ms --no-drive-check
@@ -25,10 +25,10 @@ sum rest-before 16
 loaded prepared --runtime 500ms --write --destroy-data-on nvme0n1 \
     --precondition --precondition-round 250ms --precondition-limit 30s
 sum rest-after 16
-# A load that writes, long enough for a series.
+# A load that writes for long enough to give a time series.
 loaded written --rw randwrite --runtime 2s --write --destroy-data-on nvme0n1
 biopsy load /dev/nvme0n1 --size 16m --runtime 500ms >text.out 2>text.err
-# Who may read the disk but may not ask the drive; busybox's setpriv does not do that.
+# A user who may read the disk but may not send commands to the drive. busybox's setpriv cannot do that.
 chmod 644 /dev/nvme0n1
 trap 'chmod 600 /dev/nvme0n1' EXIT
 status=0

@@ -1,6 +1,7 @@
 # Two loads share a CPU. On 7.x the kernel may preempt a task inside a program (tracepoints run under
-# SRCU-fast in place of disabled preemption, a46023d5616e), and it does not run a program inside itself: what
-# the other task then does on that CPU is missed. Each such run must be counted, and no I/O may vanish.
+# SRCU-fast instead of disabled preemption, a46023d5616e), and it does not run a program inside itself. The
+# other task's events on that CPU are then missed. Each skipped run must be counted, and every I/O must be
+# accounted for.
 . /guest/lib.sh
 
 null_disk nullb0 completion_nsec=100000 submit_queues=1 hw_queue_depth=64

@@ -1,5 +1,5 @@
-# Who waits for a read and finds his CPU taken by a real-time task spends that time in reap, and not in
-# device or complete: the same reads of a disk of known service time, alone and with the hog.
+# A real-time task occupies the CPU of a thread that waits for a read: the delay is in reap, and not in
+# device or complete. The same reads of a disk with a known service time run with and without the hog.
 . /guest/lib.sh
 
 uname -r >release
@@ -10,7 +10,7 @@ reads() {
     recorded "$1.trace"
 }
 reads alone
-# It runs for some 10 ms at a time, and leaves the CPU for 1 ms.
+# It runs for about 10 ms at a time, and releases the CPU for 1 ms.
 taskset -c 1 chrt -f 50 sh -c 'touch hogging; while :; do i=0; while [ $i -lt 5000 ]; do i=$((i + 1)); done; usleep 1000; done' &
 hog=$!
 wait_for [ -e hogging ]

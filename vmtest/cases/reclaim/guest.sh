@@ -1,12 +1,12 @@
-# A machine of 544 MiB whose readers want more of the page cache than there is: kswapd and the readers themselves
-# reclaim, the kernel counts both, and the functions of the LRU lists can be followed.
+# A machine with 544 MiB whose readers need more page cache than that: kswapd and the readers reclaim, the kernel
+# counts both, and the functions of the LRU lists can be followed.
 # append: memory=544
 # timeout: 400
 . /guest/lib.sh
 
 uname -r >release
 null_disk nullb0 size=4096 completion_nsec=10000
-# Who has a large buffer of his own takes the room that the page cache would give back in the background.
+# Each reader has a large buffer, which takes the memory that background reclaim of the page cache would free.
 cat >readers.sh <<'END'
 for i in 0 1 2 3 4 5 6 7; do
     dd if=/dev/nullb0 of=/dev/null bs=24M skip=$((i * 6)) count=6 2>dd-$i &
@@ -24,7 +24,7 @@ biopsy locks -d nullb0 --json -o locks.json -- sh load.sh
 cat /proc/vmstat >outer-after
 cat /proc/vmstat >idle-before
 biopsy locks -d nullb0 --for 1s >idle.txt
-# The same in the verdict, and a machine that does nothing.
+# The same in a diagnosis, and on an idle machine.
 cat /proc/uptime >began
 biopsy diagnose -d nullb0 --max-loss 100 --json -o diagnose.html -- sh readers.sh >diagnose.json
 cat /proc/uptime >ended

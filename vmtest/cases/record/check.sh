@@ -1,9 +1,10 @@
 for run in views each; do
-    # 4: a host that is busy lets rounds of threads be missed, and 7.x may skip programs. What is lost is in the sums below.
+    # Status 4: on a busy host scans of threads are missed, and 7.x may skip programs. The sums below include the
+    # losses.
     [ "$(cat $run.exit)" -eq 4 ] || exited $run 0
     tar -xf $run.tar
     zstd -dqc $run/latency.ndjson.zst >$run.lines
-    # What was read in the guest is what lies in the file.
+    # The lines read in the guest equal those in the file.
     cmp -s $run.lines $run.latency || fail "$run: read in the guest: $(cat $run.latency-err)"
     jq -se --argjson ios "$(cat $run.ios)" '[.[].devices[] | select(.name == "nvme0n1")] | length >= 1
         and ([.[] | .ios, .lost_ios] | add) == $ios' $run.lines >/dev/null ||
@@ -11,7 +12,7 @@ for run in views each; do
     expect $run/manifest.json '.schema == "biopsy.recording/1" and .ended == "command" and .command_status == 0
         and all(.views[]; .error == null and .intervals > 0)'
 done
-# A view that this kernel does not have is named; top needs none of it.
+# A view that this kernel does not support is listed as missing. top needs no such support.
 expect views/manifest.json '(.views | has("latency") and has("top") and has("threads"))
     and ((.views | keys) + [.missing[].part] | sort)
         == ["errors", "interrupts", "latency", "locks", "stacks", "system", "threads", "top"]'

@@ -1,7 +1,7 @@
-# A recording counts what the kernel counts, on every kernel, with those of its views that the kernel has.
+# A recording counts the same I/Os as the kernel, on every kernel, with the views that the kernel supports.
 . /guest/lib.sh
 
-# record NAME OPTION... -- COMMAND...: leaves NAME.tar, NAME.exit, NAME.err and NAME.ios, the kernel's own count.
+# record NAME OPTION... -- COMMAND...: writes NAME.tar, NAME.exit, NAME.err and NAME.ios, the kernel's own count.
 record() {
     file=$1
     shift

@@ -1,5 +1,5 @@
-# bpftool leaves out what the kernel does not have, and says nothing. vmtest/absent.txt holds what that is,
-# and a field that no kernel has is a mistake, or read by no program.
+# bpftool silently omits fields that the kernel does not have. vmtest/absent.txt lists these. A field that no
+# kernel has is a mistake, or is not used by any program.
 members() { # of structs marked CORE, as STRUCT.FIELD; a flavour, ___LIKE_THIS, names the same struct
     awk '/^struct [a-z_0-9]* \{$/ { name = $2; sub(/___.*/, "", name); n = 0 }
         /;$/ && name { sub(/ : [0-9]+;/, ";"); field = $NF; gsub(/[*;]|\[.*\]/, "", field); if ($0 !~ /^}/) fields[n++] = name "." field }
@@ -8,7 +8,8 @@ members() { # of structs marked CORE, as STRUCT.FIELD; a flavour, ___LIKE_THIS, 
 }
 members >wanted
 [ "$(wc -l <wanted)" -gt 15 ] || fail "kernel.h cannot be read: $(cat wanted)"
-# What an unnamed struct or union inside a struct has is that struct's. Each object's types are numbered from 1 on.
+# A member of an unnamed struct or union inside a struct belongs to that struct. Types are numbered from 1 in each
+# object.
 awk -F"'" '
     function named(id) { return (id in inside) ? named(inside[id]) : name[id] }
     function show(    i) {
@@ -30,7 +31,7 @@ comm -23 has wanted >stray
 comm -23 wanted has >lacks
 sed -n "s/^$BIOPSY_VM_KERNEL //p" "$BIOPSY_VM_TREE/absent.txt" | sort >known
 cmp -s lacks known || fail "absent: $(xargs <lacks), but vmtest/absent.txt says: $(xargs <known)"
-# Absent on all kernels that have lines at all, and there is none without.
+# Absent on all kernels that have lines; every kernel has some.
 kernels=$(grep -c '^[^#]' "$BIOPSY_VM_TREE/kernels.txt")
 dead=$(sed -n 's/^[0-9.]* //p' "$BIOPSY_VM_TREE/absent.txt" | sort | uniq -c | awk -v n="$kernels" '$1 >= n { print $2 }')
 [ -z "$dead" ] || fail "no kernel has $dead"

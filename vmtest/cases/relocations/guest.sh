@@ -1,5 +1,5 @@
-# Which of the fields that bpf/kernel.h and bpf/compat.h name this kernel has, by bpftool: it reduces the
-# kernel's types to those that the objects' relocations found.
+# Which fields of bpf/kernel.h and bpf/compat.h this kernel has: bpftool reduces the kernel's types to
+# those that the objects' relocations found.
 . /guest/lib.sh
 
 mkdir objects

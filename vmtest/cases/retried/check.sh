@@ -5,7 +5,8 @@ done
 given_back() { grep -c block_rq_requeue "$1.trace"; }
 answered=$(given_back answered) late=$(given_back late) busy=$(given_back busy)
 device plain "$disk" '.retries == 0 and .requeues == 0 and .ops.read.ios == 100'
-# Above 4 ms lies what the disk did twice (2 ms each), and what a crowded CPU held up.
+# Above 4 ms are the commands that the disk did twice (2 ms each), and those delayed
+# by a busy CPU.
 above='[.buckets[] | select(.[0] >= $ns) | .[2]] | add // 0'
 [ "$answered" -ge 10 ] || fail "only $answered retries"
 device answered "$disk" '.retries == $n and .requeues == 0 and .ops.read.ios == 200' n "$answered"
@@ -20,6 +21,6 @@ device busy "$disk" '.ops.read.request_stages.device | .min_ns >= 2e6 and .p50_n
 for view in answered late; do
     device "$view" "$disk" '.retries as $n | .ops.read.request_parts | .device.retry.count == $n and (.queue | has("requeue") | not)'
 done
-# The driver may refuse an I/O several times before it takes it.
+# The driver may refuse an I/O several times before it accepts it.
 refused=$(sed -n 's/.* block_rq_requeue: .* \([0-9]*\) + .*/\1/p' busy.trace | sort -u | wc -l)
 device busy "$disk" '.ops.read.request_parts | .queue.requeue.count == $n and (has("device") | not)' n "$refused"

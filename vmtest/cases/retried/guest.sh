@@ -1,6 +1,6 @@
-# Commands of a SCSI disk that are done again. The answer is an error that asks for another try, or none comes
-# in time: the device had the command, so all of it is `device`, and a retry. The host adapter is busy: the
-# device had nothing yet, so it is `queue`, and a requeue.
+# Retried commands of a SCSI disk. If the disk answers with an error that allows a retry, or does not answer
+# in time, the device had the command: all of its time is `device`, and it counts as a retry. If the host
+# adapter is busy, the device did not have it yet: the time is `queue`, and it counts as a requeue.
 # append: time=virtual
 . /guest/lib.sh
 

@@ -1,15 +1,15 @@
-# CAP_BPF and CAP_PERFMON alone, as nobody: all stages of an NVMe drive, also those whose event is in a module,
-# which has types for root only; but no cost. One of the two alone is refused.
+# A user with CAP_BPF and CAP_PERFMON only: all stages of an NVMe drive, including those whose event is in a
+# module, which has types for root only; but no cost. Either capability alone is refused.
 . /guest/lib.sh
 
 uname -r >release
 [ ! -e /sys/kernel/btf/nvme_core ] || echo yes >module-btf
-# Where maps are charged to it (before 5.11).
+# Maps are charged to it before 5.11.
 ulimit -l unlimited
 chmod 777 .
 chmod o+r /dev/nvme0n1
 trap 'chmod o-r /dev/nvme0n1' EXIT
-# busybox has a setpriv of its own, which cannot do that, and its shell prefers it.
+# busybox's own setpriv cannot do that, and its shell would prefer it.
 with() {
     capabilities=$1
     shift

@@ -1,8 +1,8 @@
-# Drives below one root complex: two that share what the emulator lets them move, and two that do not.
+# Drives below one root complex: two that share the emulator's bandwidth limit, and two that do not.
 # append: budget=shared bare=Y
 . /guest/lib.sh
 
-# Newer kernels look for drives side by side: their names are chance.
+# Newer kernels probe drives in parallel, so their names vary.
 for serial in 1 2 3 4; do
     for folder in /sys/class/nvme/nvme*; do
         [ "$(tr -d ' ' <"$folder/serial")" != "budget$serial" ] || basename "$folder"n1

@@ -1,4 +1,5 @@
-# The I/O scheduler is changed twice in mid-trace: counts stay exact, also of what is merged or requeued.
+# The I/O scheduler is changed twice during the trace: counts stay exact, also of merged and requeued
+# I/Os.
 . /guest/lib.sh
 
 scheduler=/sys/block/nvme0n1/queue/scheduler

@@ -1,4 +1,4 @@
-# `biopsy check --self-test` on a drive with several queues: what must hold of every measurement does.
+# `biopsy check --self-test` on a drive with several queues: all invariants of a measurement hold.
 . /guest/lib.sh
 
 uname -r >release

@@ -8,6 +8,7 @@ for us in 20 200; do
     ours=$(jq '.devices[0].ops.read.request_stages.device.p50_ns' $us.json)
     apart=$(($(bucket "$ours") - $(bucket "$kernel")))
     [ ${apart#-} -le 1 ] || fail "$us µs: the median is $ours ns, and $kernel ns by the kernel's trace"
-    # The rest is what timer, interrupt and the programs ahead of ours execute: 4 to 6 µs by the kernel's trace.
+    # The rest is the time of the timer, the interrupt, and the programs that run first: 4 to 6 µs in the
+    # kernel's trace.
     device "$us" nullb0 '.ops.read.request_stages.device | .min_ns >= $us * 1e3 and .p50_ns <= ($us + 15) * 1e3' us "$us"
 done

@@ -1,5 +1,5 @@
-# Two more service times that are known, of 20 and 200 µs. The device stage is also held against what the
-# kernel's own trace says of the same reads, from the issue to the completion.
+# Two more known service times, 20 and 200 µs. The device stage is also compared with the kernel's own
+# trace of the same reads, from the issue to the completion.
 # append: time=virtual
 . /guest/lib.sh
 

@@ -1,5 +1,5 @@
-# Four disks of three drivers at once, one of them at depth 512: each has the count of its own. A CPU for each
-# load, as in `equal-tags`.
+# Four disks of three drivers at once, one of them at depth 512: each has its own exact count. Each load has
+# its own CPU, as in `equal-tags`.
 . /guest/lib.sh
 
 null_disk nullb0 completion_nsec=1000000 submit_queues=1 hw_queue_depth=1024

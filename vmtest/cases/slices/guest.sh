@@ -1,5 +1,5 @@
-# Operations are followed in two slices, of 1 s each and 20 s apart, while CPUs go and come back, and a thousand tasks
-# sleep: each attach and detach of the events of system calls walks them all.
+# Operations are followed in two slices of 1 s, 20 s apart, while CPUs go offline and come back and a thousand tasks
+# sleep: each attach and detach of the system call events walks all of them.
 # long: yes
 . /guest/lib.sh
 
@@ -8,7 +8,7 @@ bring_back() { for n in 1 2 3; do echo 1 >$cpu/cpu$n/online || true; done; }
 trap bring_back EXIT
 
 for _ in $(seq 1000); do sleep 100 & done
-# Not while slices begin and end: an event that a CPU misses as it goes is the matter of cpu-hotplug.
+# Not while slices begin and end: events missed as a CPU goes offline are tested by cpu-hotplug.
 (
     sleep 8
     for n in 1 2 3; do

@@ -1,4 +1,5 @@
-# 1 MiB reads on a drive that takes 128 KiB at once: each one becomes eight I/Os.
+# 1 MiB reads on a drive with a maximum of 128 KiB per request: each becomes
+# eight I/Os.
 . /guest/lib.sh
 
 limit=/sys/block/nvme0n1/queue/max_sectors_kb

@@ -1,6 +1,6 @@
-# Sixteen readers share four tags of a disk that takes 10 ms for each read: while all of them read, a reader waits for
-# a tag three times as long as for the disk (Little's law: 16 in the system, 4 of them served). Judged by the mean,
-# since the kernel wakes who waits in batches.
+# Sixteen readers share four tags of a disk with 10 ms per read. While all of them read, a reader waits for a tag
+# three times as long as for the disk (Little's law: 16 in the system, 4 of them served). Compared by the mean, since
+# the kernel wakes waiting tasks in batches.
 # append: time=virtual
 . /guest/lib.sh
 
@@ -8,7 +8,7 @@ uname -r >release
 null_disk nullb0 completion_nsec=10000000 submit_queues=1 hw_queue_depth=64
 echo mq-deadline >/sys/block/nullb0/queue/scheduler
 echo 4 >/sys/block/nullb0/queue/nr_requests
-# One I/O for each read, whatever meets in the scheduler.
+# One I/O per read: no merges in the scheduler.
 echo 2 >/sys/block/nullb0/queue/nomerges
 cat >waits.sh <<'END'
 for _ in $(seq 16); do

@@ -3,12 +3,12 @@ for view in threads sleeper files; do
     exited "$view" 0
     expect "$view.json" '.schema == "biopsy.threads/1" and .lost.samples == 0 and .rounds > 0'
 done
-# Nearly all of the time each reader waits for the disk, and no other thread has handed it a bio.
+# Each reader waits for the disk nearly all of the time, and no other thread submitted its bio.
 place=$(grep -v '^0$' wchan | sort | uniq -c | sort -rn | awk 'NR == 1 { print $2 }')
 sleeps=$(cat place)
 case $(cat release) in
 5.10.*)
-    # There /proc/PID/wchan is 0, as the kernel's own unwinder for it knew frame pointers only (until 5.16).
+    # On 5.10 /proc/PID/wchan is 0: until 5.16 the kernel's unwinder for it supported frame pointers only.
     place=$(jq -r '[.threads[] | select(.comm == "dd" and .state == "D")] | max_by(.samples).wchan' threads.json)
     case $place in
     *blk* | submit_bio_wait) ;;
@@ -25,7 +25,7 @@ expect threads.json '[.threads[] | select(.comm == "dd" and .state == "D" and .s
 expect threads.json '.states.io_wait.average_threads | . >= 2.7 and . <= 3'
 expect threads.json '[.io_waits[] | .devices[$disk] == .samples] | length > 0 and all' disk "\"$disk\""
 expect threads.json '.lost.probes.threads.no_stack == 0 and ([.threads[].stack | length] | min > 5)'
-# Where the kernel has loops over tasks they are used.
+# Kernels with loops over tasks use them.
 case $(cat release) in
 5.10.* | 6.1.*) program=sample_thread ;;
 *) program=sample_threads ;;

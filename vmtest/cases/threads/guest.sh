@@ -1,4 +1,4 @@
-# Three readers of a disk that takes 100 ms for each read, and one process that sleeps: both are known beforehand.
+# Three readers of a disk with 100 ms per read, and one sleeping process: the states of all are known.
 # append: time=virtual
 . /guest/lib.sh
 
@@ -19,7 +19,7 @@ usleep 500000
 status=0
 biopsy threads -d "$upper" -G comm,state,syscall,wchan,device --for 5s --json -o threads.json 2>threads.err || status=$?
 echo "$status" >threads.exit
-# What the kernel itself says of them, some times: between two reads a reader waits nowhere.
+# The wait channels that the kernel reports, several times: between two reads a reader waits nowhere.
 for _ in 1 2 3 4 5 6 7 8 9; do
     for reader in $readers; do
         cat "/proc/$reader/wchan" && echo
@@ -31,7 +31,7 @@ biopsy threads -p "$sleeper" --all --for 2s --json -o sleeper.json 2>sleeper.err
 echo "$status" >sleeper.exit
 cut -d ' ' -f 1 "/proc/$sleeper/syscall" >number
 cat "/proc/$sleeper/wchan" >place
-# Nobody has none of the rights, and the files of /proc.
+# The user nobody has no rights, and can only read the files of /proc.
 status=0
 /bin/setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps=-all --bounding-set=-all \
     biopsy threads -p "$sleeper" --all --for 2s --json >files.json 2>files.err || status=$?

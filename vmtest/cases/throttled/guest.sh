@@ -1,6 +1,6 @@
-# A cgroup may do 20 reads a second: who reads one by one does two at once, and waits in the throttle for the
-# rest of a tenth of a second. That is part of `queue` and not of `submit`, and the read is that of who handed it
-# in, not of the kernel's worker that brings it later. By cgroup v2 (io.max), and by v1
+# A cgroup is limited to 20 reads per second. A reader with one read at a time does two at once, and is then
+# throttled for the rest of a tenth of a second. This time is in `queue` and not in `submit`, and the read
+# belongs to its submitter, not to the kernel's worker that submits it later. By cgroup v2 (io.max), and by v1
 # (blkio.throttle.read_iops_device).
 # timeout: 400
 # append: time=virtual
@@ -10,7 +10,7 @@ uname -r >release
 trap no_layers EXIT
 null_disk nullb0 completion_nsec=500000 submit_queues=1
 number=$(cat /sys/block/nullb0/dev)
-# Who is to be named by its number says it, and begins when it is told.
+# The process that is selected by its id writes it to a file, and waits until it may begin.
 reads() { # FILE CGROUP
     cat >load.sh <<END
 echo \$\$ >$2/cgroup.procs
@@ -31,8 +31,8 @@ END
     wait
     rm -f pid
 }
-# Reads of four bios, which do not lie on the stack of who waits; and of io_uring, of which a request that may not wait
-# is held, then has to be split, and is handed in once more by a worker.
+# Reads of four bios, which are not on the stack of the waiting task; and io_uring reads: a nowait request is
+# throttled, then must be split, and is submitted again by a worker.
 large() { # FILE CGROUP
     case $(cat release) in 5.10.*) return ;; esac
     cat >load.sh <<END
@@ -46,7 +46,7 @@ exec biopsy load --no-drive-check /dev/nullb0 --bs 1m --iodepth 4 --runtime 2s -
 END
     traced "$1-ring" nullb0 --detail -- sh load.sh
 }
-# Of libaio: two of four wait.
+# libaio: two of four wait.
 iocbs() { # FILE CGROUP
     case $(cat release) in 5.10.*) return ;; esac
     cat >load.sh <<END
@@ -54,7 +54,7 @@ echo \$\$ >$2/cgroup.procs
 exec biopsy load --no-drive-check /dev/nullb0 --ioengine libaio --iodepth 4 --runtime 2s --json -o $1-load.json
 END
     traced "$1" nullb0 --detail -- sh load.sh
-    # The next run writes its own.
+    # The next run writes a file of the same name.
     mv "$1-load.json" "$1-traced.json"
     lines "$1-slow" nullb0 --slower-than 10ms -- sh load.sh
 }
@@ -64,7 +64,7 @@ echo "$number riops=20" >/sys/fs/cgroup/slow/io.max
 reads v2 /sys/fs/cgroup/slow
 iocbs aio /sys/fs/cgroup/slow
 large large /sys/fs/cgroup/slow
-# The layer alone has a limit: below it nothing is held.
+# Only the upper device has a limit: nothing is throttled below it.
 case $(cat release) in
 5.10.*) ;;
 *)
@@ -81,7 +81,7 @@ END
     ;;
 esac
 rmdir /sys/fs/cgroup/slow
-# The controller is in one hierarchy at a time, and leaves the other one when its last group is gone.
+# The controller is in one hierarchy at a time, and leaves the other when its last group is removed.
 echo -io >/sys/fs/cgroup/cgroup.subtree_control
 mkdir -p /tmp/blkio
 mounted() { mount -t cgroup -o blkio blkio /tmp/blkio; }

@@ -1,5 +1,5 @@
-# Each bio of a device without requests on a line of its own: as many as the kernel counts on dm, md and zram,
-# also where they are split.
+# A line for each bio of a device without requests: as many as the kernel counts on dm, md and zram, also with
+# splits.
 . /guest/lib.sh
 
 export MDADM_NO_UDEV=1
@@ -10,7 +10,7 @@ case $(cat release) in 5.10.*) exit 0 ;; esac
 lines ring "$linear" -- biopsy load --no-drive-check "/dev/$linear" --iodepth 8 --runtime 1s --json -o load.json
 lines top "$linear" --top 5 -- dd if="/dev/$linear" of=/dev/null bs=4096 count=300 iflag=direct
 lines both nvme0n1 -d "$linear" -- dd if="/dev/$linear" of=/dev/null bs=4096 count=100 iflag=direct
-# dm splits at its targets' borders: half the disk, and half the disk.
+# Two targets, each half of the disk: dm splits bios at the border.
 half=$(($(cat /sys/block/nvme0n1/size) / 2))
 printf '0 %d linear /dev/nvme0n1 0\n%d %d linear /dev/nvme0n1 %d\n' $half $half $half $half |
     dmsetup create --noudevsync halves
@@ -33,7 +33,7 @@ cat >load.sh <<'END'
 dd if=/dev/urandom of=/dev/zram0 bs=64k count=100 oflag=direct
 dd if=/dev/zram0 of=/dev/null bs=4096 count=500 iflag=direct
 END
-# What opening it for the first time does, a look for partitions, must be over.
+# The first open scans for partitions, which must be finished.
 dd if=/dev/zram0 of=/dev/null bs=4096 count=1 iflag=direct
 usleep 500000
 lines zram zram0 -- sh load.sh

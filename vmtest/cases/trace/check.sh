@@ -1,4 +1,4 @@
-# The lines of one run as one list, and what stands behind them.
+# The lines of a run as one list, and the summary after them.
 for run in ring waits top every full; do
     jq -s '{lines: .[:-1], summary: .[-1]}' "$run.json" >"$run.all"
     expect "$run.all" '.summary | .summary and .devices[0].kernel_check == "ok"'
@@ -17,9 +17,9 @@ for run in ring waits; do
 done
 expect top.all '.lines | length == 5 and ([.[].request_total_ns] | . == (sort | reverse))'
 expect top.all '.lines[0].request_total_ns >= .summary.devices[0].ops.read.request_stages.device.max_ns'
-# Each CPU counts for itself from anywhere on.
+# Each CPU has its own counter with a random start.
 expect every.all '.summary.matched == 300 and (.lines | length) >= 24 and (.lines | length) <= 36'
-# What found no room is counted to the last I/O, and more than is allowed.
+# I/Os that did not fit are all counted, and are more than allowed.
 exited full 4
 expect full.all '(.lines | length) + .summary.lost.probes.trace.io_ring_full == $ios' ios "$(cat full.ios)"
 expect full.all '.summary.lost.probes.trace.io_ring_full > 0'
@@ -34,8 +34,8 @@ esac
 for run in ring waits; do
     expect $run.all 'all(.lines[]; .operation.last and .operation.ios == 1)'
     expect $run.all 'all(.lines[].operation; .total_ns == ([.stages[]] | add))'
-    # The view's table is of those that have all stages; now and then nobody is seen to fetch a result, and
-    # neighbours on the drive share a request.
+    # The view's table has operations with all stages only. Sometimes the fetch of a result is not
+    # observed, and adjacent I/Os share a request.
     expect $run.all '([.lines[] | .operation, (.merged_operations // [])[] | select(.stages.reap) | .total_ns] | add) ==
         .summary.devices[0].ops.read.total.sum_ns'
     expect $run.all 'all(.lines[].operation.stages; del(.reap) | keys == ["complete","device","queue","submit"])'

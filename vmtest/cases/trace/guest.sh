@@ -1,5 +1,5 @@
-# Each I/O on a line of its own, on NVMe: as many as the kernel counted, with stages that add up; the slowest,
-# and a full ring.
+# A line for each I/O on NVMe: as many as the kernel counted, with stages that add up; also the slowest I/Os,
+# and a full ring buffer.
 . /guest/lib.sh
 
 uname -r >release

@@ -1,5 +1,5 @@
-# Two NUMA nodes with a drive at the second: where the threads of a load are bound and its buffers lie, by node and by
-# word.
+# Two NUMA nodes with a drive at the second: to which CPUs a load binds its threads and on which node its buffers are,
+# by default and with options.
 # append: nodes=2
 . /guest/lib.sh
 
@@ -22,7 +22,7 @@ load local --numjobs 2 --numa local
 load remote --numjobs 2 --numa remote
 load sweep --numa local,remote
 
-# Of a load that runs, by the kernel: the CPUs of its threads, and the nodes that its memory lies on.
+# For a running load, as the kernel reports it: the CPUs of its threads, and the nodes of its memory.
 reads() { [ "$(kernel_ios nvme0n1)" -gt $((before + 100)) ]; }
 watched() { # NAME WORD...
     name=$1 status=0
@@ -44,7 +44,7 @@ watched near
 watched named --numa_cpu_nodes 0
 watched memory --numa_cpu_nodes 0 --numa_mem_policy bind:1
 
-# What a diagnosis says of a reader that is bound to the CPUs of one node.
+# The diagnosis of a reader that is bound to the CPUs of one node.
 diagnosed() { # NAME CPUS
     status=0
     biopsy diagnose -d nvme0n1 --json -- taskset -c "$2" dd if=/dev/nvme0n1 of=/dev/null bs=4096 count=2000 iflag=direct \

@@ -1,4 +1,5 @@
-# Where the kernel does not count (iostats off), the I/Os are those of the generator, and there is no check.
+# If the kernel does not count (iostats off), the I/Os equal the generator's, and there is no check by the
+# kernel's count.
 . /guest/lib.sh
 
 iostats=/sys/block/nvme0n1/queue/iostats

@@ -1,7 +1,6 @@
-# The drive is pulled in mid-run: one sentence, exit status 4, and what was measured is kept.
-# A boot of its own: late in a long one it hung in a guest of 7.2.
-# One CPU: in two of ten boots with four QEMU ended in an assertion of its own (iotlb_to_section), as of a CPU that
-# reads of the drive while another one takes it away.
+# The drive is removed during a run: one sentence, exit status 4, and the result is kept. In a separate boot: late
+# in a long one it hung in a guest of 7.2. One CPU: with four, QEMU failed in two of ten boots with an assertion
+# (iotlb_to_section), probably since one CPU read from the drive while another removed it.
 # smp: 1
 # append: case=vanish
 . /guest/lib.sh
@@ -25,7 +24,7 @@ status=0
 wait "$load" || status=$?
 echo "$status" >load.exit
 
-# The drive comes back for the cases behind this one.
+# The drive comes back for the next cases.
 echo 1 >/sys/bus/pci/rescan
 back() { [ -b /dev/nvme0n1 ]; }
 wait_for back

@@ -1,5 +1,5 @@
-# A fifth more than recorded is a failure; `vmtest/run --record` writes the file anew. What a kernel refuses is
-# recorded as that: compare-and-swap on 5.10, and there a module's event.
+# A count that exceeds the record by more than a fifth is a failure; `vmtest/run --record` updates the record.
+# Programs that a kernel refuses are recorded as refused: compare-and-swap on 5.10, and a module's event there.
 jq -r --arg kernel "$BIOPSY_VM_KERNEL" '[$kernel, .object, .program, .instructions // "refused"] | join(" ")' \
     programs.json >found
 [ "$(wc -l <found)" -gt 15 ] || fail "too few programs: $(cat found)"

@@ -1,5 +1,5 @@
-# The kernel's verifier goes through every program of every object; what it had to do is held against
-# vmtest/verifier.txt, for a kernel's limit on a busy day is not far from a careless loop. It takes most of a minute.
+# Loads every program of every object; the work of the kernel's verifier is compared with vmtest/verifier.txt, since
+# a careless loop could come close to the verifier's limit. It takes most of a minute.
 # timeout: 400
 . /guest/lib.sh
 

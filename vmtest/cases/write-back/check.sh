@@ -1,7 +1,7 @@
 trusted mixed nvme0n1
 case $(cat release) in
 5.10.*)
-    # Operations are not followed: there is nothing to be of none.
+    # Operations are not followed, so no I/O can be without one.
     device mixed nvme0n1 '.ops.write | (has("ios_without_operation") or has("request_stages_without_operation")) | not'
     exit 0
     ;;

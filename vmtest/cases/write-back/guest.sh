@@ -1,5 +1,5 @@
-# Write-back beside direct writes on NVMe: its rows have `queue`, `device` and `complete` of just the I/Os that no
-# operation waits for. The last who closes the drive has the pages written.
+# Write-back together with direct writes on NVMe: its rows have `queue`, `device` and `complete` of only the I/Os
+# that no operation waits for. The last close of the drive writes the pages back.
 . /guest/lib.sh
 
 uname -r >release
