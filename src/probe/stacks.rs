@@ -182,7 +182,7 @@ impl Probe for StacksProbe {
         &self.start
     }
 
-    /// The thread does what is due.
+    /// Nothing to do: the thread drains the ring buffer.
     fn tick(&mut self) {}
 
     /// The samples since the last reading. A sample belongs to exactly one reading: the one that takes it from the ring

@@ -121,7 +121,7 @@ struct Window {
     tally: Tally,
     rounds: u64,
     samples: u64,
-    /// Of the intervals before this one.
+    /// Losses in the intervals before this one.
     loss: Loss,
 }
 
