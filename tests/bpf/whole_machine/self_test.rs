@@ -114,6 +114,34 @@ fn a_machine_that_loses_events_fails() {
     one_error(&output, 4, &["the self-test of", &disk.name, "loss", "run it again"]);
 }
 
+/// The cost is that of the self-test's own load: its rate and CPU time with and without the probes, in pairs of phases.
+#[test]
+fn the_cost_for_its_load_is_measured() {
+    let Some(disk) = Disk::new(64) else { return };
+    let words = ["check", "--self-test", "-d", &disk.name, "--for", "300ms", "--measure-cost", "--json"];
+    let before = disk.stat();
+    let output = run(&words);
+    let stat = disk.stat().since(before);
+    assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));
+    let (_, check) = states(&output);
+    let overhead = &check["overhead"];
+    let figure = |key: &str| overhead[key].as_f64().unwrap_or_else(|| panic!("{key} of {overhead}"));
+    assert!(figure("pairs") >= 6.0 && overhead["pairs_without_io"] == 0, "{overhead}");
+    // The load runs through all phases: what the kernel counted is at least that of the phases, and nothing is written.
+    let phases = figure("pairs") * figure("phase_ns") / 1e9;
+    let rates = [figure("iops_without"), figure("iops_with")];
+    assert!(rates.iter().all(|rate| *rate > 1_000.0), "{overhead}");
+    let least = phases * (rates[0] + rates[1]) / 2.0;
+    assert!((stat.reads + stat.read_merges) as f64 > least, "{stat:?} {overhead}");
+    assert_eq!((stat.writes, stat.discards, stat.flushes), (0, 0, 0));
+    let lost = &overhead["iops_lost_percent"];
+    assert!(
+        lost["low"].as_f64() <= lost["median"].as_f64() && lost["median"].as_f64() <= lost["high"].as_f64()
+    );
+    // Of the whole machine, so that other processes can hide it in single pairs.
+    assert!(overhead["cpu_ns_per_io"]["high"].as_f64().is_some_and(|ns| ns > 0.0), "{overhead}");
+}
+
 /// A disk that is too small for a read cannot be driven: the existing I/O is watched, and the output says so.
 #[test]
 fn a_device_that_cannot_be_read_is_watched() {
