@@ -33,11 +33,11 @@ pub use scheduler::Scheduler;
 
 use crate::envelope::{Missing, Reason};
 use crate::host::block;
+use crate::host::kallsyms::Kallsyms;
 use crate::host::mapped::{MappedFile, open_regular};
 use crate::refusal::LockedMemory;
 use child::{Bounds, Program};
 use files::{Failures, Files, Known};
-use kernel::Kernel;
 use process::{Meaning, Processes, Vdso};
 
 /// The name of a frame that cannot be symbolized.
@@ -168,7 +168,7 @@ impl Helper {
 #[derive(Debug)]
 pub struct Symbolizer {
     helper: Helper,
-    kernel: OnceCell<Kernel>,
+    kernel: OnceCell<Arc<Kallsyms>>,
     vdso: OnceCell<Vdso>,
     known: RefCell<Known>,
     debug_folders: Vec<PathBuf>,
@@ -213,12 +213,12 @@ impl Symbolizer {
         if addresses.is_empty() {
             return;
         }
-        let kernel = self.kernel.get_or_init(Kernel::read);
+        let kernel = self.kernel.get_or_init(kernel::table);
         if kernel.is_empty() {
             names.missing.push(no_kernel_names());
         }
         for &address in addresses {
-            let name = kernel.name(address).unwrap_or_else(|| UNKNOWN.to_string());
+            let name = kernel.function_at(address).unwrap_or_else(|| UNKNOWN.to_string());
             names.kernel.insert(address, vec![name]);
         }
     }

@@ -189,6 +189,7 @@ fn of_files(kind: u8, bytes: &[u8]) {
             let symbols = Kallsyms::parse(&text);
             symbols.functions(|_| true);
             symbols.variable(0xffff_ffff_8100_0000);
+            symbols.function_at(0xffff_ffff_8100_0000);
         }
         _ => drop(jobfile::read(&text, "job.fio")),
     }

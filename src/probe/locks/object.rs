@@ -58,8 +58,11 @@ fn view(here: &Here<'_>) -> ViewState {
 
 /// Whether spinlock waits can be observed without events.
 fn has_slow_path(root: &Path) -> bool {
+    if !has_kprobes(root) {
+        return false;
+    }
     let symbols = Kallsyms::read(root);
-    has_kprobes(root) && SLOW_PATHS.iter().any(|name| symbols.has_function(name))
+    SLOW_PATHS.iter().any(|name| symbols.has_function(name))
 }
 
 fn configure(object: &mut OpenObject, _: Reach, btf: &KernelBtf) -> Result<()> {

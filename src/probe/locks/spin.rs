@@ -52,8 +52,8 @@ pub struct Functions {
 impl Functions {
     /// None if the symbols are hidden.
     pub fn new(symbols: &Kallsyms) -> Option<Self> {
-        let waiting = symbols.functions(|name| WAITING.contains(&name));
-        let unlocking = symbols.functions(|name| UNLOCKING.contains(&name));
+        let waiting = symbols.functions(|name| WAITING.iter().any(|known| known.as_bytes() == name));
+        let unlocking = symbols.functions(|name| UNLOCKING.iter().any(|known| known.as_bytes() == name));
         (!waiting.is_empty()).then_some(Self { waiting, unlocking })
     }
 
