@@ -29,6 +29,9 @@ MAPPED_ARRAY(recent_locks, struct wire_lock_recent, LOCK_PLACES);
 
 MAPPED_ARRAY(recent_processes, struct wire_lock_recent_process, LOCK_PROCESS_PLACES);
 
+/* Rows added to both tables. User space looks for new locks and processes only if this changed. */
+__u64 rows_added = 0;
+
 /* Initial value of a new row: too large for the BPF stack. */
 static const struct wire_lock no_lock = {};
 
@@ -69,7 +72,8 @@ static __noinline int take_process(struct wire_lock_recent_process *place, __u32
 
 		bpf_get_current_comm(one.comm, sizeof(one.comm));
 		/* Another CPU may have added it first. */
-		bpf_map_update_elem(&lock_processes, &pid, &one, BPF_NOEXIST);
+		if (!bpf_map_update_elem(&lock_processes, &pid, &one, BPF_NOEXIST))
+			__sync_fetch_and_add(&rows_added, 1);
 		if (!bpf_map_lookup_elem(&lock_processes, &pid))
 			return 0;
 	}
@@ -152,6 +156,7 @@ static __noinline int take_place(struct wire_lock_recent *place, __u64 address, 
 		/* The kind of lock is set now, for a lookup of the lock's name before the slot is
 		 * written back. */
 		lock->flags |= flags;
+		__sync_fetch_and_add(&rows_added, 1);
 	}
 	place->lock = address;
 	return PLACE_TAKEN | (is_new ? PLACE_IS_NEW : 0);

@@ -134,18 +134,30 @@ impl Histogram {
     /// compare-and-swap (before Linux 5.12) they may never include it. Then the bound of the outermost bucket is used.
     pub fn from_parts(counts: &[u64], sum: u64, min: u64, max: u64) -> Self {
         let known = &counts[..counts.len().min(BUCKETS)];
-        let first = known.iter().position(|&n| n > 0);
-        let last = known.iter().rposition(|&n| n > 0);
-        let (Some(first), Some(last)) = (first, last) else {
+        // Without a branch per bucket: most histograms of a reading are empty.
+        if known.iter().fold(0, |all, n| all | n) == 0 {
+            return Self::default();
+        }
+        let filled = (0..).zip(known).filter(|(_, n)| **n > 0).map(|(bucket, n)| (bucket, *n));
+        Self::from_filled(filled.collect(), sum, min, max)
+    }
+
+    /// Of values that all lie in one bucket; empty where there is no such bucket.
+    pub fn of_bucket(bucket: u32, count: u64, sum: u64, min: u64, max: u64) -> Self {
+        let bucket = u16::try_from(bucket).ok().filter(|bucket| usize::from(*bucket) < BUCKETS && count > 0);
+        bucket.map_or_else(Self::default, |bucket| Self::from_filled(vec![(bucket, count)], sum, min, max))
+    }
+
+    /// `filled` are the non-empty buckets, ascending, and at least one.
+    fn from_filled(filled: Vec<(u16, u64)>, sum: u64, min: u64, max: u64) -> Self {
+        let (Some(&(first, _)), Some(&(last, _))) = (filled.first(), filled.last()) else {
             return Self::default();
         };
-        let mut all = vec![0; BUCKETS];
-        all[first..=last].copy_from_slice(&known[first..=last]);
-        let count = total(known);
+        let count = filled.iter().fold(0, |all: u64, (_, n)| all.saturating_add(*n));
         // An extreme on the wrong side of its bucket is kept: `analyze::invariants` reports it.
-        let max = max.max(bounds(last).0);
-        let min = min.min(highest(first)).min(max);
-        Self { counts: Counts::new(all), count, sum, min, max }
+        let max = max.max(bounds(last.into()).0);
+        let min = min.min(highest(first.into())).min(max);
+        Self { counts: Counts::of_filled(filled), count, sum, min, max }
     }
 
     /// From JSON fields, rejecting combinations that are inconsistent.

@@ -31,7 +31,7 @@ use super::btf::KernelBtf;
 use super::cost::{Beside, CostMeter, Metered, metered};
 use super::filter::Filter;
 use super::libbpf::{self, refusal};
-use super::maps::{array, element, entries, lookup};
+use super::maps::{array, each_entry, element, entries, lookup};
 use super::process_maps::ProcessMaps;
 use super::skel::locks::LocksSkel;
 use crate::clock::now_ns;
@@ -170,6 +170,25 @@ struct Names {
     processes: BTreeMap<u32, Vec<u8>>,
     tries: BTreeMap<u64, u8>,
     looked: Option<Instant>,
+    /// Rows of locks and processes at the last lookup between readings.
+    rows: u64,
+}
+
+impl Names {
+    /// Whether the lock has no name, and may get one.
+    fn is_new(&self, lock: u64) -> bool {
+        !self.by_lock.contains_key(&lock) && self.tries.get(&lock).is_none_or(|tried| *tried < TRIES)
+    }
+
+    /// Looks up the names of these processes, of [`MOST_LOOKED_AT`] at most. Those that have exited keep theirs.
+    fn look_up(&mut self, root: &Path, pids: impl Iterator<Item = u32>) {
+        for pid in pids.take(MOST_LOOKED_AT) {
+            if let Ok(mut comm) = fs::read(root.join(format!("proc/{pid}/comm"))) {
+                comm.truncate(comm.iter().rposition(|byte| *byte == b'\n').unwrap_or(comm.len()));
+                self.processes.insert(pid, comm);
+            }
+        }
+    }
 }
 
 impl percpu_cache::CacheEntry for WireLockRecent {
@@ -262,7 +281,7 @@ impl LockProbe {
             ));
         }
         let names = Names {
-            known: Known { symbols, mounts: mounts::mounts(root), ..Known::default() },
+            known: Known { symbols: symbols.variables(), mounts: mounts::mounts(root), ..Known::default() },
             memory_groups: Hierarchy::of_controller(root, "memory"),
             ..Names::default()
         };
@@ -423,9 +442,10 @@ impl LockProbe {
         };
         let before = places()?;
         let mut locks = BTreeMap::new();
-        for (key, value) in entries(&maps.locks)? {
-            locks.insert(address(&key)?, WireLock::decode(&value)?);
-        }
+        each_entry(&maps.locks, |key, value| {
+            locks.insert(address(key)?, WireLock::decode(value)?);
+            Ok(())
+        })?;
         for recent in percpu_cache::settle(before, &mut locks, &places, &row)? {
             if let Some(sample) = locks.get_mut(&recent.lock) {
                 sample.add(&recent);
@@ -438,29 +458,22 @@ impl LockProbe {
         let places = || -> Result<Vec<Option<(u32, WireLockRecentProcess)>>> {
             array(&maps.recent_processes, |_, place| Ok(WireLockRecentProcess::decode(place)?))
         };
-        let named = |pid: u32, value: &[u8]| -> Result<ProcessSample> {
-            let mut sample = WireLockProcess::decode(value)?;
-            // The row has the name of the thread that waited first, maybe before the process called exec.
-            if let Some(comm) = self.names.borrow().processes.get(&pid) {
-                sample.comm.clone_from(comm);
-            }
-            Ok(sample)
-        };
         let row = |pid: u32| -> Result<Option<ProcessSample>> {
             let value = lookup(&maps.lock_processes, &pid.to_ne_bytes())?;
-            value.map(|value| named(pid, &value)).transpose()
+            Ok(value.map(|value| WireLockProcess::decode(&value)).transpose()?)
         };
         let before = places()?;
         let mut processes = BTreeMap::new();
-        for (key, value) in entries(&maps.lock_processes)? {
-            let pid = process(&key)?;
-            processes.insert(pid, named(pid, &value)?);
-        }
+        each_entry(&maps.lock_processes, |key, value| {
+            processes.insert(process(key)?, WireLockProcess::decode(value)?);
+            Ok(())
+        })?;
         for (pid, recent) in percpu_cache::settle(before, &mut processes, &places, &row)? {
             if let Some(sample) = processes.get_mut(&pid) {
                 sample.add(&recent);
             }
         }
+        self.name_processes(&mut processes);
         // Last, since there are the most of them, and they are estimates.
         let mut stacks: BTreeMap<_, StackSample> = BTreeMap::new();
         let all = entries(&maps.lock_stacks)?;
@@ -473,6 +486,7 @@ impl LockProbe {
             sum.wait_ns += sample.wait_ns;
             sum.samples += sample.samples;
         }
+        self.name_locks(locks.iter().map(|(lock, sample)| (*lock, sample.flags)));
         self.last.borrow_mut().hold(&mut locks, &mut processes);
         Ok(Reading {
             at_ns,
@@ -520,31 +534,61 @@ impl LockProbe {
         Some(all.iter().filter_map(|(_, value)| WireLockWaiter::decode(value).ok()).collect())
     }
 
-    /// Names the locks that have no name yet, and those that these threads wait for.
-    fn name_locks(&self, waiting: &[WaiterSample]) {
+    /// The same; names the locks that they wait for.
+    fn name_waiting(&self) -> Option<Vec<WaiterSample>> {
+        let waiting = self.waiting();
+        self.name_locks(waiting.iter().flatten().map(|waiter| (waiter.lock, waiter.flags)));
+        waiting
+    }
+
+    /// Names what was added since the last look, because a process or the object around a lock may be gone at the end of
+    /// the interval.
+    fn name_new(&self) {
+        let rows = self.skel.maps.bss_data.as_ref().map_or(0, |data| data.rows_added);
         let mut names = self.names.borrow_mut();
-        let names = &mut *names;
         names.looked = Some(Instant::now());
-        let rows = entries(&self.skel.maps.lock_processes).unwrap_or_default();
-        for (key, _) in rows.iter().take(MOST_LOOKED_AT) {
-            let Ok(pid) = process(key) else { continue };
-            if let Ok(mut comm) = fs::read(self.root.join(format!("proc/{pid}/comm"))) {
-                comm.truncate(comm.iter().rposition(|byte| *byte == b'\n').unwrap_or(comm.len()));
-                names.processes.insert(pid, comm);
+        if names.rows == rows {
+            return;
+        }
+        names.rows = rows;
+        let maps = &self.skel.maps;
+        let pids = maps.lock_processes.keys().filter_map(|key| process(&key).ok());
+        let new: Vec<u32> = pids.filter(|pid| !names.processes.contains_key(pid)).collect();
+        names.look_up(&self.root, new.into_iter());
+        let locks = maps.locks.keys().filter_map(|key| address(&key).ok());
+        let new: Vec<u64> = locks.filter(|lock| names.is_new(*lock)).collect();
+        drop(names);
+        let flags = |lock: u64| {
+            let row = lookup(&maps.locks, &lock.to_ne_bytes()).ok()??;
+            Some((lock, WireLock::decode(&row).ok()?.flags))
+        };
+        self.name_locks(new.into_iter().filter_map(flags));
+    }
+
+    /// Sets the names of processes. Those with further waits are looked up again: a process may have called exec since, and
+    /// its row has the name of the thread that waited first.
+    fn name_processes(&self, processes: &mut BTreeMap<u32, ProcessSample>) {
+        let mut names = self.names.borrow_mut();
+        let last = &self.last.borrow().processes;
+        let waited = processes.iter().filter(|(pid, sample)| {
+            last.get(pid).is_none_or(|earlier| earlier.contentions != sample.contentions)
+        });
+        names.look_up(&self.root, waited.map(|(pid, _)| *pid));
+        for (pid, sample) in processes {
+            if let Some(comm) = names.processes.get(pid) {
+                sample.comm.clone_from(comm);
             }
         }
-        let is_new = |lock: &u64| {
-            let tried = names.tries.get(lock).copied().unwrap_or(0);
-            !names.by_lock.contains_key(lock) && tried < TRIES
-        };
-        let contended = entries(&self.skel.maps.locks).unwrap_or_default();
-        let kind = |(key, value): &(Vec<u8>, Vec<u8>)| {
-            let lock = address(key).ok().filter(&is_new)?;
-            Some((lock, Kind::of(WireLock::decode(value).ok()?.flags)))
-        };
-        let mut new: BTreeMap<u64, Kind> = contended.iter().filter_map(kind).collect();
-        let waited_for = waiting.iter().filter(|waiter| is_new(&waiter.lock));
-        new.extend(waited_for.map(|waiter| (waiter.lock, Kind::of(waiter.flags))));
+    }
+
+    /// Names those of the locks, given with their flags, that have no name yet.
+    fn name_locks(&self, locks: impl Iterator<Item = (u64, u32)>) {
+        let mut names = self.names.borrow_mut();
+        let names = &mut *names;
+        let new: BTreeMap<u64, Kind> = locks
+            .filter(|(lock, _)| names.is_new(*lock))
+            .map(|(lock, flags)| (lock, Kind::of(flags)))
+            .collect();
         if new.is_empty() {
             return;
         }
@@ -634,13 +678,12 @@ impl Probe for LockProbe {
         }
         let due = self.names.borrow().looked.is_none_or(|then| then.elapsed() >= NAME_EVERY);
         if due {
-            self.name_locks(&[]);
+            self.name_new();
         }
     }
 
     fn read(&self) -> Result<Reading> {
-        let waiting = self.waiting();
-        self.name_locks(waiting.as_deref().unwrap_or_default());
+        let waiting = self.name_waiting();
         let mut reading = Reading { waiting, ..self.reading()? };
         reading.spin = self.spinning.borrow_mut().as_mut().and_then(|spinning| spinning.read(false));
         Ok(reading)
@@ -651,12 +694,11 @@ impl Probe for LockProbe {
             meter.end(&self.metered(), &|| self.contentions());
             self.meter = Some(meter);
         }
-        let waiting = self.waiting();
+        let waiting = self.name_waiting();
         let end_ns = now_ns();
         self.run(false)?;
         let missed = self.missed();
         let spin = self.spinning.borrow_mut().as_mut().and_then(|spinning| spinning.read(true));
-        self.name_locks(waiting.as_deref().unwrap_or_default());
         let mut reading = Reading { at_ns: end_ns, missed, spin, waiting, ..self.reading()? };
         reading.maps = self.maps.take().map(ProcessMaps::finish).unwrap_or_default();
         self.links.clear();

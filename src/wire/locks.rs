@@ -89,8 +89,9 @@ counted! {
 
 impl WireLock {
     pub fn decode(bytes: &[u8]) -> Result<LockSample, Damaged> {
-        let wire = <Self as Record>::decode(bytes)?;
-        let counts = wire.waits.map(|waits| waits.count);
+        // Not copied: it has 9.5 KB, and a reading has up to a thousand.
+        let wire = Self::view(bytes)?;
+        let counts: [u64; BUCKETS] = std::array::from_fn(|i| wire.waits[i].count);
         let sum = super::sum(wire.waits.iter().map(|waits| waits.sum));
         Ok(LockSample {
             failed: wire.failed,
@@ -123,11 +124,9 @@ impl LockSample {
         self.failed = self.failed.saturating_add(recent.failed);
         self.reads = self.reads.saturating_add(recent.reads);
         self.flags |= recent.flags;
-        let mut counts = [0; BUCKETS];
-        if let Some(count) = counts.get_mut(recent.bucket as usize) {
-            *count = recent.count;
-        }
-        self.wait.merge(&Histogram::from_parts(&counts, recent.sum, !recent.not_min, recent.max));
+        let Self { wait, .. } = self;
+        let WireLockRecent { bucket, count, sum, max, .. } = *recent;
+        wait.merge(&Histogram::of_bucket(bucket, count, sum, !recent.not_min, max));
     }
 
     /// Keeps every value at least as high as before: waits that were written back from a CPU's cache to the row between

@@ -1,12 +1,13 @@
 //! Reads the state of all tables at one point in time.
 
 use std::cell::RefCell;
+use std::ops::Range;
 
 use anyhow::Result;
 
 use super::super::file_ios;
 use super::super::files::FileNames;
-use super::super::maps::{array, element};
+use super::super::maps::{array, element, elements};
 use super::super::process_ios;
 use super::LatencyProbe;
 use super::slices::Slices;
@@ -166,12 +167,11 @@ impl LatencyProbe {
 
     pub(super) fn samples(&self, with_operations: bool) -> Result<Vec<DeviceSample>> {
         let maps = &self.skel.maps;
-        let row = |index: u32| -> Result<Row> { Ok(Row::decode(&element(&maps.rows, index)?)?) };
-        let operations = |index: u32| -> Result<OperationRow> {
-            Ok(OperationRow::decode(&element(&maps.operation_rows, index)?)?)
+        let rows = |range: Range<u32>| elements(&maps.rows, range, |_, row| Ok(Row::decode(row)?));
+        let operations = |range: Range<u32>| {
+            elements(&maps.operation_rows, range, |_, row| Ok(OperationRow::decode(row)?))
         };
-        let part =
-            |index: u32| -> Result<PartRow> { Ok(PartRow::decode(&element(&maps.part_rows, index)?)?) };
+        let parts = |range: Range<u32>| elements(&maps.part_rows, range, |_, row| Ok(PartRow::decode(row)?));
         let with_parts = with_operations && self.attached.contains("bio_getrq");
         let units = if with_parts { (PART_UNITS * OPS) as u32 } else { 0 };
         let mut all = Vec::with_capacity(self.plan.devices.len());
@@ -188,15 +188,15 @@ impl LatencyProbe {
                 name: device.name.clone(),
                 disk: device.is_partition().then(|| device.disk.clone()),
                 // Read before the rows of all I/Os, which include these: so they never exceed the sum.
-                unowned: unowned.map(row).collect::<Result<_>>()?,
+                unowned: rows(unowned)?,
                 unowned_shards: wire.unowned_shards,
                 hw_queues: wire.hw_queues,
                 shards: wire.shards,
-                rows: (wire.row_base..wire.rare_row_base).map(row).collect::<Result<_>>()?,
-                rare: (wire.rare_row_base..end).map(row).collect::<Result<_>>()?,
-                operations: operation_rows.map(operations).collect::<Result<_>>()?,
+                rows: rows(wire.row_base..wire.rare_row_base)?,
+                rare: rows(wire.rare_row_base..end)?,
+                operations: operations(operation_rows)?,
                 operation_shards: wire.operation_shards,
-                parts: (0..units).map(|i| part(index as u32 * units + i)).collect::<Result<_>>()?,
+                parts: parts(index as u32 * units..(index as u32 + 1) * units)?,
                 counters: WireCounters::decode(&element(&maps.counters, index as u32)?)?,
                 bio_based: device.is_bio_based(),
                 counted_at_start: device.is_bio_based() && self.counted_at_start,
