@@ -11,16 +11,10 @@ pub struct Printed {
 }
 
 impl Printed {
-    /// The number in the last JSON value of the output; text before the first brace is ignored. An error says why there
-    /// is none.
+    /// The number in the last JSON value of the output. An error says why there is none.
     pub fn number(&self, text: &str) -> Result<f64, String> {
-        let from = text.find(['{', '[']).ok_or("it prints no JSON")?;
-        let values = serde_json::Deserializer::from_str(&text[from..]).into_iter::<Value>();
-        let mut last = None;
-        for value in values {
-            last = Some(value.map_err(|error| format!("its output is not JSON ({error})"))?);
-        }
-        let mut found = last.as_ref().ok_or("it prints no JSON")?;
+        let last = last_value(text)?;
+        let mut found = &last;
         for part in self.path.split('.') {
             found = match found {
                 Value::Array(all) => part.parse::<usize>().ok().and_then(|at| all.get(at)),
@@ -43,6 +37,28 @@ impl Printed {
             None => Err(format!("{} is not a number, {}", self.path.escape_debug(), keys(found))),
         }
     }
+}
+
+/// Begins of JSON to try: a log line may begin with a bracket, as in `[INFO]`.
+const MOST_BEGINS: usize = 64;
+
+/// The last JSON value of a text. It may have other text before the first one, and none after it.
+fn last_value(text: &str) -> Result<Value, String> {
+    let mut why = "it prints no JSON".to_string();
+    // Others are within a value, and would make a part of output that was cut off look whole.
+    let is_begin = |from: usize| text[..from].is_empty() || text[..from].ends_with('\n');
+    let first = text.find(['{', '[']);
+    let further = text.match_indices(['{', '[']).map(|(from, _)| from).filter(|from| is_begin(*from));
+    let further = further.filter(|from| Some(*from) != first);
+    for (nth, from) in first.into_iter().chain(further).take(MOST_BEGINS).enumerate() {
+        let values = serde_json::Deserializer::from_str(&text[from..]).into_iter::<Value>();
+        match values.last() {
+            Some(Ok(value)) => return Ok(value),
+            Some(Err(error)) if nth == 0 => why = format!("its output is not JSON ({error})"),
+            _ => {}
+        }
+    }
+    Err(why)
 }
 
 /// The possible continuations of a path.
@@ -75,6 +91,7 @@ mod tests {
         assert_eq!(number("jobs.1.read.iops", fio), Ok(7.0));
         assert_eq!(number("x", "{\"x\": 1}\n{\"x\": 2}\n"), Ok(2.0), "the last one of several");
         assert_eq!(number("1", "[3, 4]"), Ok(4.0));
+        assert_eq!(number("x", "[INFO] begin {1}\n[1 s] end\n{\"x\": 3}\n"), Ok(3.0), "after a log");
     }
 
     #[test]
@@ -83,6 +100,7 @@ mod tests {
             ("x", "", "it prints no JSON"),
             ("x", "done in 3 s", "it prints no JSON"),
             ("x", "{\"x\": ", "its output is not JSON"),
+            ("0", "{\"x\": 1,\n \"y\": [1, 2]\n", "its output is not JSON"),
             ("x.y", "{\"x\": {\"z\": 1}}", "has no y in x.y, where there is z"),
             ("x", "{\"x\": {\"z\": 1}}", "x is not a number, where there is z"),
             ("x.7", "{\"x\": [1, 2]}", "has no 7 in x.7, where there is 0 to 1"),
