@@ -233,7 +233,7 @@ impl Bench {
 struct Running(Option<Child>);
 
 /// Output, exit status and CPU time of a generator.
-struct Ended {
+struct GeneratorOutput {
     said: String,
     complained: String,
     succeeded: bool,
@@ -243,7 +243,7 @@ struct Ended {
 
 impl Running {
     /// Requests the end if `ask` is set, and waits.
-    fn end(mut self, ask: bool) -> Result<Ended> {
+    fn end(mut self, ask: bool) -> Result<GeneratorOutput> {
         let mut child = self.0.take().context("a generator that has ended")?;
         let pid = child.id() as libc::pid_t;
         if ask {
@@ -267,7 +267,7 @@ impl Running {
         };
         ensure!(waited == pid, "a generator got lost: {}", std::io::Error::last_os_error());
         let ns = |time: libc::timeval| time.tv_sec as f64 * 1e9 + time.tv_usec as f64 * 1e3;
-        Ok(Ended {
+        Ok(GeneratorOutput {
             said,
             complained,
             succeeded: status == 0,
@@ -341,7 +341,7 @@ fn own_of_biopsy(said: &str) -> Option<Own> {
 }
 
 impl Arm {
-    fn own(self, ended: &Ended) -> Result<Own> {
+    fn own(self, ended: &GeneratorOutput) -> Result<Own> {
         let own = match self.tool {
             Tool::Biopsy => own_of_biopsy(&ended.said),
             Tool::Raw => own_of_raw(&ended.said),

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use biopsy::probe::cost::{self, Baseline};
-use biopsy::probe::events::{EventOptions, Rings, Taken};
+use biopsy::probe::events::{EventOptions, PollResult, Rings};
 use biopsy::wire::events::Event;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapHandle, libbpf_sys};
@@ -98,7 +98,7 @@ struct Received {
 }
 
 impl Received {
-    fn add(&mut self, taken: &Taken) -> Result<()> {
+    fn add(&mut self, taken: &PollResult) -> Result<()> {
         for event in &taken.events {
             let Event::Io(io) = event else { anyhow::bail!("an event of another kind came") };
             let (number, cpu) = (io.io >> IO_CPU_BITS, io.io & ((1 << IO_CPU_BITS) - 1));

@@ -7,7 +7,7 @@
 //! through the time stamp counter where that can be trusted ([`ClockQuality`] gives the error bound).
 //!
 //! [`prepare()`] opens or creates the targets and checks everything that can be checked before the run; every target
-//! that is written passes the [`guard`]. [`Prepared::run`] runs the jobs.
+//! that is written passes the [`guard`]. [`PreparedJobs::run`] runs the jobs.
 
 mod buffers;
 mod content;
@@ -53,8 +53,8 @@ pub use job::{
     priority_name,
 };
 pub use precondition::{End, MOST_ROUNDS, Preconditioned, Preconditioning, Round, precondition};
-pub use prepare::{Phase, Prepared, Progress, Rates, ScratchFiles, prepare, prepare_again};
-pub use sampled::Sampled;
+pub use prepare::{Phase, PreparedJobs, Progress, Rates, ScratchFiles, prepare, prepare_again};
+pub use sampled::BlockCounts;
 pub use scaling::{Scaled, Scaling, measure as measure_scaling};
 pub use scratch::default_bytes as default_scratch_bytes;
 pub use series::Interval;

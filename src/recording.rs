@@ -87,7 +87,7 @@ struct Notes {
 }
 
 /// A line, classified.
-enum Found<V> {
+enum ClassifiedLine<V> {
     /// A result of the view within the span.
     Within(Box<Piece<V>>),
     /// A result of the view outside the span, with its start.
@@ -137,18 +137,18 @@ impl<R: BufRead> Pieces<R> {
 }
 
 impl Notes {
-    fn take<V>(&mut self, found: Found<V>) -> Option<Piece<V>> {
+    fn take<V>(&mut self, found: ClassifiedLine<V>) -> Option<Piece<V>> {
         match found {
-            Found::Within(piece) => {
+            ClassifiedLine::Within(piece) => {
                 self.began.get_or_insert_with(|| piece.envelope.start.clone());
                 self.found += 1;
                 return Some(*piece);
             }
-            Found::Outside(start) => {
+            ClassifiedLine::Outside(start) => {
                 self.began.get_or_insert_with(|| start.clone());
                 self.last = start;
             }
-            Found::Other(schema) => _ = self.other.get_or_insert(schema),
+            ClassifiedLine::Other(schema) => _ = self.other.get_or_insert(schema),
         }
         None
     }
@@ -170,7 +170,7 @@ impl Notes {
 }
 
 /// Parses a line. `began` is the start of the first result; None: this line is the first.
-fn find<V: View>(line: &[u8], span: Span, began: Option<&str>) -> Result<Found<V>> {
+fn find<V: View>(line: &[u8], span: Span, began: Option<&str>) -> Result<ClassifiedLine<V>> {
     let bytes = line.len();
     ensure!(bytes as u64 <= MOST_BYTES, "it is longer than {} MiB", MOST_BYTES >> 20);
     // Sums of at most 255 bytes cannot overflow a u8, so the compiler vectorises the count.
@@ -187,7 +187,7 @@ fn find<V: View>(line: &[u8], span: Span, began: Option<&str>) -> Result<Found<V
         return match parse(line)? {
             Line::Of { framed, command_status } => {
                 let Framed { envelope, view } = *framed;
-                Ok(Found::Within(Box::new(Piece { envelope, view, command_status, size })))
+                Ok(ClassifiedLine::Within(Box::new(Piece { envelope, view, command_status, size })))
             }
             Line::Other(schema) => other::<V>(schema),
         };
@@ -198,9 +198,9 @@ fn find<V: View>(line: &[u8], span: Span, began: Option<&str>) -> Result<Found<V
     }
     let envelope: Envelope = parse(line)?;
     if !span.holds(began.unwrap_or(&envelope.start), &envelope.start)? {
-        return Ok(Found::Outside(envelope.start));
+        return Ok(ClassifiedLine::Outside(envelope.start));
     }
-    Ok(Found::Within(Box::new(Piece { envelope, view: parse(line)?, command_status, size })))
+    Ok(ClassifiedLine::Within(Box::new(Piece { envelope, view: parse(line)?, command_status, size })))
 }
 
 /// Parses a file that holds one object.
@@ -213,7 +213,7 @@ fn whole<V: View>(bytes: &[u8]) -> Result<V> {
     parse(bytes)
 }
 
-fn other<V: View>(schema: String) -> Result<Found<V>> {
+fn other<V: View>(schema: String) -> Result<ClassifiedLine<V>> {
     let (name, version) = split(&schema)?;
     let (known, our_version) = split(V::SCHEMA)?;
     ensure!(
@@ -221,7 +221,7 @@ fn other<V: View>(schema: String) -> Result<Found<V>> {
         "{schema} is newer than {}: read it with the biopsy that wrote it",
         V::SCHEMA
     );
-    Ok(Found::Other(schema))
+    Ok(ClassifiedLine::Other(schema))
 }
 
 /// The name of the view with this schema.

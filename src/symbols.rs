@@ -36,7 +36,7 @@ use crate::host::block;
 use crate::host::mapped::{MappedFile, open_regular};
 use crate::refusal::LockedMemory;
 use child::{Bounds, Program};
-use files::{Failures, Files, Known};
+use files::{Failures, Files, NameCache};
 use kernel::Kernel;
 use process::{Meaning, Processes, Vdso};
 
@@ -117,7 +117,7 @@ struct Local {
 
 /// The name of a place according to the files on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Named {
+pub enum PlaceName {
     /// Several if functions were inlined: outermost first.
     As(Arc<[String]>),
     /// The file exists, and has no name there.
@@ -126,7 +126,7 @@ pub enum Named {
     Absent,
 }
 
-impl Named {
+impl PlaceName {
     /// The names, if there are any.
     pub fn names(self) -> Option<Arc<[String]>> {
         match self {
@@ -170,7 +170,7 @@ pub struct Symbolizer {
     helper: Helper,
     kernel: OnceCell<Kernel>,
     vdso: OnceCell<Vdso>,
-    known: RefCell<Known>,
+    known: RefCell<NameCache>,
     debug_folders: Vec<PathBuf>,
     bounds: Bounds,
 }
@@ -275,7 +275,7 @@ impl Symbolizer {
 
     /// Symbolizes places with files of this machine that have the same build-id, for a recording that was made earlier,
     /// or elsewhere. Returns names in the order of `places`, and why existing files could not be read.
-    pub fn name_places(&self, places: &[Place]) -> (Vec<Named>, Vec<Missing>) {
+    pub fn name_places(&self, places: &[Place]) -> (Vec<PlaceName>, Vec<Missing>) {
         let mut known = self.known.borrow_mut();
         let mut files = Files::default();
         let mut local: HashMap<(&Arc<str>, &BuildId), Option<Local>> = HashMap::new();
@@ -306,11 +306,11 @@ impl Symbolizer {
         }
         let failures = files.name(&mut known, &self.helper.0, &self.debug_folders, self.bounds);
         let named = wanted.into_iter().map(|wanted| {
-            let Some(wanted) = wanted else { return Named::Absent };
+            let Some(wanted) = wanted else { return PlaceName::Absent };
             let found = wanted.and_then(|(key, address)| known.get(&key, address));
             found
                 .filter(|names| !names.is_empty())
-                .map_or(Named::Nameless, |names| Named::As(Arc::clone(names)))
+                .map_or(PlaceName::Nameless, |names| PlaceName::As(Arc::clone(names)))
         });
         (named.collect(), failed(&failures))
     }

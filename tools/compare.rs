@@ -70,7 +70,7 @@ fn beside(args: &Compare, others: &[(&Path, &str)]) -> Result<()> {
 }
 
 /// A comparison that is ready to run. Nothing was changed yet.
-struct Prepared {
+struct PreparedComparison {
     arms: Vec<Arm>,
     /// The varied kernel settings, each with the values of all arms.
     keys: Vec<(Key, Vec<String>)>,
@@ -244,7 +244,7 @@ fn report_left(left: Result<Vec<(String, Vec<Problem>)>, Refusal>) {
 }
 
 /// Reads the command line. It only resolves names of disks, and changes nothing.
-fn prepare(args: &Compare) -> Result<Prepared> {
+fn prepare(args: &Compare) -> Result<PreparedComparison> {
     if args.vary.is_empty() && args.before.is_none() || args.command.is_empty() {
         let why = "nothing to compare: give two saved results, --from-report FILE, or --vary \
             KEY=VALUE,VALUE -- load TARGET";
@@ -339,7 +339,7 @@ fn prepare(args: &Compare) -> Result<Prepared> {
     }
     let less_is_better = args.less_is_better;
     let printed = args.value.clone().map(|path| Printed { path, less_is_better });
-    Ok(Prepared { arms, keys, work, disk: named.or(disk), primary, printed, target, notes })
+    Ok(PreparedComparison { arms, keys, work, disk: named.or(disk), primary, printed, target, notes })
 }
 
 /// The name of a load option that can be varied.
@@ -379,7 +379,7 @@ fn is_root() -> bool {
 }
 
 /// Takes the lock: one comparison per disk at a time. Without permission to lock, settings cannot be changed either.
-fn lock(prepared: &Prepared) -> Result<Option<Lock>> {
+fn lock(prepared: &PreparedComparison) -> Result<Option<Lock>> {
     let name = prepared.disk.as_deref().unwrap_or("sysctl");
     match (prepared.keys.is_empty(), is_root()) {
         (true, false) => Ok(None),
@@ -396,7 +396,7 @@ fn try_all(keeper: &mut Keeper, arms: &[Arm]) -> Result<()> {
 
 fn rounds(
     args: &Compare,
-    prepared: &Prepared,
+    prepared: &PreparedComparison,
     keeper: Option<&mut Keeper>,
     kept: Option<&Source>,
     envelope: &mut Envelope,
@@ -437,7 +437,7 @@ fn rounds(
                 }
             };
             let of_probe = stages.as_ref().map(Stages::driver).transpose()?;
-            let drive = |prepared: &mut biopsy::load::Prepared| match &of_probe {
+            let drive = |prepared: &mut biopsy::load::PreparedJobs| match &of_probe {
                 Some(drive) => drive(prepared),
                 None => prepared.run_one(stop, &|_| (), &[]),
             };
@@ -498,7 +498,7 @@ fn observers<'a>(
 }
 
 /// The shell commands that the comparison would run.
-fn dry_run(prepared: &Prepared) -> Result<()> {
+fn dry_run(prepared: &PreparedComparison) -> Result<()> {
     let mut out = String::new();
     let saved = match prepared.keys.is_empty() {
         true => Saved::default(),

@@ -15,7 +15,7 @@ use biopsy::envelope::{Missing, Reason};
 use biopsy::experiment::{self, Curve};
 use biopsy::host::cpu_quota::CpuQuota;
 use biopsy::host::{Host, kernel, select};
-use biopsy::load::{self, Job, LoadSummary, Permission, Prepared, Scaling, ScratchFiles, Target};
+use biopsy::load::{self, Job, LoadSummary, Permission, PreparedJobs, Scaling, ScratchFiles, Target};
 use biopsy::probe::Probe;
 use biopsy::probe::latency::LatencyProbe;
 use biopsy::probe::latency::options::Options;
@@ -23,7 +23,7 @@ use biopsy::probe::permit;
 use biopsy::refusal::{Refusal, plain};
 use biopsy::render;
 use biopsy::rules::{self, Summaries, inputs};
-use biopsy::session::beside::{self, Prepared as Others, Probes};
+use biopsy::session::beside::{self, PreparedProbes, Probes};
 use biopsy::session::command::Running;
 use biopsy::session::diagnosis::Run;
 use biopsy::session::rates::RateSampler;
@@ -32,7 +32,7 @@ use biopsy::session::window::{Until, Window};
 use biopsy::session::{service, stop, wall_clock};
 use biopsy::units;
 
-use self::answer::{Answer, Found};
+use self::answer::{Answer, DiagnosisResult};
 use self::pictures::Pictures;
 use crate::cli::{Color, Diagnose};
 use crate::output::warn;
@@ -66,7 +66,7 @@ struct Outcome<'a> {
 
 pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     if let Some(recording) = &args.input {
-        return recorded::run(&recorded::Asked::of(args, recording), color);
+        return recorded::run(&recorded::DiagnosisRequest::of(args, recording), color);
     }
     if args.has_unused_load_options() {
         let why = "without TARGET, -d, -p, --comm and --cgroup only observe: name a target to drive, or \
@@ -128,7 +128,7 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
         cost: !args.window.no_cost,
     };
     let mut probe = LatencyProbe::prepare(&host, root, &options)?;
-    let mut others = Others::new(&host, &beside).begin();
+    let mut others = PreparedProbes::new(&host, &beside).begin();
     let quotas = CpuQuota::read(root);
     probe.begin()?;
     let envelope = wall_clock::envelope();
@@ -204,7 +204,7 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
         seen.threads.iter().for_each(|threads| pictures.threads(threads));
         seen.pressure.locks.iter().for_each(|locks| pictures.locks(locks));
     }
-    let found = Found {
+    let found = DiagnosisResult {
         summaries,
         diagnosis: &diagnosis,
         doubt: doubt.as_deref(),
@@ -246,7 +246,7 @@ fn report_name(args: &Diagnose, devices: &[String]) -> PathBuf {
 }
 
 /// Opens the target or creates the scratch file, before anything is attached.
-fn prepare(args: &Diagnose, line: &Line, scratch: &mut ScratchFiles) -> Result<Prepared> {
+fn prepare(args: &Diagnose, line: &Line, scratch: &mut ScratchFiles) -> Result<PreparedJobs> {
     let target = args.target.clone().unwrap_or_else(|| PathBuf::from("."));
     let target = match std::fs::metadata(&target) {
         Ok(found) if found.is_dir() => crate::load::scratch(&target, args.workload.size)?,
@@ -324,7 +324,7 @@ fn scaling(args: &Diagnose, line: &Line) -> Result<Option<Scaling>> {
 
 /// Runs the load, the command or the interval. The load runs within the measured interval.
 fn measure<'a>(
-    prepared: Option<&mut Prepared>,
+    prepared: Option<&mut PreparedJobs>,
     probe: &mut LatencyProbe,
     others: &mut Probes,
     samplers: &mut Samplers<'_>,

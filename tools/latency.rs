@@ -14,19 +14,19 @@ use biopsy::refusal::Refusal;
 use biopsy::render;
 use biopsy::session::latency::LatencyView;
 use biopsy::session::submitters::Chosen;
-use biopsy::session::watch::Shown;
+use biopsy::session::watch::IntervalView;
 use biopsy::session::window::{Until, Window};
 use biopsy::session::{overhead, stop, wall_clock};
 
 use crate::cli::{Color, Latency};
-use crate::live::{self, Asked};
+use crate::live::{self, LiveOptions};
 use crate::output::{self, Sink};
 use crate::screen::Screen;
 use crate::{replay, window};
 
 pub fn run(args: &Latency, color: Color) -> Result<()> {
     let mut screen = Screen::of(&args.output, &args.lines, args.all, &args.interval, &args.input)?;
-    let text = |shown: &Shown<'_, LatencySummary>| {
+    let text = |shown: &IntervalView<'_, LatencySummary>| {
         let style = render::text::latency::Style {
             all: args.all,
             color: output::colored(color),
@@ -69,7 +69,7 @@ pub fn run(args: &Latency, color: Color) -> Result<()> {
         return measure_cost(args, &host, &named, &chosen, Options { cost: false, ..options }, sink);
     }
     let mut probe = LatencyProbe::attach(&host, Path::new("/"), &options)?;
-    let asked = Asked {
+    let asked = LiveOptions {
         named: &named,
         window: &args.window,
         interval: &args.interval,

@@ -26,7 +26,7 @@ use crate::progress::Line;
 pub fn run(args: &Load) -> Result<()> {
     let began = Instant::now();
     stop::install();
-    let Asked { mut request, readonly } = request(args)?;
+    let LoadRequest { mut request, readonly } = request(args)?;
     check(args, &request)?;
     beside_the_targets(args, &request)?;
     let mut sink = Sink::open(args.output.output.as_deref())?;
@@ -253,13 +253,13 @@ fn run_sweep(args: &Load, request: &Request, permission: &Permission, sink: &mut
 }
 
 /// The request, and whether --readonly forbids writes in any case.
-struct Asked {
+struct LoadRequest {
     request: Request,
     readonly: bool,
 }
 
 /// The request on the command line or in its job file.
-fn request(args: &Load) -> Result<Asked> {
+fn request(args: &Load) -> Result<LoadRequest> {
     if let Some(path) = job_file(args)? {
         return from_file(args, path);
     }
@@ -272,7 +272,7 @@ fn request(args: &Load) -> Result<Asked> {
         })
         .collect::<Result<Vec<_>>>()?;
     let request = options::read(&args.words.said, &targets)?;
-    Ok(Asked { request, readonly: is_on(args, "readonly") })
+    Ok(LoadRequest { request, readonly: is_on(args, "readonly") })
 }
 
 /// The job file among the arguments.
@@ -291,7 +291,7 @@ fn job_file(args: &Load) -> Result<Option<&Path>> {
     }
 }
 
-fn from_file(args: &Load, path: &Path) -> Result<Asked> {
+fn from_file(args: &Load, path: &Path) -> Result<LoadRequest> {
     let name = text::clean(&path.display().to_string());
     let of_all = |word: &str| word == "readonly" || word == "minimal";
     let words: Vec<_> = args.words.said.iter().filter(|(word, _)| !of_all(word)).cloned().collect();
@@ -311,7 +311,7 @@ fn from_file(args: &Load, path: &Path) -> Result<Asked> {
     let readonly = readonly || is_on(args, "readonly");
     let request =
         Request { sweeps: Vec::new(), points: vec![jobs], minimal: minimal || is_on(args, "minimal") };
-    Ok(Asked { request, readonly })
+    Ok(LoadRequest { request, readonly })
 }
 
 /// Whether a flag was given, and is on in its last occurrence.
@@ -373,7 +373,7 @@ pub fn arms(args: &Load, arms: &[Vec<(String, String)>]) -> Result<(Vec<Job>, Pe
     for words in arms {
         let mut args = args.clone();
         args.words.said.extend(words.iter().cloned());
-        let Asked { request, readonly: is_readonly } = request(&args)?;
+        let LoadRequest { request, readonly: is_readonly } = request(&args)?;
         check(&args, &request)?;
         readonly |= is_readonly;
         match <[Vec<Job>; 1]>::try_from(request.points).map(|[point]| <[Job; 1]>::try_from(point)) {

@@ -10,7 +10,7 @@ use biopsy::recording::source::{self, Lines};
 use biopsy::recording::together::{Run, Together};
 use biopsy::recording::{Piece, Pieces, Span, folder, name_of};
 use biopsy::refusal::{Refusal, reason};
-use biopsy::session::watch::Shown;
+use biopsy::session::watch::IntervalView;
 
 use crate::cli::{Input, Output};
 use crate::output::Sink;
@@ -19,7 +19,7 @@ use crate::output::Sink;
 pub fn run<V: View + Summary>(
     input: &Input,
     output: &Output,
-    show: impl FnMut(&Shown<'_, V>) -> Result<Vec<u8>>,
+    show: impl FnMut(&IntervalView<'_, V>) -> Result<Vec<u8>>,
 ) -> Option<Result<()>> {
     if input.input.is_empty() {
         return None;
@@ -38,7 +38,7 @@ fn write<V: View>(
     path: &Path,
     span: Span,
     mut sink: Sink,
-    mut show: impl FnMut(&Shown<'_, V>) -> Result<Vec<u8>>,
+    mut show: impl FnMut(&IntervalView<'_, V>) -> Result<Vec<u8>>,
 ) -> Result<()> {
     let mut place = Place::default();
     // Hold the first result back: only a second one shows that they are intervals.
@@ -91,10 +91,10 @@ pub fn open<V: View>(path: &Path) -> Result<Lines> {
     source::open(path, name_of(V::SCHEMA)).map_err(|error| unreadable(error, &name(path)))
 }
 
-fn shown<V>(piece: &Piece<V>, place: Place) -> Shown<'_, V> {
+fn shown<V>(piece: &Piece<V>, place: Place) -> IntervalView<'_, V> {
     let Piece { envelope, view, command_status, .. } = piece;
     let Place { is_further, is_interval } = place;
-    Shown { envelope, summary: view, status: *command_status, is_further, is_interval, end_ns: 0 }
+    IntervalView { envelope, summary: view, status: *command_status, is_further, is_interval, end_ns: 0 }
 }
 
 /// Writes all results merged into one.
@@ -104,7 +104,7 @@ fn shown<V>(piece: &Piece<V>, place: Place) -> Shown<'_, V> {
 fn write_merged<V: View + Summary>(
     input: &Input,
     mut sink: Sink,
-    mut show: impl FnMut(&Shown<'_, V>) -> Result<Vec<u8>>,
+    mut show: impl FnMut(&IntervalView<'_, V>) -> Result<Vec<u8>>,
 ) -> Result<()> {
     let mut all = Together::default();
     for path in &input.input {

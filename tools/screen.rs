@@ -9,7 +9,7 @@ use biopsy::render::json;
 use biopsy::render::text::footer;
 use biopsy::render::text::interval_lines::{IntervalLines, Intervals, Style};
 use biopsy::session::wall_clock;
-use biopsy::session::watch::Shown;
+use biopsy::session::watch::IntervalView;
 
 use crate::cli::{Input, Interval, Lines, Output};
 use crate::output;
@@ -64,8 +64,8 @@ impl Screen {
     /// Formats a result. `text` formats the whole result.
     pub fn show<V: View + Intervals>(
         &mut self,
-        shown: &Shown<'_, V>,
-        text: impl FnOnce(&Shown<'_, V>) -> String,
+        shown: &IntervalView<'_, V>,
+        text: impl FnOnce(&IntervalView<'_, V>) -> String,
     ) -> Vec<u8> {
         if self.is_json {
             return json::view(shown.envelope, shown.summary, shown.status);
@@ -77,7 +77,7 @@ impl Screen {
         self.line(shown).into_bytes()
     }
 
-    fn line<V: View + Intervals>(&mut self, shown: &Shown<'_, V>) -> String {
+    fn line<V: View + Intervals>(&mut self, shown: &IntervalView<'_, V>) -> String {
         let envelope = shown.envelope;
         match &mut self.whole {
             Some(whole) => whole.follow(envelope),

@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Result, anyhow};
 use biopsy::analyze::check::CheckSummary;
-use biopsy::analyze::invariants::{self, Invariant, Left, Measured, Outcome};
+use biopsy::analyze::invariants::{self, Invariant, Left, Outcome, TestedRun};
 use biopsy::analyze::latency::summarize;
 use biopsy::analyze::overhead::OverheadSummary;
 use biopsy::analyze::{loss, missing};
 use biopsy::envelope::Envelope;
 use biopsy::host::rights::Rights;
 use biopsy::host::{BlockDevice, Host, select};
-use biopsy::load::{self, Job, LoadSummary, Permission, Prepared, Target};
+use biopsy::load::{self, Job, LoadSummary, Permission, PreparedJobs, Target};
 use biopsy::probe::btf::KernelBtf;
 use biopsy::probe::latency::LatencyProbe;
 use biopsy::probe::latency::options::Options;
@@ -73,7 +73,7 @@ pub fn run(args: &Check, device: &str, sink: &mut Sink, color: Color) -> Result<
         Ok(Left { held: held.count(), left })
     });
     let no_cost = envelope.missing.iter().find(|m| m.part.as_deref() == Some("cost"));
-    let tested = invariants::all(&Measured {
+    let tested = invariants::all(&TestedRun {
         summary: &summary,
         start: &start,
         end: &end,
@@ -140,7 +140,7 @@ fn held() -> Result<LoadedObjects, String> {
 /// Runs the load, or waits for as long if there can be none. Returns why there was none.
 fn drive(
     args: &Check,
-    prepared: Result<Prepared>,
+    prepared: Result<PreparedJobs>,
     probe: &mut LatencyProbe,
     names: &[String],
     line: &Line,

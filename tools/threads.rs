@@ -14,19 +14,19 @@ use biopsy::host::select;
 use biopsy::probe::threads::{Options, ThreadProbe};
 use biopsy::refusal::Refusal;
 use biopsy::render::{self, flame};
-use biopsy::session::threads::{Naming, ThreadView};
-use biopsy::session::watch::Shown;
+use biopsy::session::threads::{ThreadSymbolizer, ThreadView};
+use biopsy::session::watch::IntervalView;
 use biopsy::session::{stop, submitters};
 
 use crate::cli::{Color, Stacks, Threads};
-use crate::live::{self, Asked};
+use crate::live::{self, LiveOptions};
 use crate::output::{self, Sink};
 use crate::screen::Screen;
 use crate::{replay, window};
 
 pub fn run(args: &Threads, color: Color) -> Result<()> {
     let mut screen = Screen::of(&args.output, &args.lines, args.all, &args.interval, &args.input)?;
-    let text = |shown: &Shown<'_, ThreadSummary>| {
+    let text = |shown: &IntervalView<'_, ThreadSummary>| {
         let style = render::text::threads::Style {
             all: args.all,
             color: output::colored(color),
@@ -57,7 +57,7 @@ pub fn run(args: &Threads, color: Color) -> Result<()> {
     let options = options(args, &host, &devices, &columns)?;
     stop::install();
     let mut probe = ThreadProbe::attach(root, options)?;
-    let asked = Asked {
+    let asked = LiveOptions {
         named: &devices,
         window: &args.window,
         interval: &args.interval,
@@ -65,7 +65,8 @@ pub fn run(args: &Threads, color: Color) -> Result<()> {
         followed: None,
         quiet_stdout: args.output.json || args.stacks.is_some(),
     };
-    let view = ThreadView { naming: Naming::new(&host, root), columns: &columns, shares_process: false };
+    let view =
+        ThreadView { naming: ThreadSymbolizer::new(&host, root), columns: &columns, shares_process: false };
     let result = live::run(view, &mut probe, &asked, sink, |probe, shown| {
         let (envelope, summary, status) = (shown.envelope, shown.summary, shown.status);
         if args.stacks.is_some() {

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use super::stack_quality::ending;
 use super::stacks::{addresses_of, escape, fold_as, who};
 use crate::symbols::{Addresses, Names, UNKNOWN};
-use crate::wire::blocked::{Followed, Lost, NO_USER, RECLAIM_SHIFT, RawBlocked, Totals, Waits};
+use crate::wire::blocked::{Lost, NO_USER, RECLAIM_SHIFT, RawBlocked, Totals, WaitScope, Waits};
 use crate::wire::pagecache::Kind;
 use crate::wire::stacks::{KERNEL_FAILED, Sample, USER_FAILED, is_of_ring};
 use ratio_estimator::RatioEstimator;
@@ -16,7 +16,7 @@ use ratio_estimator::RatioEstimator;
 /// The time of one interval by stack, with symbol names.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct BlockedSummary {
-    pub followed: Followed,
+    pub followed: WaitScope,
     pub duration_ns: u64,
     pub cpus: u32,
     /// `comm;frame;...;leaf` to ns; kernel frames end in `_[k]`. Where waits were sampled it is an estimate, scaled up

@@ -116,7 +116,7 @@ impl CpuRow {
 /// Sums over all CPUs, of what was counted in the window. What did not count on each of them is None.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct Counted {
+pub struct CounterTotals {
     /// `cycles`, or `cpu-clock` where the processor's counters do not answer; None where nothing counted.
     pub counter: Option<String>,
     pub user_cycles: Option<u64>,
@@ -149,7 +149,7 @@ merge!(CpuRow {
 
 row!(CpuRow, Vec<u32>, |row| row.cpus.clone());
 
-merge!(Counted {
+merge!(CounterTotals {
     first: counter;
     both: user_cycles kernel_cycles user_instructions kernel_instructions frontend_stalls backend_stalls;
     both: core_cycles clock_ns;
@@ -211,7 +211,7 @@ fn regrouped(rows: &[CpuRow], there: &BTreeMap<u32, &CpuRow>) -> Vec<CpuRow> {
     groups.iter().filter_map(row_of).collect()
 }
 
-impl Counted {
+impl CounterTotals {
     pub fn cycles(&self) -> Option<u64> {
         self.user_cycles?.checked_add(self.kernel_cycles?)
     }
@@ -228,7 +228,7 @@ pub struct CpuLeftOut {
     pub why: Cow<'static, str>,
 }
 
-/// The CPUs of a window. Its JSON has the rows: [`Counted`] and [`PerIo`] are beside it.
+/// The CPUs of a window. Its JSON has the rows: [`CounterTotals`] and [`PerIo`] are beside it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct CpuSummary {
@@ -253,7 +253,7 @@ pub struct CpuSummary {
     #[serde(skip)]
     pub no_wakeups: Option<String>,
     #[serde(skip)]
-    pub counted: Counted,
+    pub counted: CounterTotals,
 }
 
 impl CpuSummary {
@@ -425,7 +425,7 @@ fn sum(counters: &Counters, event: Event, sides: &[Side], cpus: &[u32]) -> Optio
     (!cpus.is_empty()).then_some(all)
 }
 
-fn counted(window: &CpuWindow, cores: &[CpuRow]) -> Counted {
+fn counted(window: &CpuWindow, cores: &[CpuRow]) -> CounterTotals {
     let counters = &window.counters;
     let of = |event, side| sum(counters, event, &[side], &counters.cpus);
     let user_cycles = of(Event::Cycles, Side::User);
@@ -446,7 +446,7 @@ fn counted(window: &CpuWindow, cores: &[CpuRow]) -> Counted {
     let share = |count: &crate::host::cpu_counters::Count| {
         (count.enabled_ns > 0).then(|| (count.running_ns as f64 / count.enabled_ns as f64).min(1.0))
     };
-    Counted {
+    CounterTotals {
         counter: counter.map(|event| event.name().to_string()),
         user_cycles,
         kernel_cycles,

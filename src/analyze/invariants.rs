@@ -73,7 +73,7 @@ mod figures {
 
 /// A run under test. Its load lies inside the measured interval.
 #[derive(Debug, Clone, Copy)]
-pub struct Measured<'a> {
+pub struct TestedRun<'a> {
     pub summary: &'a LatencySummary,
     pub start: &'a Reading,
     pub end: &'a Reading,
@@ -99,7 +99,7 @@ pub struct Left {
 }
 
 /// All invariants, ordered so that a failure may make later ones meaningless.
-pub fn all(m: &Measured<'_>) -> Vec<Invariant> {
+pub fn all(m: &TestedRun<'_>) -> Vec<Invariant> {
     vec![
         counts::kernel_counters(m),
         counts::loss(m),
@@ -115,7 +115,7 @@ pub fn all(m: &Measured<'_>) -> Vec<Invariant> {
     ]
 }
 
-impl Measured<'_> {
+impl TestedRun<'_> {
     fn ios(&self) -> u64 {
         self.summary.ios()
     }
@@ -162,7 +162,7 @@ fn figure(key: &str, count: u64) -> (String, Number) {
 }
 
 /// `n` as a share of the I/Os, if it exceeds the limit.
-fn too_many(m: &Measured<'_>, n: u64) -> Option<String> {
+fn too_many(m: &TestedRun<'_>, n: u64) -> Option<String> {
     let share = n as f64 / (m.ios() + m.lost.ios).max(1) as f64;
     (share > MAX_LOSS).then(|| format!("{:.2} %", share * 100.0))
 }

@@ -13,7 +13,7 @@ use super::groups::Groups;
 use super::layers::{self, Inside, Layer};
 use super::loss::unseen;
 use super::op::{KernelClass, Op};
-use super::operations::{self, OperationKeys, OperationLatency, Shown};
+use super::operations::{self, OperationKeys, OperationLatency, StageChoice};
 use super::parts::{self, Part, Parts};
 use super::queues::{QueueLatency, queue_facts};
 use super::sharing::{self, ProcessIos};
@@ -332,13 +332,13 @@ impl Merge for OpLatency {
         // Parts belong to the operations that are shown.
         let shown = match (&self.operations, &later.operations) {
             (Some(mine), Some(theirs)) => mine.shown_with(theirs),
-            _ => Shown::Both,
+            _ => StageChoice::Both,
         };
         self.merge_fields(later);
         match shown {
-            Shown::Both => self.parts.merge_with(&later.parts),
-            Shown::First => {}
-            Shown::Second => self.parts.clone_from(&later.parts),
+            StageChoice::Both => self.parts.merge_with(&later.parts),
+            StageChoice::First => {}
+            StageChoice::Second => self.parts.clone_from(&later.parts),
         }
     }
 }

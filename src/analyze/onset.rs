@@ -123,7 +123,7 @@ pub struct Level {
 
 /// A signal that moved.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Moved {
+pub struct SignalChange {
     pub signal: Signal,
     /// End of the first moment behind its own change.
     pub at_ns: u64,
@@ -139,14 +139,14 @@ pub struct Onset {
     /// End of the first moment of the new one: it flipped in between.
     pub at_ns: u64,
     /// By when they moved; those that moved at one moment in the order in which trouble spreads.
-    pub moved: Vec<Moved>,
+    pub moved: Vec<SignalChange>,
     /// Those that moved at the first moment.
     pub first: Vec<Signal>,
 }
 
 impl Onset {
     /// The change of that signal; None where it did not change.
-    pub fn of(&self, signal: Signal) -> Option<&Moved> {
+    pub fn of(&self, signal: Signal) -> Option<&SignalChange> {
         self.moved.iter().find(|moved| moved.signal == signal)
     }
 }
@@ -299,7 +299,7 @@ impl<'a> Run<'a> {
         if from - begin < LEAST_ON_A_SIDE || count - to < LEAST_ON_A_SIDE {
             return None;
         }
-        let mut moved: Vec<(&Series, Moved)> = Vec::new();
+        let mut moved: Vec<(&Series, SignalChange)> = Vec::new();
         let (mut gain, mut ways) = (0.0, Vec::new());
         for (signal, series) in &self.signals {
             let (Some(before), Some(after)) = (level(series, begin, from), level(series, to, count)) else {
@@ -314,7 +314,7 @@ impl<'a> Run<'a> {
                 gain += better;
                 ways.push((series, way));
                 let at_ns = self.moments[place].at_ns;
-                moved.push((series, Moved { signal: *signal, at_ns, before, after }));
+                moved.push((series, SignalChange { signal: *signal, at_ns, before, after }));
             }
         }
         let has = |memory: bool| moved.iter().any(|(_, moved)| moved.signal.is_memory() == memory);
@@ -325,7 +325,7 @@ impl<'a> Run<'a> {
         }
         widen(&mut moved, begin, from, &old);
         let (place, _) = self.place(&ways, event)?;
-        let mut moved: Vec<Moved> = moved.into_iter().map(|(_, moved)| moved).collect();
+        let mut moved: Vec<SignalChange> = moved.into_iter().map(|(_, moved)| moved).collect();
         moved.sort_by_key(|moved| (moved.at_ns, moved.signal));
         let first_ns = moved[0].at_ns;
         let first = moved.iter().filter(|one| one.at_ns == first_ns).map(|one| one.signal).collect();
@@ -447,27 +447,27 @@ fn parts(from: usize, to: usize, cuts: &[usize]) -> Vec<(usize, usize)> {
 }
 
 /// How far a part is between the old level (0) and the new one (1); None where the signal is unknown there.
-fn way(series: &Series, moved: &Moved, part: (usize, usize)) -> Option<f64> {
+fn way(series: &Series, moved: &SignalChange, part: (usize, usize)) -> Option<f64> {
     let (mean, _) = series.level(part.0, part.1)?;
     Some((mean - moved.before.mean) / (moved.after.mean - moved.before.mean))
 }
 
-fn lasts(moved: &[(&Series, Moved)], parts: &[(usize, usize)]) -> bool {
+fn lasts(moved: &[(&Series, SignalChange)], parts: &[(usize, usize)]) -> bool {
     let stays =
         |part| moved.iter().all(|(series, moved)| way(series, moved, part).is_none_or(|way| way > 0.5));
     parts.iter().copied().all(stays)
 }
 
-fn is_new(moved: &[(&Series, Moved)], parts: &[(usize, usize)]) -> bool {
+fn is_new(moved: &[(&Series, SignalChange)], parts: &[(usize, usize)]) -> bool {
     let was = |part| moved.iter().all(|(series, moved)| way(series, moved, part).is_none_or(|way| way > 0.5));
     !parts.iter().copied().any(was)
 }
 
 /// Extends the levels before to earlier parts with the same level: noise may have cut them.
-fn widen(moved: &mut [(&Series, Moved)], mut begin: usize, from: usize, parts: &[(usize, usize)]) {
+fn widen(moved: &mut [(&Series, SignalChange)], mut begin: usize, from: usize, parts: &[(usize, usize)]) {
     let same = |part| {
         let near = |way: f64| way.abs() < 0.25;
-        let level = |(series, moved): &&(&Series, Moved)| {
+        let level = |(series, moved): &&(&Series, SignalChange)| {
             moved.signal == Signal::Free || way(series, moved, part).is_none_or(near)
         };
         moved.iter().filter(level).count() == moved.len()

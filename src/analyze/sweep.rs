@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::knee::{Knee, Measured, Shapeless, knee};
+use super::knee::{Knee, LoadPoint, Shapeless, knee};
 use crate::hist::Histogram;
 use crate::load::{Job, LoadSummary, sections};
 #[cfg(test)]
@@ -85,7 +85,7 @@ impl Sweep {
         }
         for curve in &mut curves {
             curve.points.sort_by_key(|at| self.points[*at].load_of(&self.words[word]));
-            let measured: Option<Vec<Measured>> =
+            let measured: Option<Vec<LoadPoint>> =
                 curve.points.iter().map(|at| self.points[*at].measured(metric)).collect();
             curve.knee = measured.map_or(Err(Shapeless::FewPoints), |points| knee(&points));
         }
@@ -165,8 +165,8 @@ impl Point {
         (calls > 0).then(|| all as f64 / calls as f64)
     }
 
-    fn measured(&self, metric: Metric) -> Option<Measured> {
-        Some(Measured { throughput: self.rate(metric)?, mean_ns: self.latency().mean() })
+    fn measured(&self, metric: Metric) -> Option<LoadPoint> {
+        Some(LoadPoint { throughput: self.rate(metric)?, mean_ns: self.latency().mean() })
     }
 
     /// A number that grows with the option's value, over all jobs.

@@ -14,9 +14,9 @@ use crate::host::syscalls;
 use crate::merge::{Merge, Row as _, Summary, how, merge, merge_fields, row, weighted};
 use crate::names::names;
 use crate::symbols::{Addresses, Names, Scheduler, UNKNOWN};
-use crate::wire::threads::{Call, Loss, MAX_FRAMES, Sampled, Sighting, fold_numbers};
+use crate::wire::threads::{Call, Loss, MAX_FRAMES, Sighting, ThreadSamples, fold_numbers};
 
-use self::rows::Counted;
+use self::rows::BatchCounts;
 
 names! {
     /// Columns to group threads by.
@@ -262,7 +262,7 @@ impl View for ThreadSummary {
 }
 
 /// The addresses of an interval to symbolize.
-pub fn addresses(sampled: &Sampled) -> Addresses {
+pub fn addresses(sampled: &ThreadSamples) -> Addresses {
     let mut out = Addresses::default();
     for stack in &sampled.stacks {
         out.kernel.extend(stack.iter().map(|ip| inside(*ip)));
@@ -276,15 +276,15 @@ fn inside(address: u64) -> u64 {
 }
 
 /// Groups the samples of an interval.
-pub fn summarize(sampled: &Sampled, meaning: &Meaning<'_>, columns: &[Column]) -> ThreadSummary {
-    let stacks: Vec<Named> = sampled.stacks.iter().map(|stack| named(stack, meaning)).collect();
+pub fn summarize(sampled: &ThreadSamples, meaning: &Meaning<'_>, columns: &[Column]) -> ThreadSummary {
+    let stacks: Vec<NamedStack> = sampled.stacks.iter().map(|stack| named(stack, meaning)).collect();
     let of = |sighting: &Sighting| {
         let at = (sighting.stack as usize).checked_sub(1);
         at.and_then(|at| stacks.get(at))
     };
-    let mut rows: BTreeMap<Key, (Counted, HashMap<u32, u64>)> = BTreeMap::new();
-    let mut waits: BTreeMap<Place, (Counted, ByDevice)> = BTreeMap::new();
-    let mut classes: BTreeMap<Class, Counted> = BTreeMap::new();
+    let mut rows: BTreeMap<Key, (BatchCounts, HashMap<u32, u64>)> = BTreeMap::new();
+    let mut waits: BTreeMap<Place, (BatchCounts, ByDevice)> = BTreeMap::new();
+    let mut classes: BTreeMap<Class, BatchCounts> = BTreeMap::new();
     let mut folded = BTreeMap::new();
     for (at, batch) in sampled.batches.iter().enumerate() {
         for (place, n) in &batch.counts {
@@ -312,7 +312,7 @@ pub fn summarize(sampled: &Sampled, meaning: &Meaning<'_>, columns: &[Column]) -
         let stack = (place as usize).checked_sub(1).and_then(|at| stacks.get(at));
         stack.map_or_else(Vec::new, |stack| stack.frames.clone())
     };
-    let row = |(key, (counted, by_stack)): (Key, (Counted, HashMap<u32, u64>))| {
+    let row = |(key, (counted, by_stack)): (Key, (BatchCounts, HashMap<u32, u64>))| {
         let most = by_stack
             .iter()
             .filter(|(place, _)| **place > 0)
@@ -331,7 +331,7 @@ pub fn summarize(sampled: &Sampled, meaning: &Meaning<'_>, columns: &[Column]) -
         }
     };
     let mut rows: Vec<Row> = rows.into_iter().map(row).collect();
-    let wait = |((place, wchan), (counted, devices)): (Place, (Counted, ByDevice))| Wait {
+    let wait = |((place, wchan), (counted, devices)): (Place, (BatchCounts, ByDevice))| Wait {
         stack: frames(place),
         wchan,
         devices,
@@ -369,12 +369,12 @@ type ByDevice = BTreeMap<String, u64>;
 
 /// A stack with names, outermost first.
 #[derive(Debug, Clone, Default, PartialEq)]
-struct Named {
+struct NamedStack {
     frames: Vec<String>,
     wchan: Option<String>,
 }
 
-fn named(stack: &[u64], meaning: &Meaning<'_>) -> Named {
+fn named(stack: &[u64], meaning: &Meaning<'_>) -> NamedStack {
     let name = |address: u64| meaning.names.kernel(inside(address)).first().map_or(UNKNOWN, String::as_str);
     let scheduler = meaning.scheduler;
     let waits = |address: &&u64| {
@@ -389,7 +389,7 @@ fn named(stack: &[u64], meaning: &Meaning<'_>) -> Named {
     }
     frames.extend(stack.iter().rev().map(|address| name(*address).to_string()));
     let wchan = stack.iter().find(waits).map(|address| name(*address)).filter(|name| *name != UNKNOWN);
-    Named { frames, wchan: wchan.map(str::to_string) }
+    NamedStack { frames, wchan: wchan.map(str::to_string) }
 }
 
 /// Removes compiler suffixes: .constprop.0, .isra.0, .cold and the like.
@@ -415,7 +415,7 @@ const SCHEDULER: [&str; 13] = [
 ];
 
 /// The function in which a thread waits; None for a runnable one.
-fn wchan(sighting: &Sighting, stack: Option<&Named>) -> Option<String> {
+fn wchan(sighting: &Sighting, stack: Option<&NamedStack>) -> Option<String> {
     if sighting.state == 'R' {
         return None;
     }
@@ -448,7 +448,7 @@ impl Key {
     fn of(
         sighting: &Sighting,
         wchan: Option<String>,
-        stack: Option<&Named>,
+        stack: Option<&NamedStack>,
         meaning: &Meaning<'_>,
         columns: &[Column],
     ) -> Self {
@@ -517,9 +517,9 @@ fn class_of(sighting: &Sighting) -> Class {
     }
 }
 
-fn classes_of(sampled: &Sampled, counted: &BTreeMap<Class, Counted>) -> Classes {
+fn classes_of(sampled: &ThreadSamples, counted: &BTreeMap<Class, BatchCounts>) -> Classes {
     let share = |classes: &[Class]| {
-        let mut all = Counted::default();
+        let mut all = BatchCounts::default();
         classes.iter().filter_map(|class| counted.get(class)).for_each(|one| all.merge(one));
         all.share(sampled)
     };
@@ -537,7 +537,7 @@ fn classes_of(sampled: &Sampled, counted: &BTreeMap<Class, Counted>) -> Classes 
 }
 
 /// `comm;outermost;...;leaf`.
-fn fold(sighting: &Sighting, stack: Option<&Named>) -> String {
+fn fold(sighting: &Sighting, stack: Option<&NamedStack>) -> String {
     let mut out = String::with_capacity(256);
     stacks::escape(comm(sighting).as_bytes(), &mut out);
     let mut frame = |name: &str, suffix: &str| {

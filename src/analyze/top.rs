@@ -104,7 +104,7 @@ impl Share {
 
 /// I/Os and bytes in the interval, and per second of the time that the machine ran.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Moved {
+pub struct DiskTransfers {
     pub reads: u64,
     pub writes: u64,
     pub read_bytes: u64,
@@ -120,7 +120,7 @@ pub struct Moved {
     pub written_bytes_per_second: f64,
 }
 
-impl Moved {
+impl DiskTransfers {
     fn plus(self, other: Self) -> Self {
         let both = |a: Option<u64>, b: Option<u64>| Some(a?.saturating_add(b?));
         Self {
@@ -151,7 +151,7 @@ impl Moved {
 pub struct Disk {
     pub name: String,
     #[serde(flatten)]
-    pub moved: Moved,
+    pub moved: DiskTransfers,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -189,13 +189,13 @@ pub struct Line {
     pub context_switches_per_second: Option<f64>,
     pub devices: Vec<Disk>,
     /// Of the disks that stand on none of the others.
-    pub total: Moved,
+    pub total: DiskTransfers,
     /// CPUs and disks that were not there all the time, and what else is not in the line. In JSON it is the envelope's.
     #[serde(skip)]
     pub missing: Vec<Missing>,
 }
 
-merge!(Moved {
+merge!(DiskTransfers {
     add: reads writes read_bytes written_bytes;
     both: discards discarded_bytes flushes;
     derived: reads_per_second writes_per_second read_bytes_per_second written_bytes_per_second;
@@ -338,7 +338,7 @@ fn times(from: &CpuTime, to: &CpuTime) -> Option<[u64; 7]> {
 }
 
 fn disks(from: &Activity, to: &Activity, total: &[String], line: &mut Line) {
-    let mut all: Option<Moved> = None;
+    let mut all: Option<DiskTransfers> = None;
     for name in from.disks.keys().chain(to.disks.keys()).collect::<BTreeSet<&String>>() {
         let why = match (from.disks.get(name), to.disks.get(name)) {
             (Some(a), Some(b)) => match moved(a, b) {
@@ -368,9 +368,9 @@ fn disks(from: &Activity, to: &Activity, total: &[String], line: &mut Line) {
     line.total = all.unwrap_or_default().rated(line.duration_ns);
 }
 
-fn moved(from: &Counters, to: &Counters) -> Option<Moved> {
+fn moved(from: &Counters, to: &Counters) -> Option<DiskTransfers> {
     let bytes = |from: u64, to: u64| to.checked_sub(from)?.checked_mul(SECTOR);
-    Some(Moved {
+    Some(DiskTransfers {
         reads: to.reads.checked_sub(from.reads)?,
         writes: to.writes.checked_sub(from.writes)?,
         read_bytes: bytes(from.read_sectors, to.read_sectors)?,
@@ -378,7 +378,7 @@ fn moved(from: &Counters, to: &Counters) -> Option<Moved> {
         discards: grown(from.discards, to.discards),
         discarded_bytes: from.discard_sectors.zip(to.discard_sectors).and_then(|(a, b)| bytes(a, b)),
         flushes: grown(from.flushes, to.flushes),
-        ..Moved::default()
+        ..DiskTransfers::default()
     })
 }
 

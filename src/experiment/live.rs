@@ -8,7 +8,7 @@ use anyhow::Result;
 use super::depth::{Arm, Curve, Point, Tried};
 use super::order::blocks;
 use crate::load::random::seeded;
-use crate::load::{Job, LoadSummary, Permission, Phase, Prepared, Progress, ScratchFiles, prepare_again};
+use crate::load::{Job, LoadSummary, Permission, Phase, PreparedJobs, Progress, ScratchFiles, prepare_again};
 use crate::refusal::Refusal;
 use crate::units::time;
 
@@ -117,7 +117,7 @@ pub fn of_depth(
 }
 
 /// One run of an arm, or why it does not count.
-fn run(prepared: &mut Prepared, stop: &AtomicBool) -> Result<Point, String> {
+fn run(prepared: &mut PreparedJobs, stop: &AtomicBool) -> Result<Point, String> {
     let summary = prepared.run_one(stop, &|_| (), &[]).map_err(|error| format!("{error:#}"))?;
     if stop.load(Ordering::Relaxed) {
         return Err("it was stopped".to_string());

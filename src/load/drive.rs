@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::guard::Opened;
 use super::job::{Direction, Engine, Pattern, Target};
-use super::prepare::{Prepared, PreparedJob};
-use super::sampled::{Sampled, sample};
+use super::prepare::{PreparedJob, PreparedJobs};
+use super::sampled::{BlockCounts, sample};
 use super::sequence::Region;
 use super::series::{Interval, Series};
 use super::worker::Done;
@@ -20,7 +20,7 @@ use crate::refusal::reason;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Drive {
     /// What was on the target before it was read; None where not sampled.
-    pub sampled: Option<Sampled>,
+    pub sampled: Option<BlockCounts>,
     /// How much of the namespace was in use before the run.
     pub usage: Option<Use>,
     /// Before the job (and the jobs that run with it), and after.
@@ -29,7 +29,7 @@ pub struct Drive {
     pub written: Vec<Interval>,
 }
 
-impl Prepared {
+impl PreparedJobs {
     /// Samples what the jobs are about to read: some blocks of each target, and the usage of an NVMe namespace. Jobs
     /// behind a stonewall are left out, because jobs before them may write what they read.
     pub fn sample(&mut self, stop: &AtomicBool) {
@@ -49,7 +49,7 @@ impl Prepared {
     }
 
     /// The samples, each with its target.
-    pub fn samples(&self) -> impl Iterator<Item = (String, Sampled)> {
+    pub fn samples(&self) -> impl Iterator<Item = (String, BlockCounts)> {
         self.jobs.iter().filter_map(|job| Some((job.target(), job.drive.sampled?)))
     }
 
@@ -107,7 +107,7 @@ impl PreparedJob {
     }
 
     /// None where this run filled the target, so that its content is known.
-    fn sampled(&self, stop: &AtomicBool) -> Result<Option<Sampled>, String> {
+    fn sampled(&self, stop: &AtomicBool) -> Result<Option<BlockCounts>, String> {
         let mut regions: Vec<(&Opened, Region)> = Vec::new();
         for (at, (opened, target)) in self.opened.iter().zip(&self.job.targets).enumerate() {
             if let Target::Scratch { .. } = target {

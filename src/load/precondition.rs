@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 
 use super::guard::Permission;
 use super::job::{BlockSizes, Direction, Engine, Extent, Job, OnError, Pattern, Target};
-use super::prepare::{self, Phase, Prepared, Progress, ScratchFiles};
+use super::prepare::{self, Phase, PreparedJobs, Progress, ScratchFiles};
 use super::run::nanoseconds;
 use super::steady::Window;
 use super::{Fill, Interval};
@@ -360,7 +360,7 @@ fn use_the_same(one: &[Job], other: &[Job]) -> bool {
     one.len() == other.len() && one.iter().zip(other).all(same)
 }
 
-fn add(found: &mut Vec<Area>, prepared: &Prepared) {
+fn add(found: &mut Vec<Area>, prepared: &PreparedJobs) {
     let mut nameless = 0;
     for one in &prepared.jobs {
         let job = &one.job;

@@ -80,7 +80,7 @@ pub struct PreparedJob {
 
 /// Jobs that are ready to run.
 #[derive(Debug)]
-pub struct Prepared {
+pub struct PreparedJobs {
     pub(super) jobs: Vec<PreparedJob>,
     /// Id of the run in the content that it writes.
     pub(super) run: u64,
@@ -101,7 +101,7 @@ pub fn prepare(
     permission: &Permission,
     stop: &AtomicBool,
     progress: &dyn Fn(Progress),
-) -> Result<Prepared> {
+) -> Result<PreparedJobs> {
     prepare_again(jobs, permission, &mut ScratchFiles::default(), stop, progress)
 }
 
@@ -112,7 +112,7 @@ pub fn prepare_again(
     scratch: &mut ScratchFiles,
     stop: &AtomicBool,
     progress: &dyn Fn(Progress),
-) -> Result<Prepared> {
+) -> Result<PreparedJobs> {
     scratch.0.iter_mut().for_each(|file| file.taken = false);
     if jobs.is_empty() {
         return Err(Refusal::Usage("no job: name a target".to_string()).into());
@@ -154,7 +154,7 @@ pub fn prepare_again(
     }
     let jobs = prepared?;
     let begun = Cell::new(false);
-    Ok(Prepared { jobs, run: clock::now_ns(), counter: counter.is_ok(), health_of: None, missing, begun })
+    Ok(PreparedJobs { jobs, run: clock::now_ns(), counter: counter.is_ok(), health_of: None, missing, begun })
 }
 
 /// The scratch files of consecutive runs. Each job of a run has its own.
@@ -380,7 +380,7 @@ fn unpollable(job: &Job, target: &str) -> Refusal {
     ))
 }
 
-impl Prepared {
+impl PreparedJobs {
     /// The whole disk below the first target; None where there is none.
     pub fn device(&self) -> Option<&str> {
         self.jobs.first()?.device()

@@ -13,7 +13,7 @@ use anyhow::{Context, Result, anyhow};
 use super::drive::{Writer, health_before};
 use super::guard::Opened;
 use super::job::{Job, Placement};
-use super::prepare::{Phase, Prepared, PreparedJob, Progress, Rates};
+use super::prepare::{Phase, PreparedJob, PreparedJobs, Progress, Rates};
 use super::ring_workers::{self, Meter};
 use super::worker::{self, Control, Done, Ends, Gates, Meeting, Outcome, Plan, Ready, circles};
 use super::{Interval, JobResult, LoadSummary, RingWorkers, cpus};
@@ -28,7 +28,7 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 /// io_uring's workers.
 type Round = (Vec<(Vec<Outcome>, Vec<Interval>)>, Result<RingWorkers, &'static str>);
 
-impl Prepared {
+impl PreparedJobs {
     /// Runs the load until its time is over or `stop` is set, then drains. Returns a summary per job.
     ///
     /// Failed operations are reported in the summaries, not as an error: print what was measured, then call
@@ -87,7 +87,7 @@ impl Prepared {
         Ok(summaries)
     }
 
-    /// Same as [`Prepared::run`], where there is one job.
+    /// Same as [`PreparedJobs::run`], where there is one job.
     pub fn run_one(
         &mut self,
         stop: &AtomicBool,
@@ -338,10 +338,10 @@ fn watch(
     progress: &dyn Fn(Progress),
 ) {
     let begin = clock::now_ns();
-    let mut then = Seen::now(done);
+    let mut then = ThreadTotals::now(done);
     let mut look = begin + ring_workers::EVERY_NS;
     while tellings.recv_timeout(PROGRESS_EVERY) == Err(RecvTimeoutError::Timeout) {
-        let now_seen = Seen::now(done);
+        let now_seen = ThreadTotals::now(done);
         let now = now_seen.at_ns;
         let rates = (now_seen.operations > 0).then(|| now_seen.since(&then));
         progress(Progress {
@@ -360,7 +360,7 @@ fn watch(
 }
 
 /// Totals of all threads at one time.
-struct Seen {
+struct ThreadTotals {
     at_ns: u64,
     operations: u64,
     bytes: u64,
@@ -368,7 +368,7 @@ struct Seen {
     cpu_ns: u64,
 }
 
-impl Seen {
+impl ThreadTotals {
     fn now(done: &[Done]) -> Self {
         let sum = |of: fn(&Done) -> &AtomicU64| done.iter().map(|d| of(d).load(Ordering::Relaxed)).sum();
         let usage = cpus::process_usage();
@@ -473,9 +473,14 @@ mod tests {
 
     #[test]
     fn rates_are_those_since_the_last_look() {
-        let then = Seen { at_ns: 0, operations: 100, bytes: 1_000, submits: 10, cpu_ns: 0 };
-        let now =
-            Seen { at_ns: 500_000_000, operations: 1_100, bytes: 9_000, submits: 260, cpu_ns: 250_000_000 };
+        let then = ThreadTotals { at_ns: 0, operations: 100, bytes: 1_000, submits: 10, cpu_ns: 0 };
+        let now = ThreadTotals {
+            at_ns: 500_000_000,
+            operations: 1_100,
+            bytes: 9_000,
+            submits: 260,
+            cpu_ns: 250_000_000,
+        };
         let expected = Rates {
             operations: 1_000,
             bytes: 8_000,
@@ -486,7 +491,7 @@ mod tests {
             cpu_percent: 50.0,
         };
         assert_eq!(now.since(&then), expected);
-        let idle = Seen { at_ns: 1_000_000_000, ..now };
-        assert_eq!(idle.since(&Seen { at_ns: 500_000_000, ..idle }).ios_per_submit, None);
+        let idle = ThreadTotals { at_ns: 1_000_000_000, ..now };
+        assert_eq!(idle.since(&ThreadTotals { at_ns: 500_000_000, ..idle }).ios_per_submit, None);
     }
 }

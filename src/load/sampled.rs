@@ -29,7 +29,7 @@ const MOST_NS: u64 = 2_000_000_000;
 
 /// How many of the blocks are what.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Sampled {
+pub struct BlockCounts {
     pub samples: u64,
     /// In holes of the file, and in extents that are allocated and not written: no I/O reads them.
     pub holes: u64,
@@ -42,7 +42,7 @@ pub struct Sampled {
     pub unread: u64,
 }
 
-impl Sampled {
+impl BlockCounts {
     /// Blocks without content.
     pub fn empty(&self) -> u64 {
         self.holes + self.unwritten + self.zeros
@@ -79,12 +79,12 @@ enum Block {
 
 /// Samples blocks of the regions, each given with its target. `direct`: the targets are read with direct I/O; otherwise
 /// nothing is read, as that would fill the page cache.
-pub fn sample(regions: &[(&Opened, Region)], direct: bool, stop: &AtomicBool) -> io::Result<Sampled> {
+pub fn sample(regions: &[(&Opened, Region)], direct: bool, stop: &AtomicBool) -> io::Result<BlockCounts> {
     let begin = clock::now_ns();
     let largest = regions.iter().map(|(_, region)| u64::from(region.block).max(BLOCK)).max().unwrap_or(BLOCK);
     let mut buffer = Buffers::new((largest as usize).next_multiple_of(PAGE))?;
     let lengths: Vec<u64> = regions.iter().map(|(_, region)| region.bytes).collect();
-    let mut sampled = Sampled::default();
+    let mut sampled = BlockCounts::default();
     for place in places(lengths.iter().fold(0, |all: u64, length| all.saturating_add(*length))) {
         if stop.load(Ordering::Relaxed) || clock::now_ns() - begin > MOST_NS {
             break;
@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     fn empty_blocks_are_those_without_content() {
-        let mut sampled = Sampled::default();
+        let mut sampled = BlockCounts::default();
         assert_eq!(sampled.empty_percent(), None);
         for block in
             [Block::Hole, Block::Unwritten, Block::Zeros, Block::Content, Block::Unreadable, Block::Unread]

@@ -97,14 +97,14 @@ pub struct Tally {
     depths: Histogram,
     samples: Vec<Sample>,
     /// End of the last interval, and the totals then.
-    sampled: Sampled,
+    sampled: IntervalCounters,
     /// Latency above which an operation is late, ns; 0: none is.
     late_above_ns: u64,
     late: u64,
 }
 
 #[derive(Debug, Default)]
-struct Sampled {
+struct IntervalCounters {
     /// Length of an interval.
     every_ns: u64,
     at_ns: u64,
@@ -117,7 +117,10 @@ struct Sampled {
 impl Tally {
     /// Starts counting now, in intervals of this length.
     pub fn begin(now: u64, every_ns: u64) -> Self {
-        Self { sampled: Sampled { at_ns: now, every_ns, ..Sampled::default() }, ..Self::default() }
+        Self {
+            sampled: IntervalCounters { at_ns: now, every_ns, ..IntervalCounters::default() },
+            ..Self::default()
+        }
     }
 
     /// Enables latencies by I/O priority.
@@ -159,7 +162,7 @@ impl Tally {
             timed: since(timed, self.sampled.timed),
             latency_ns: since(latency_ns, self.sampled.latency_ns),
         });
-        self.sampled = Sampled { every_ns, at_ns: now, operations, bytes, timed, latency_ns };
+        self.sampled = IntervalCounters { every_ns, at_ns: now, operations, bytes, timed, latency_ns };
     }
 
     /// Begins a batch of completions found at `now`.

@@ -32,7 +32,7 @@ use crate::host::processes;
 use crate::host::sleeping::Entered;
 use crate::refusal::LockedMemory;
 use crate::wire::Record;
-use crate::wire::blocked::{Followed, RawBlocked, WireAsleep, WireSleeper, decode_stack};
+use crate::wire::blocked::{RawBlocked, WaitScope, WireAsleep, WireSleeper, decode_stack};
 use crate::wire::stacks::{MAX_FRAMES, is_of_ring};
 
 /// Time between closing the interval and reading the tables: programs that had begun have ended by then.
@@ -192,7 +192,7 @@ impl BlockedProbe {
         self.links.clear();
         // Immediately: the threads must still sleep in the same place.
         let asleep = frames(self.look()?);
-        let followed = if self.options.io_wait { Followed::IoWait } else { Followed::OffCpu };
+        let followed = if self.options.io_wait { WaitScope::IoWait } else { WaitScope::OffCpu };
         let mut raw = RawBlocked {
             followed,
             duration_ns: ended_ns.saturating_sub(self.began_ns),

@@ -12,11 +12,11 @@ use crate::host::cpu_counters::{Count, Counters, CpuWindow, Event, Side};
 use crate::host::cpu_time::{CpuReading, Topology, interrupts_timed};
 
 /// An event in one mode; true if it is in one group with the previous event and counts at the same times.
-type Wanted = (Event, Side, bool);
+type EventRequest = (Event, Side, bool);
 
 /// Events for a processor with counters. Cycles are first, as the others are useless without them. User and kernel mode
 /// are separate, as the classes of CPU work are. In each mode instructions are grouped with the cycles.
-const PROCESSOR: [&[Wanted]; 3] = [
+const PROCESSOR: [&[EventRequest]; 3] = [
     &[
         (Event::Cycles, Side::User, false),
         (Event::Instructions, Side::User, true),
@@ -28,11 +28,11 @@ const PROCESSOR: [&[Wanted]; 3] = [
 ];
 
 /// The same for a processor (or a virtual one) that has cycles and no instructions.
-const CYCLES_ALONE: [&[Wanted]; 3] =
+const CYCLES_ALONE: [&[EventRequest]; 3] =
     [&[(Event::Cycles, Side::User, false), (Event::Cycles, Side::Kernel, false)], PROCESSOR[1], PROCESSOR[2]];
 
 /// Events that every machine has. The kernel's clock is the same in every mode.
-const SOFTWARE: [&[Wanted]; 1] = [&[(Event::CpuClock, Side::Both, false)]];
+const SOFTWARE: [&[EventRequest]; 1] = [&[(Event::CpuClock, Side::Both, false)]];
 
 /// One open counter.
 #[derive(Debug)]
@@ -78,7 +78,7 @@ impl CpuProbe {
             Err(error) => probe.refused.push((Event::Cycles, format!("{error:#}"))),
             Ok(cpus) => {
                 probe.cpus = cpus;
-                let sets: [&[&[Wanted]]; 3] = [&PROCESSOR, &CYCLES_ALONE, &SOFTWARE];
+                let sets: [&[&[EventRequest]]; 3] = [&PROCESSOR, &CYCLES_ALONE, &SOFTWARE];
                 let _ = sets.iter().any(|sets| probe.open(sets));
             }
         }
@@ -105,7 +105,7 @@ impl CpuProbe {
     }
 
     /// Opens the first of the sets, and those of the others that are available; false if the first is not.
-    fn open(&mut self, sets: &[&[Wanted]]) -> bool {
+    fn open(&mut self, sets: &[&[EventRequest]]) -> bool {
         for (i, set) in sets.iter().enumerate() {
             match open_set(set, &self.cpus, self.counters.len()) {
                 Ok(opened) => self.counters.extend(opened),
@@ -156,7 +156,7 @@ impl CpuProbe {
 }
 
 /// Opens a set on every CPU, or returns the event that failed and why: a subset of the CPUs would be taken for all.
-fn open_set(set: &[Wanted], cpus: &[u32], have: usize) -> Result<Vec<Open>, (Event, String)> {
+fn open_set(set: &[EventRequest], cpus: &[u32], have: usize) -> Result<Vec<Open>, (Event, String)> {
     // The first events may still be available on their own.
     let last = set.last().map_or(Event::Cycles, |(event, ..)| *event);
     // Descriptors are also needed by the load, the command, and the files that are read later.

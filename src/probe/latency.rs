@@ -26,11 +26,11 @@ use libbpf_rs::{Link, MapHandle};
 use self::calls::Calls;
 use self::load_plan::{LoadPlan, nvme_sq};
 use self::options::{Options, Stages};
-use self::slices::{Followed, Slices};
+use self::slices::{FollowTime, Slices};
 use super::Probe;
 use super::btf::KernelBtf;
 use super::cost::{self, CostMeter};
-use super::events::{Rings, Taken};
+use super::events::{PollResult, Rings};
 use super::file_ios;
 use super::files::{self, FileNames};
 use super::filter::Filter;
@@ -83,7 +83,7 @@ pub struct LatencyProbe {
     meter: Option<CostMeter>,
     /// None: operations are followed all the time, or not at all.
     slices: Option<Slices>,
-    followed: Followed,
+    followed: FollowTime,
     missing: Vec<Missing>,
     rings: Option<Rings>,
     flags: BTreeMap<u32, String>,
@@ -280,7 +280,7 @@ impl LatencyProbe {
             counted_at_start,
             root: root.to_path_buf(),
             slices: options.budget.filter(|_| meter.is_some() && is_followed).map(Slices::new),
-            followed: Followed::default(),
+            followed: FollowTime::default(),
             meter,
             missing,
             flags: if rings.is_some() { btf.request_flags() } else { BTreeMap::new() },
@@ -334,7 +334,7 @@ impl LatencyProbe {
     }
 
     /// The result of the next poll of the ring buffers, if events were requested; see [`Rings::take`].
-    pub fn events(&self, patience: Option<Duration>) -> Result<Option<Taken>> {
+    pub fn events(&self, patience: Option<Duration>) -> Result<Option<PollResult>> {
         self.rings.as_ref().map_or(Ok(None), |rings| rings.take(patience))
     }
 

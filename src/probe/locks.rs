@@ -23,8 +23,8 @@ use libbpf_rs::skel::Skel;
 use libbpf_rs::{Iter, IterOpts, Link, MapCore, MapFlags, MapHandle, ProgramInput};
 
 use self::memory::{Kernel, Layout, Memory};
-use self::names::{Known, Namer};
-use self::object::Wanted;
+use self::names::{KernelFacts, Namer};
+use self::object::ProgramSet;
 use self::spin::{Functions, Spinning};
 use super::Probe;
 use super::btf::KernelBtf;
@@ -98,7 +98,7 @@ pub struct LockProbe {
     skel: LocksSkel<'static>,
     links: Vec<Link>,
     /// The programs that were loaded.
-    wanted: Wanted,
+    wanted: ProgramSet,
     /// The slow path is probed.
     slow_path: bool,
     /// All waits are followed, without a filter.
@@ -163,7 +163,7 @@ impl Last {
 #[derive(Debug, Default)]
 struct Names {
     layout: Option<Layout>,
-    known: Known,
+    known: KernelFacts,
     memory_groups: Option<Hierarchy>,
     by_lock: BTreeMap<u64, LockName>,
     /// Process names, as of the last lookup.
@@ -240,7 +240,7 @@ impl LockProbe {
         if options.spin && !spin {
             missing.push(missing::no_spin_of_some());
         }
-        let wanted = Wanted {
+        let wanted = ProgramSet {
             source,
             slow_path: !slow_paths.is_empty(),
             holders,
@@ -262,7 +262,7 @@ impl LockProbe {
             ));
         }
         let names = Names {
-            known: Known { symbols, mounts: mounts::mounts(root), ..Known::default() },
+            known: KernelFacts { symbols, mounts: mounts::mounts(root), ..KernelFacts::default() },
             memory_groups: Hierarchy::of_controller(root, "memory"),
             ..Names::default()
         };

@@ -29,7 +29,8 @@ impl ProcessMaps {
     /// Follows the processes that appear in this table, from now on.
     pub fn follow(processes: MapHandle, whose: Whose) -> Result<Self> {
         let (stop, stopped) = mpsc::channel::<()>();
-        let mut known = Known { process_events: ProcessEvents::open(), ..Known::default() };
+        let mut known =
+            ProcessMappings { process_events: ProcessEvents::open(), ..ProcessMappings::default() };
         let run = move || {
             let mut drains = 0;
             while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(ProcessEvents::DRAIN_EVERY) {
@@ -70,7 +71,7 @@ impl Drop for ProcessMaps {
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct ProcessMappings {
     mapped: Mapped,
     process_events: ProcessEvents,
     keys: HashSet<Vec<u8>>,
@@ -78,7 +79,7 @@ struct Known {
     seen: HashSet<(u32, [u8; 16])>,
 }
 
-impl Known {
+impl ProcessMappings {
     fn look(&mut self, processes: &MapHandle, whose: Whose) {
         let mut new = Vec::new();
         for key in processes.keys() {

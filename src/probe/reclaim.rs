@@ -23,7 +23,7 @@ use crate::clock::now_ns;
 use crate::envelope::{Missing, Reason};
 use crate::host::Host;
 use crate::host::cgroups::Hierarchy;
-use crate::wire::blocked::{Followed, RECLAIM_PROGRAMS, RawBlocked, Sum, WireWaitsRow};
+use crate::wire::blocked::{RECLAIM_PROGRAMS, RawBlocked, Sum, WaitScope, WireWaitsRow};
 use crate::wire::pagecache::Kind;
 
 /// Time between closing the interval and reading the tables.
@@ -152,7 +152,7 @@ impl ReclaimProbe {
         let stats = self.stats();
         self.links.clear();
         let mut raw = RawBlocked {
-            followed: Followed::Reclaim,
+            followed: WaitScope::Reclaim,
             duration_ns: ended_ns.saturating_sub(self.began_ns),
             cpus: self.online,
             least_ns: self.options.min_block.as_nanos() as u64,

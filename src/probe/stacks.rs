@@ -63,7 +63,7 @@ const DRAIN_KERNEL_EVERY: Duration = Duration::from_millis(100);
 
 /// What is sampled.
 #[derive(Debug, Clone)]
-struct Wanted {
+struct SamplingPlan {
     frequency: u64,
     /// Only tasks in these cgroups, by id; empty: all.
     cgroups: Vec<u64>,
@@ -107,7 +107,7 @@ impl StacksProbe {
     /// # Errors
     /// Those of `attach`.
     pub fn prepare(frequency: u64, cgroups: &[u64]) -> Result<Self> {
-        Self::of(Wanted { frequency, cgroups: cgroups.to_vec(), users: true })
+        Self::of(SamplingPlan { frequency, cgroups: cgroups.to_vec(), users: true })
     }
 
     /// The same for kernel frames only: frames of processes are not symbolized. It begins at once.
@@ -115,12 +115,12 @@ impl StacksProbe {
     /// # Errors
     /// Those of `attach`.
     pub fn of_kernel(frequency: u64) -> Result<Self> {
-        let mut probe = Self::of(Wanted { frequency, cgroups: Vec::new(), users: false })?;
+        let mut probe = Self::of(SamplingPlan { frequency, cgroups: Vec::new(), users: false })?;
         probe.begin()?;
         Ok(probe)
     }
 
-    fn of(wanted: Wanted) -> Result<Self> {
+    fn of(wanted: SamplingPlan) -> Result<Self> {
         let (ask, asked) = mpsc::channel();
         let (ready, prepared) = mpsc::channel();
         // The thread owns all of it: programs, links and ring buffer never leave its stack, and they are detached when
@@ -211,11 +211,11 @@ impl Drop for StacksProbe {
 
 /// The whole life of the sampler: load, attach, drain, detach. Returns the last reading.
 fn run(
-    wanted: &Wanted,
+    wanted: &SamplingPlan,
     ready: &Sender<RawProfile>,
     asked: &Receiver<Sender<RawProfile>>,
 ) -> Result<RawProfile> {
-    let &Wanted { frequency, ref cgroups, users } = wanted;
+    let &SamplingPlan { frequency, ref cgroups, users } = wanted;
     if !Path::new("/sys/kernel/btf/vmlinux").exists() {
         bail!(Refusal::Refused(super::btf::NO_BTF.into()));
     }

@@ -21,7 +21,7 @@ use crate::clock::now_ns;
 use crate::envelope::{Cost, Missing, Reason};
 use crate::refusal::Refusal;
 use crate::wire::Count as _;
-use crate::wire::threads::{Loss, Reading, Sampled, Sighting, Tally};
+use crate::wire::threads::{Loss, Reading, Sighting, Tally, ThreadSamples};
 
 /// Default samples per second.
 pub const HZ: u32 = 10;
@@ -322,7 +322,7 @@ impl Probe for ThreadProbe {
         let now = now_ns();
         let mut window = self.window.borrow_mut();
         let tally = std::mem::replace(&mut window.tally, Tally::new(now));
-        let sampled: Sampled = tally.finish(now);
+        let sampled: ThreadSamples = tally.finish(now);
         window.loss = window.loss.plus(&sampled.loss);
         Ok(Reading {
             at_ns: now,

@@ -9,7 +9,7 @@ use std::thread;
 
 use anyhow::{Context, Result};
 
-use super::{Found, Lines, Piece, Pieces, Span, find};
+use super::{ClassifiedLine, Lines, Piece, Pieces, Span, find};
 use crate::envelope::View;
 
 /// Parser threads.
@@ -35,18 +35,18 @@ struct Task {
 type Read = Result<Task>;
 
 /// A parsed line and its number.
-type Parsed<V> = Result<(u64, Found<V>)>;
+type Parsed<V> = Result<(u64, ClassifiedLine<V>)>;
 
 /// The number of the last line whose result was consumed. A large line is parsed only after all lines before it were
 /// consumed. Otherwise the faster thread would decide which of two large lines is parsed first, while results are
 /// consumed in order.
 #[derive(Default)]
-struct Taken {
+struct LineProgress {
     lines: Mutex<u64>,
     another: Condvar,
 }
 
-impl Taken {
+impl LineProgress {
     /// Records that the results up to this line were consumed.
     fn set(&self, line: u64) {
         *self.lines.lock().unwrap_or_else(PoisonError::into_inner) = line;
@@ -60,7 +60,7 @@ impl Taken {
 }
 
 /// On drop, wakes the waiting threads: no more results are consumed, at the end or after an error.
-struct End<'a>(&'a Taken);
+struct End<'a>(&'a LineProgress);
 
 impl Drop for End<'_> {
     fn drop(&mut self) {
@@ -87,7 +87,7 @@ impl<R: BufRead + Send> Pieces<R> {
         let threads = thread::available_parallelism().map_or(1, NonZero::get).min(MOST);
         let Self { mut lines, span, mut notes } = self;
         let began = notes.began.clone();
-        let taken = Taken::default();
+        let taken = LineProgress::default();
         thread::scope(|scope| {
             let _end = End(&taken);
             let mut number = lines.number;
@@ -137,7 +137,7 @@ fn parse<V: View>(
     parsed: &SyncSender<Parsed<V>>,
     span: Span,
     began: Option<&str>,
-    taken: &Taken,
+    taken: &LineProgress,
 ) {
     for read in waiting {
         let found = read.and_then(|Task { number, before, line }| {

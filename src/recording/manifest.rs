@@ -25,7 +25,7 @@ pub struct Manifest {
     /// By name.
     pub views: BTreeMap<String, Recorded>,
     pub clocks: Span,
-    pub ended: Option<Ended>,
+    pub ended: Option<EndReason>,
     /// What the flight recorder wrote it for.
     pub trigger: Option<String>,
     /// CPU time of the recorder itself since it began, in percent of one CPU. What its programs take of others is in the
@@ -102,7 +102,7 @@ impl Clocks {
 /// What ended a recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Ended {
+pub enum EndReason {
     /// `--for` is over.
     Time,
     /// The measured command has ended.

@@ -6,7 +6,7 @@ use crate::envelope::Lost;
 
 /// An interval held in memory.
 #[derive(Debug, Clone)]
-pub struct Held {
+pub struct RingInterval {
     /// When it ended, on the clock that the caller of [`Ring::add`] uses.
     pub end_ns: u64,
     /// When it began, as in its envelope.
@@ -21,7 +21,7 @@ pub struct Ring {
     keep_ns: u64,
     /// Intervals that ended later than this are not dropped.
     pinned_ns: Option<u64>,
-    held: VecDeque<Held>,
+    held: VecDeque<RingInterval>,
 }
 
 impl Ring {
@@ -30,7 +30,7 @@ impl Ring {
     }
 
     /// Adds an interval that has just ended, and drops those that ended more than `keep_ns` before it.
-    pub fn add(&mut self, held: Held) {
+    pub fn add(&mut self, held: RingInterval) {
         let from = held.end_ns.saturating_sub(self.keep_ns);
         let from = self.pinned_ns.map_or(from, |pinned| pinned.min(from));
         while self.held.front().is_some_and(|first| first.end_ns <= from) {
@@ -51,13 +51,13 @@ impl Ring {
     }
 
     /// The intervals that ended after `from_ns`, up to and including `to_ns`.
-    pub fn between(&self, from_ns: u64, to_ns: u64) -> Vec<Held> {
+    pub fn between(&self, from_ns: u64, to_ns: u64) -> Vec<RingInterval> {
         self.held.iter().filter(|held| held.end_ns > from_ns && held.end_ns <= to_ns).cloned().collect()
     }
 
     /// The intervals up to the one that contains this time, and removes the pin: the next [`Ring::add`] drops old ones
     /// again.
-    pub fn take_until(&mut self, at_ns: u64) -> Vec<Held> {
+    pub fn take_until(&mut self, at_ns: u64) -> Vec<RingInterval> {
         self.pinned_ns = None;
         let before = self.held.partition_point(|held| held.end_ns < at_ns);
         self.held.iter().take(before + 1).cloned().collect()
@@ -75,7 +75,7 @@ mod tests {
     }
 
     fn add(ring: &mut Ring, end_ns: u64) {
-        ring.add(Held { end_ns, start: String::new(), frame: Vec::new(), lost: Lost::default() });
+        ring.add(RingInterval { end_ns, start: String::new(), frame: Vec::new(), lost: Lost::default() });
     }
 
     fn until(ring: &mut Ring, at_ns: u64) -> Vec<u64> {

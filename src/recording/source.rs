@@ -11,7 +11,7 @@ use tar::Header;
 
 use super::folder;
 use super::manifest::Manifest;
-use super::ring::Held;
+use super::ring::RingInterval;
 
 /// Magic number of a zstd frame, and the last three bytes of that of a skippable frame (RFC 8878).
 const FRAME: [u8; 4] = 0xFD2F_B528_u32.to_le_bytes();
@@ -59,9 +59,9 @@ pub fn open(path: &Path, view: &str) -> Result<Lines> {
 ///
 /// # Errors
 /// If there is not enough memory to decompress them.
-pub fn held(intervals: &[Held]) -> Result<Lines> {
+pub fn held(intervals: &[RingInterval]) -> Result<Lines> {
     let frames: Vec<u8> = intervals.iter().flat_map(|held| &held.frame).copied().collect();
-    unpacked(Counted::new(Cursor::new(frames)))
+    unpacked(CountingReader::new(Cursor::new(frames)))
 }
 
 /// The manifest of the recording at `path`. None: not a recording, or stdin.
@@ -102,7 +102,7 @@ pub fn plain(path: &Path, name: &str) -> Result<Option<Lines>> {
     if !found.is_file() || File::open(path)?.read_exact(&mut head).is_err() || !is_archive(&head) {
         return Ok(None);
     }
-    let archive = Counted::new(BufReader::new(File::open(path)?));
+    let archive = CountingReader::new(BufReader::new(File::open(path)?));
     Ok(Some(Box::new(member(archive, name, name)?)))
 }
 
@@ -177,11 +177,11 @@ fn of_stream(stream: impl BufRead + Send + 'static, view: &str) -> Result<Lines>
 }
 
 /// The first block, and a reader of the whole stream.
-pub(super) fn with_head(mut stream: impl BufRead) -> io::Result<(Vec<u8>, Counted<impl BufRead>)> {
+pub(super) fn with_head(mut stream: impl BufRead) -> io::Result<(Vec<u8>, CountingReader<impl BufRead>)> {
     // A read from a pipe may return less than a block: read until it is full.
     let mut head = Vec::with_capacity(BLOCK);
     stream.by_ref().take(BLOCK as u64).read_to_end(&mut head)?;
-    Ok((head.clone(), Counted::new(Cursor::new(head).chain(stream))))
+    Ok((head.clone(), CountingReader::new(Cursor::new(head).chain(stream))))
 }
 
 fn is_frame(head: &[u8]) -> bool {
@@ -221,7 +221,7 @@ impl Read for Broken {
     }
 }
 
-fn unpacked<R: BufRead + Send + 'static>(frames: Counted<R>) -> Result<Lines> {
+fn unpacked<R: BufRead + Send + 'static>(frames: CountingReader<R>) -> Result<Lines> {
     let mut decoder = zstd::Decoder::with_buffer(frames)?;
     decoder.window_log_max(WINDOW_LOG)?;
     Ok(Box::new(BufReader::new(Unpacked { decoder })))
@@ -229,14 +229,14 @@ fn unpacked<R: BufRead + Send + 'static>(frames: Counted<R>) -> Result<Lines> {
 
 /// The file of this name in an archive, in any folder.
 fn member<R: BufRead + 'static>(
-    mut archive: Counted<R>,
+    mut archive: CountingReader<R>,
     name: &str,
     view: &str,
-) -> Result<Counted<io::Take<R>>> {
+) -> Result<CountingReader<io::Take<R>>> {
     let mut names = Vec::new();
     while let Some(member) = next_member(&mut archive)? {
         if member.is_file && member.name() == name.as_bytes() {
-            return Ok(Counted { inner: archive.inner.take(member.size), at: archive.at });
+            return Ok(CountingReader { inner: archive.inner.take(member.size), at: archive.at });
         }
         if names.len() < MOST_NAMED {
             names.push(member.name().to_vec());
@@ -293,7 +293,7 @@ fn damaged(at: u64) -> String {
 }
 
 /// Reads the next member's header, before its data. None: the end of the archive.
-pub(super) fn next_member(archive: &mut Counted<impl BufRead>) -> Result<Option<Member>> {
+pub(super) fn next_member(archive: &mut CountingReader<impl BufRead>) -> Result<Option<Member>> {
     let at = archive.at;
     let mut header = Header::new_old();
     let block = header.as_mut_bytes();
@@ -313,12 +313,12 @@ pub(super) fn next_member(archive: &mut Counted<impl BufRead>) -> Result<Option<
 }
 
 /// A reader that counts the bytes read.
-pub(super) struct Counted<R> {
+pub(super) struct CountingReader<R> {
     inner: R,
     pub at: u64,
 }
 
-impl<R> Counted<R> {
+impl<R> CountingReader<R> {
     pub fn new(inner: R) -> Self {
         Self { inner, at: 0 }
     }
@@ -328,7 +328,7 @@ impl<R> Counted<R> {
     }
 }
 
-impl<R: Seek> Counted<BufReader<R>> {
+impl<R: Seek> CountingReader<BufReader<R>> {
     pub fn seek_to(&mut self, at: u64) -> io::Result<()> {
         self.inner.seek_relative(at as i64 - self.at as i64)?;
         self.at = at;
@@ -336,7 +336,7 @@ impl<R: Seek> Counted<BufReader<R>> {
     }
 }
 
-impl<R: BufRead> Read for Counted<R> {
+impl<R: BufRead> Read for CountingReader<R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let read = self.inner.read(into)?;
         self.at += read as u64;
@@ -344,7 +344,7 @@ impl<R: BufRead> Read for Counted<R> {
     }
 }
 
-impl<R: BufRead> BufRead for Counted<R> {
+impl<R: BufRead> BufRead for CountingReader<R> {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
         self.inner.fill_buf()
     }
@@ -357,7 +357,7 @@ impl<R: BufRead> BufRead for Counted<R> {
 
 /// Decompresses frames. An error includes its position.
 struct Unpacked<R: BufRead> {
-    decoder: zstd::Decoder<'static, Counted<R>>,
+    decoder: zstd::Decoder<'static, CountingReader<R>>,
 }
 
 impl<R: BufRead> Read for Unpacked<R> {

@@ -9,8 +9,8 @@ use std::vec;
 use anyhow::{Context, Result, bail, ensure};
 
 use super::folder;
-use super::ring::Held;
-use super::source::{self, Counted, Lines};
+use super::ring::RingInterval;
+use super::source::{self, CountingReader, Lines};
 
 /// At one interval a second: 48 days. Each takes 24 bytes.
 const MOST_INTERVALS: usize = 1 << 22;
@@ -25,13 +25,13 @@ pub struct Profiles {
 enum Place {
     Folder(PathBuf),
     Archive(File),
-    Memory(Vec<Held>),
+    Memory(Vec<RingInterval>),
     Stream(Stream),
 }
 
 /// An archive that is read once, from its start.
 struct Stream {
-    archive: Counted<Lines>,
+    archive: CountingReader<Lines>,
     /// The number of the interval read last.
     last: Option<u64>,
     /// Names of other files, for the error.
@@ -78,7 +78,7 @@ impl Profiles {
     ///
     /// # Errors
     /// If there are none.
-    pub fn held(intervals: Vec<Held>) -> Result<Self> {
+    pub fn held(intervals: Vec<RingInterval>) -> Result<Self> {
         let all = (0..).take(intervals.len()).map(|number| (number, Extent::default())).collect();
         Self::new(Place::Memory(intervals), all, std::iter::empty())
     }
@@ -90,7 +90,7 @@ impl Profiles {
             source::is_archive(&head),
             "it is not a packed recording: give the output of `biopsy pack DIR -o -`, or name a file with -i"
         );
-        let archive = Counted::new(Box::new(whole) as Lines);
+        let archive = CountingReader::new(Box::new(whole) as Lines);
         let stream = Stream { archive, last: None, others: Vec::new() };
         Ok(Self { place: Place::Stream(stream), all: Vec::new().into_iter() })
     }
@@ -117,7 +117,7 @@ impl Profiles {
     }
 
     fn of_archive(file: File, length: u64) -> Result<Self> {
-        let mut archive = Counted::new(BufReader::new(file));
+        let mut archive = CountingReader::new(BufReader::new(file));
         let (mut all, mut others) = (Vec::new(), Vec::new());
         while let Some(member) = source::next_member(&mut archive)? {
             let damaged = || member.damaged();

@@ -12,7 +12,7 @@ use super::folder;
 use super::frame::{Frames, Packer};
 use super::manifest::Recorded;
 use super::redact::Redactor;
-use super::ring::{Held, Ring};
+use super::ring::{Ring, RingInterval};
 use crate::envelope::{Envelope, Lost};
 
 /// Receives the lines of a view. For stacks it receives files, which are already compressed.
@@ -68,7 +68,7 @@ impl Tape {
             }
             To::Memory(ring) => {
                 let mut ring = ring.lock().unwrap_or_else(PoisonError::into_inner);
-                ring.add(Held { end_ns, start: envelope.start.clone(), frame, lost: lost.clone() });
+                ring.add(RingInterval { end_ns, start: envelope.start.clone(), frame, lost: lost.clone() });
             }
         }
         Ok(())
@@ -76,7 +76,7 @@ impl Tape {
 }
 
 /// Writes the intervals of a view from memory into the folder of a recording.
-pub fn dump(folder: &Path, view: &str, held: &[Held]) -> Result<Recorded> {
+pub fn dump(folder: &Path, view: &str, held: &[RingInterval]) -> Result<Recorded> {
     let mut recorded = Recorded::default();
     let mut table = Table::create(folder, view)?;
     held.iter().try_for_each(|held| table.add(&held.frame, &held.lost, &mut recorded))?;

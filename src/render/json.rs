@@ -107,7 +107,7 @@ mod tests {
             cpu: Some(top::Shares { cpus: 2, ..top::Shares::default() }),
             devices: vec![top::Disk {
                 name: "vd\n\"a".to_string(),
-                moved: top::Moved { reads: 4, ..Default::default() },
+                moved: top::DiskTransfers { reads: 4, ..Default::default() },
             }],
             ..top::Line::default()
         };

@@ -177,17 +177,17 @@ fn address(place: &Place) -> u64 {
     place.address.unwrap_or(NOWHERE.saturating_add(place.offset))
 }
 
-struct Held {
+struct MappingEntry {
     /// Id of the mapping.
     id: u64,
     /// End of the mapping, exclusive.
     limit: u64,
 }
 
-fn files<'a>(places: &[Option<&'a Place>]) -> BTreeMap<FileAt<'a>, Held> {
+fn files<'a>(places: &[Option<&'a Place>]) -> BTreeMap<FileAt<'a>, MappingEntry> {
     let mut all = BTreeMap::new();
     for place in places.iter().flatten() {
-        let held = all.entry(FileAt::of(place)).or_insert(Held { id: 0, limit: 0 });
+        let held = all.entry(FileAt::of(place)).or_insert(MappingEntry { id: 0, limit: 0 });
         let end = address(place).saturating_add(PAGE);
         held.limit = held.limit.max(end - end % PAGE);
     }

@@ -12,12 +12,12 @@ struct File<'a> {
     name: &'a str,
     #[serde(rename = "activeProfileIndex")]
     active: u32,
-    shared: Shared<'a>,
-    profiles: [Sampled<'a>; 1],
+    shared: SharedFrames<'a>,
+    profiles: [SampledProfile<'a>; 1],
 }
 
 #[derive(Serialize)]
-struct Shared<'a> {
+struct SharedFrames<'a> {
     frames: Vec<Frame<'a>>,
 }
 
@@ -30,7 +30,7 @@ struct Frame<'a> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Sampled<'a> {
+struct SampledProfile<'a> {
     r#type: &'static str,
     name: &'a str,
     unit: &'static str,
@@ -48,10 +48,10 @@ pub fn render(profile: &Profile, name: &str) -> String {
         exporter: concat!("biopsy@", env!("CARGO_PKG_VERSION")),
         name,
         active: 0,
-        shared: Shared {
+        shared: SharedFrames {
             frames: profile.frames().iter().map(|f| Frame { name: &f.name, file: f.area.name() }).collect(),
         },
-        profiles: [Sampled {
+        profiles: [SampledProfile {
             r#type: "sampled",
             name,
             unit: match profile.unit {

@@ -14,7 +14,7 @@ use crate::analyze::stage::Stage;
 use crate::findings::Severity;
 use crate::host::pci::link::{raw_bytes_per_second, usable_bytes_per_second};
 use crate::host::{HardwareQueue, Hop, Link, NumaNode};
-use crate::load::{JobResult, Sampled, Scaled, Scaling};
+use crate::load::{BlockCounts, JobResult, Scaled, Scaling};
 
 /// The files by name. `tests/suite/cases.rs` checks that none is missing.
 macro_rules! files {
@@ -379,7 +379,7 @@ impl Driven {
         (load.job.iodepth, load.job.numjobs) = (self.iodepth, self.numjobs);
         load.device = Some(self.target.clone());
         load.drive.sampled =
-            self.zero_blocks.map(|zeros| Sampled { samples: 64, zeros, ..Sampled::default() });
+            self.zero_blocks.map(|zeros| BlockCounts { samples: 64, zeros, ..BlockCounts::default() });
         let percent = |share: Option<f64>| (share.unwrap_or(0.0) / 100.0 * SECOND as f64) as u64;
         let mut job = JobResult {
             user_ns: percent(self.user_percent),

@@ -14,7 +14,7 @@ use crate::host::Host;
 
 /// The views' summaries of one interval; None: not measured.
 #[derive(Debug, Clone, Default)]
-pub struct Measured {
+pub struct IntervalSummaries {
     pub envelope: Envelope,
     pub latency: LatencySummary,
     pub interrupts: Option<InterruptSummary>,
@@ -24,7 +24,7 @@ pub struct Measured {
     pub system: Option<SystemSummary>,
 }
 
-impl Measured {
+impl IntervalSummaries {
     /// Runs all rules, and calls `with` with their inputs and findings. `command`: the interval is that of a command.
     pub fn diagnose<R>(
         &self,

@@ -85,7 +85,7 @@ impl Part {
 }
 
 /// The probes that take long to attach, before the interval.
-pub struct Prepared {
+pub struct PreparedProbes {
     counter: Option<InterruptProbe>,
     pressure: Option<Background<Pressure>>,
     threads: Option<Background<Threads>>,
@@ -104,7 +104,7 @@ pub struct Probes {
 }
 
 /// The probes after the interval.
-pub struct Ended {
+pub struct StoppedProbes {
     sampler: Option<StacksProbe>,
     profile: Option<RawProfile>,
     counter: Option<InterruptProbe>,
@@ -116,7 +116,7 @@ pub struct Ended {
 }
 
 /// The summaries.
-pub struct Seen {
+pub struct ProbeSummaries {
     pub interrupts: Option<InterruptSummary>,
     pub profile: Option<ProfileSummary>,
     pub cpu: CpuSummary,
@@ -124,7 +124,7 @@ pub struct Seen {
     pub threads: Option<ThreadSummary>,
 }
 
-impl Prepared {
+impl PreparedProbes {
     /// Prepares every probe that this machine permits.
     pub fn new(host: &Host, options: &Options) -> Self {
         let root = Path::new("/");
@@ -171,8 +171,8 @@ impl Probes {
         }
     }
 
-    /// Closes the intervals of all probes. [`Ended::detach`] takes longer, and its time is in no interval.
-    pub fn end(mut self) -> Ended {
+    /// Closes the intervals of all probes. [`StoppedProbes::detach`] takes longer, and its time is in no interval.
+    pub fn end(mut self) -> StoppedProbes {
         let mut missing = self.missing;
         self.threads.iter().for_each(Background::end);
         self.pressure.iter().for_each(Background::end);
@@ -180,7 +180,7 @@ impl Probes {
         let cpu = self.cpus.finish();
         let counts = self.counter.as_mut().map(InterruptProbe::end).transpose();
         let counts = counts.map_err(|error| missing.push(INTERRUPTS.refused(&error))).ok().flatten();
-        Ended {
+        StoppedProbes {
             sampler: self.sampler,
             profile: None,
             counts: self.counter.as_ref().map(|counter| counter.start().clone()).zip(counts),
@@ -193,7 +193,7 @@ impl Probes {
     }
 }
 
-impl Ended {
+impl StoppedProbes {
     /// Detaches everything.
     pub fn detach(&mut self) {
         if let Some(sampler) = self.sampler.take() {
@@ -206,7 +206,12 @@ impl Ended {
     }
 
     /// Summarizes the results; losses, cost and missing parts go into the envelope.
-    pub fn summarize(mut self, host: &Host, latency: &LatencySummary, envelope: &mut Envelope) -> Seen {
+    pub fn summarize(
+        mut self,
+        host: &Host,
+        latency: &LatencySummary,
+        envelope: &mut Envelope,
+    ) -> ProbeSummaries {
         let missing = &mut envelope.missing;
         missing.append(&mut self.missing);
         let interrupts = self.counts.map(|(start, end)| {
@@ -269,7 +274,7 @@ impl Ended {
             told.extend(is_new.then(|| gap.clone()));
             is_new
         });
-        Seen { interrupts, profile, cpu: self.cpu, pressure, threads }
+        ProbeSummaries { interrupts, profile, cpu: self.cpu, pressure, threads }
     }
 }
 
@@ -292,7 +297,7 @@ impl Pressure {
             pressure::Probes::prepare(&here, &locks, &pagecache)
         };
         let summarize = move |probes: &pressure::Probes, from: &pressure::Reading, to: &pressure::Reading| {
-            let seen = pressure::Naming::new(&there, &of_devices, false).whole(from, to);
+            let seen = pressure::PressureSymbolizer::new(&there, &of_devices, false).whole(from, to);
             let (locks_cost, pagecache_cost) = probes.costs(&seen);
             Self { missing: probes.missing(&seen), locks_cost, pagecache_cost, seen }
         };
@@ -309,7 +314,8 @@ impl Threads {
             move || ThreadProbe::prepare(root, probe::threads::Options { cost, ..Default::default() });
         let summarize =
             move |probe: &ThreadProbe, _: &wire::threads::Reading, to: &wire::threads::Reading| {
-                let (seen, unnamed) = threads::Naming::new(&host, root).summary(probe, &to.window, &COLUMNS);
+                let (seen, unnamed) =
+                    threads::ThreadSymbolizer::new(&host, root).summary(probe, &to.window, &COLUMNS);
                 Self { seen, cost: probe.programs(), missing: [probe.missing(), &unnamed].concat() }
             };
         Background::start(prepare, summarize)

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow};
 
 use super::wall_clock;
-use super::watch::{self, Grid, Live, Pieces, Shown};
+use super::watch::{self, Grid, IntervalView, Live, Pieces};
 use super::window::Window;
 use crate::probe::Probe;
 
@@ -37,7 +37,7 @@ impl<'a> Opened<'a> {
 }
 
 /// The result of a view.
-pub struct Ended<T> {
+pub struct ViewResult<T> {
     pub view: &'static str,
     /// None: its thread panicked.
     pub tape: Option<T>,
@@ -78,7 +78,7 @@ impl<'scope, 'env, T: Send + 'scope> Views<'scope, 'env, T> {
         view: &'static str,
         tape: T,
         prepare: impl FnOnce() -> Result<(V, V::Probe)> + Send + 'scope,
-        mut show: impl FnMut(&mut T, &Shown<'_, V::Summary>) -> Result<()> + Send + 'scope,
+        mut show: impl FnMut(&mut T, &IntervalView<'_, V::Summary>) -> Result<()> + Send + 'scope,
     ) -> Result<()> {
         let max_loss = self.max_loss;
         let record = move |(mut live, mut probe): (V, V::Probe), tape: &mut T, opened: Opened<'_>| {
@@ -87,7 +87,7 @@ impl<'scope, 'env, T: Send + 'scope> Views<'scope, 'env, T> {
             let Opening { at, interval, .. } = opened.opening;
             let window = opened.window();
             let pieces = Pieces { start, grid: Some(Grid::new(at, interval)), count: None };
-            let show = |_: &V::Probe, shown: &Shown<'_, V::Summary>| show(tape, shown);
+            let show = |_: &V::Probe, shown: &IntervalView<'_, V::Summary>| show(tape, shown);
             watch::follow(&mut live, &mut probe, window, pieces, max_loss, show)
         };
         self.add_with(view, tape, prepare, record)
@@ -147,14 +147,14 @@ impl<'scope, 'env, T: Send + 'scope> Views<'scope, 'env, T> {
     }
 
     /// Closes the interval, and waits for the last intervals.
-    pub fn finish(mut self) -> Vec<Ended<T>> {
+    pub fn finish(mut self) -> Vec<ViewResult<T>> {
         self.over.store(true, Ordering::Relaxed);
         let ended = |Thread { view, open, handle, .. }: Thread<'scope, T>| {
             drop(open);
             match handle.join() {
-                Ok((tape, doubt)) => Ended { view, tape: Some(tape), doubt },
+                Ok((tape, doubt)) => ViewResult { view, tape: Some(tape), doubt },
                 Err(_) => {
-                    Ended { view, tape: None, doubt: Err(anyhow!("the thread of {view} has panicked")) }
+                    ViewResult { view, tape: None, doubt: Err(anyhow!("the thread of {view} has panicked")) }
                 }
             }
         };

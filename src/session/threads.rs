@@ -10,17 +10,17 @@ use crate::host::Host;
 use crate::host::cgroups::Hierarchy;
 use crate::probe::threads::ThreadProbe;
 use crate::symbols::{Helper, Scheduler, Symbolizer};
-use crate::wire::threads::{Reading, Sampled};
+use crate::wire::threads::{Reading, ThreadSamples};
 
 /// Resolves the numbers in samples; the kernel's symbols are read once for all pieces.
-pub struct Naming<'a> {
+pub struct ThreadSymbolizer<'a> {
     root: &'a Path,
     symbolizer: Symbolizer,
     scheduler: Option<Scheduler>,
     devices: BTreeMap<u32, String>,
 }
 
-impl<'a> Naming<'a> {
+impl<'a> ThreadSymbolizer<'a> {
     pub fn new(host: &Host, root: &'a Path) -> Self {
         let devices = host
             .devices
@@ -34,7 +34,7 @@ impl<'a> Naming<'a> {
     pub fn summary(
         &mut self,
         probe: &ThreadProbe,
-        sampled: &Sampled,
+        sampled: &ThreadSamples,
         columns: &[Column],
     ) -> (ThreadSummary, Vec<Missing>) {
         let names = self.symbolizer.names(&addresses(sampled));
@@ -55,7 +55,7 @@ impl<'a> Naming<'a> {
 
 /// Shows samples of threads.
 pub struct ThreadView<'a> {
-    pub naming: Naming<'a>,
+    pub naming: ThreadSymbolizer<'a>,
     /// Columns to group by.
     pub columns: &'a [Column],
     /// The process also does other work, so the cost includes only the programs.

@@ -48,7 +48,7 @@ pub trait Live {
 }
 
 /// A piece of the window, ready to be shown.
-pub struct Shown<'a, S> {
+pub struct IntervalView<'a, S> {
     pub envelope: &'a Envelope,
     pub summary: &'a S,
     /// Exit status of the command, if it has ended.
@@ -97,7 +97,7 @@ pub fn run<V: Live>(
     until: Until<'_>,
     often: Often,
     max_loss: f64,
-    show: impl FnMut(&V::Probe, &Shown<'_, V::Summary>) -> Result<()>,
+    show: impl FnMut(&V::Probe, &IntervalView<'_, V::Summary>) -> Result<()>,
 ) -> Result<Option<String>> {
     let grid = often.interval.map(|interval| Grid::new(Instant::now(), interval));
     let start = wall_clock::envelope();
@@ -122,7 +122,7 @@ pub fn follow<V: Live>(
     mut window: Window<'_>,
     pieces: Pieces,
     max_loss: f64,
-    mut show: impl FnMut(&V::Probe, &Shown<'_, V::Summary>) -> Result<()>,
+    mut show: impl FnMut(&V::Probe, &IntervalView<'_, V::Summary>) -> Result<()>,
 ) -> Result<Option<String>> {
     let Pieces { mut start, grid, count } = pieces;
     let mut started = Instant::now();
@@ -148,7 +148,7 @@ pub fn follow<V: Live>(
         let is_further = shown > 0;
         let (envelope, summary) = (&envelope, &summary);
         let is_interval = true;
-        show(probe, &Shown { envelope, summary, status: None, is_further, is_interval, end_ns })?;
+        show(probe, &IntervalView { envelope, summary, status: None, is_further, is_interval, end_ns })?;
         shown += 1;
         (last, start, started) = (reading, next_start, next_started);
     }
@@ -164,7 +164,7 @@ pub fn follow<V: Live>(
     let (envelope, summary) = view.summary(probe, &Piece { from: &last, to: &end, is_last: true }, start);
     let (envelope, summary) = (&envelope, &summary);
     let (is_further, is_interval) = (shown > 0, grid.is_some());
-    show(probe, &Shown { envelope, summary, status, is_further, is_interval, end_ns })?;
+    show(probe, &IntervalView { envelope, summary, status, is_further, is_interval, end_ns })?;
     Ok(view.distrust(&first, &end, max_loss))
 }
 

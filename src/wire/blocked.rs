@@ -87,7 +87,7 @@ pub fn decode_waiter(key: &[u8], value: &[u8]) -> Result<(Process, WireWaiter), 
 
 /// Which waits were recorded.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Followed {
+pub enum WaitScope {
     /// All sleeps, whatever the task waits for.
     #[default]
     OffCpu,
@@ -146,7 +146,7 @@ pub struct Lost {
 /// Time by stack of one interval. Addresses are not symbolized yet.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RawBlocked {
-    pub followed: Followed,
+    pub followed: WaitScope,
     pub duration_ns: u64,
     /// Online CPUs.
     pub cpus: u32,

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use biopsy::analyze::counting::Bracket;
-use biopsy::analyze::cpu::{Counted, CpuRow, CpuSummary};
+use biopsy::analyze::cpu::{CounterTotals, CpuRow, CpuSummary};
 use biopsy::analyze::interrupts::posted::PostedMsi;
 use biopsy::analyze::interrupts::{
     Carried, Completed, CpuInterrupts, DeviceInterrupts, InterruptSummary, VectorSummary,
@@ -480,7 +480,7 @@ fn with_counters(case: &mut Case) {
         all: Some(row(&[0, 1, 2, 3], None)),
         context_switches: Some(ios * 27 / 100),
         no_wakeups: Some("they are not counted <here>".into()),
-        counted: Counted {
+        counted: CounterTotals {
             counter: Some("cycles".into()),
             user_cycles: Some(ios * 1_666),
             kernel_cycles: Some(ios * 7_000),
@@ -489,7 +489,7 @@ fn with_counters(case: &mut Case) {
             backend_stalls: Some(ios * 4_333),
             core_cycles: Some((ios * 5_600, ios * 8_666)),
             counted_share: Some(0.5),
-            ..Counted::default()
+            ..CounterTotals::default()
         },
         ..CpuSummary::default()
     });

@@ -16,7 +16,7 @@ use crate::support::programs::{Folder, Running, is_root};
 use crate::support::skip::skipped;
 use crate::support::tool::{helper, symbolizer};
 use biopsy::envelope::Reason;
-use biopsy::symbols::{Addresses, BuildId, Helper, Mapped, Named, Names, Place, Symbolizer, UNKNOWN};
+use biopsy::symbols::{Addresses, BuildId, Helper, Mapped, Names, Place, PlaceName, Symbolizer, UNKNOWN};
 
 /// The names of a process' addresses, with the mappings that were kept while it ran.
 fn names(pid: u32, addresses: &[u64], kept: Mapped) -> Names {
@@ -24,8 +24,8 @@ fn names(pid: u32, addresses: &[u64], kept: Mapped) -> Names {
     symbolizer().names(&Addresses { user, maps: kept, ..Addresses::default() })
 }
 
-fn named_as(names: &[&str]) -> Named {
-    Named::As(names.iter().map(|name| name.to_string()).collect())
+fn named_as(names: &[&str]) -> PlaceName {
+    PlaceName::As(names.iter().map(|name| name.to_string()).collect())
 }
 
 fn kept(pid: u32) -> Mapped {
@@ -382,12 +382,12 @@ fn a_debug_file_names_a_stripped_program() {
     let places = [names.place(pid, at[1]).unwrap().clone()];
     let again = Symbolizer::with_debug_folders(helper(), vec![folder.path("debug")]).name_places(&places);
     assert_eq!(again.0, [named_as(&["second", "swallowed"])]);
-    assert_eq!(Symbolizer::with_debug_folders(helper(), vec![]).name_places(&places).0, [Named::Absent]);
+    assert_eq!(Symbolizer::with_debug_folders(helper(), vec![]).name_places(&places).0, [PlaceName::Absent]);
     // A debug file has no offsets: without the address there is no name.
     let [place] = places;
     let places = [Place { address: None, ..place }];
     let again = Symbolizer::with_debug_folders(helper(), vec![folder.path("debug")]).name_places(&places);
-    assert_eq!(again.0, [Named::Absent]);
+    assert_eq!(again.0, [PlaceName::Absent]);
 }
 
 #[test]
@@ -401,7 +401,7 @@ fn places_are_named_again_from_the_file_with_their_build_id() {
     assert_eq!(named, [named_as(&["first"]), named_as(&["second", "swallowed"])]);
     folder.compile("again", &format!("{WORK}{MAIN}"), &["-g", "-O2", "-DOTHER=1", "-fno-inline"]);
     let (named, _) = symbolizer().name_places(&places);
-    assert_eq!(named[0], Named::Absent, "another build at the same path");
+    assert_eq!(named[0], PlaceName::Absent, "another build at the same path");
 }
 
 /// With fifty processes of one program, its file is read once.
@@ -660,11 +660,11 @@ fn a_place_is_named_again_by_its_build_id() {
     // Past the end of any file.
     let empty = Place { offset: 1 << 50, address: Some(1 << 50), ..place.clone() };
     let (again, missing) = symbolizer().name_places(&[strange, place.clone(), nameless, absent, empty]);
-    assert_eq!([&again[0], &again[2], &again[3]], [&Named::Absent; 3]);
+    assert_eq!([&again[0], &again[2], &again[3]], [&PlaceName::Absent; 3]);
     assert_eq!(missing, []);
     if place.build_id.is_some() {
-        assert_eq!(again[1], Named::As(Arc::clone(&names.user[&(pid, here)])));
-        assert_eq!(again[4], Named::Nameless);
+        assert_eq!(again[1], PlaceName::As(Arc::clone(&names.user[&(pid, here)])));
+        assert_eq!(again[4], PlaceName::Nameless);
         // By its offset alone as well.
         let (by_offset, _) = symbolizer().name_places(&[Place { address: None, ..place }]);
         assert_eq!(by_offset[0], again[1]);

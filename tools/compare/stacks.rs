@@ -18,7 +18,7 @@ use biopsy::wire::stacks::RawProfile;
 const FREQUENCY: u64 = 499;
 
 /// The samples of a round.
-struct Sampled {
+struct RoundProfile {
     arm: usize,
     profile: Profile,
     /// I/Os of the load in that time; None: a command.
@@ -32,7 +32,7 @@ pub struct Stacks {
     view: OnCpuView,
     from: Option<RawProfile>,
     /// In the order in which they ran.
-    rounds: Vec<Sampled>,
+    rounds: Vec<RoundProfile>,
     lost: u64,
 }
 
@@ -50,7 +50,7 @@ impl Stacks {
         // A stopped round is the last of these, and is missing in the comparison.
         let counted =
             self.rounds.iter().zip(&comparison.rounds).filter(|(_, round)| blocks.contains(&round.block));
-        let counted: Vec<&Sampled> = counted.map(|(sampled, _)| sampled).collect();
+        let counted: Vec<&RoundProfile> = counted.map(|(sampled, _)| sampled).collect();
         let of_arm = |arm: usize| counted.iter().filter(move |sampled| sampled.arm == arm).copied();
         let merged = |arm: usize| {
             of_arm(arm).fold(Profile::new(Unit::Samples), |mut all, sampled| {
@@ -83,10 +83,11 @@ impl Stacks {
 }
 
 /// Per I/O if the load counted I/Os, else per time.
-fn basis(sides: [Vec<&Sampled>; 2]) -> Basis {
-    let ios =
-        |side: &[&Sampled]| side.iter().map(|sampled| sampled.ios).sum::<Option<f64>>().map(|ios| ios as u64);
-    let time = |side: &[&Sampled]| side.iter().map(|sampled| sampled.duration_ns).sum();
+fn basis(sides: [Vec<&RoundProfile>; 2]) -> Basis {
+    let ios = |side: &[&RoundProfile]| {
+        side.iter().map(|sampled| sampled.ios).sum::<Option<f64>>().map(|ios| ios as u64)
+    };
+    let time = |side: &[&RoundProfile]| side.iter().map(|sampled| sampled.duration_ns).sum();
     match (ios(&sides[0]), ios(&sides[1])) {
         (Some(before @ 1..), Some(after @ 1..)) => Basis::Ios { before, after },
         _ => Basis::Time { before: time(&sides[0]), after: time(&sides[1]) },
@@ -106,7 +107,7 @@ impl Observer for Stacks {
         let piece = Piece { from: &from, to: &to, is_last: false };
         let (_, summary) = self.view.summary(&self.probe, &piece, Envelope::default());
         let rate = round.values.get(Kind::Iops.name());
-        self.rounds.push(Sampled {
+        self.rounds.push(RoundProfile {
             arm,
             profile: summary.profile,
             ios: rate.map(|rate| rate * summary.duration_ns as f64 / 1e9),

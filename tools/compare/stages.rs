@@ -9,7 +9,7 @@ use biopsy::envelope::{Envelope, Lost};
 use biopsy::experiment::compare::stages::StageMean;
 use biopsy::experiment::compare::{Comparison, Observer, Round};
 use biopsy::host::Host;
-use biopsy::load::{Engine, Job, LoadSummary, Prepared};
+use biopsy::load::{Engine, Job, LoadSummary, PreparedJobs};
 use biopsy::probe::Probe;
 use biopsy::probe::latency::LatencyProbe;
 use biopsy::probe::latency::options::Options;
@@ -57,9 +57,9 @@ impl Stages {
     }
 
     /// Returns a function that runs a load and passes its submit and reap stamps to the probe.
-    pub fn driver(&self) -> Result<impl Fn(&mut Prepared) -> Result<LoadSummary> + use<>> {
+    pub fn driver(&self) -> Result<impl Fn(&mut PreparedJobs) -> Result<LoadSummary> + use<>> {
         let generators = self.probe.generators()?;
-        Ok(move |prepared: &mut Prepared| {
+        Ok(move |prepared: &mut PreparedJobs| {
             prepared.run_one(stop::flag(), &|_| (), generators.as_deref().unwrap_or_default())
         })
     }

@@ -19,7 +19,7 @@ use crate::cli::{Color, LeastSeverity};
 use crate::output::{self, Sink, warn};
 
 /// The diagnosis, with the measurements behind it.
-pub struct Found<'a> {
+pub struct DiagnosisResult<'a> {
     pub summaries: Summaries<'a>,
     pub diagnosis: &'a Diagnosis,
     /// Why the result must not be trusted, if so.
@@ -66,8 +66,10 @@ impl Answer {
     }
 
     /// Writes the page, and the text or JSON on stdout.
-    pub fn write(&mut self, found: &Found<'_>) -> Result<()> {
-        let Found { summaries, diagnosis, doubt, command_status, pressure, threads, timeline, .. } = *found;
+    pub fn write(&mut self, found: &DiagnosisResult<'_>) -> Result<()> {
+        let DiagnosisResult {
+            summaries, diagnosis, doubt, command_status, pressure, threads, timeline, ..
+        } = *found;
         let summary = DiagnosisSummary {
             latency: Some(Framed { envelope: summaries.envelope.clone(), view: summaries.latency.clone() }),
             interrupts: found.interrupts.cloned(),
@@ -127,7 +129,7 @@ impl Answer {
     }
 
     /// The exit code for these findings.
-    pub fn exit(&self, found: &Found<'_>) -> Result<()> {
+    pub fn exit(&self, found: &DiagnosisResult<'_>) -> Result<()> {
         if let Some(why) = found.doubt {
             return Err(Refusal::Untrusted(why.to_string()).into());
         }

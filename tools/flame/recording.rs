@@ -19,7 +19,7 @@ use biopsy::render::pprof::reading::{self, Reading, Values};
 use biopsy::render::text;
 use biopsy::session::flame::Measurement;
 use biopsy::session::wall_clock;
-use biopsy::symbols::{Helper, Named, Symbolizer};
+use biopsy::symbols::{Helper, PlaceName, Symbolizer};
 
 use crate::cli::FoldedUnit;
 use crate::{output, replay};
@@ -170,14 +170,14 @@ fn folded_text(bytes: Vec<u8>, name: String, unit: Option<Unit>) -> Result<Recor
 }
 
 fn profile(bytes: &[u8], name: String, unit: Option<Unit>) -> Result<Recording> {
-    let mut naming = Naming::new();
+    let mut naming = FrameSymbolizer::new();
     let part = Part::new(&Reading::new(bytes)?, unit, &mut naming)?;
     Ok(part.recording(name, naming))
 }
 
 /// The stacks of the intervals that begin within a span, added up. `name` is the recording's.
 pub fn intervals(mut profiles: Profiles, name: String, unit: Option<Unit>, span: Span) -> Result<Recording> {
-    let mut naming = Naming::new();
+    let mut naming = FrameSymbolizer::new();
     let mut sum: Option<Sum> = None;
     let mut begin = None;
     while let Some((file, bytes)) = profiles.next(reading::MOST_BYTES)? {
@@ -215,7 +215,7 @@ struct Part {
 }
 
 impl Part {
-    fn new(reading: &Reading<'_>, unit: Option<Unit>, naming: &mut Naming) -> Result<Self> {
+    fn new(reading: &Reading<'_>, unit: Option<Unit>, naming: &mut FrameSymbolizer) -> Result<Self> {
         let values = reading.values(unit)?;
         let names = naming.names(reading.nameless())?;
         Ok(Self {
@@ -230,7 +230,7 @@ impl Part {
     }
 
     /// `name` is the file's.
-    fn recording(self, name: String, naming: Naming) -> Recording {
+    fn recording(self, name: String, naming: FrameSymbolizer) -> Recording {
         let values = self.values;
         let (naming, unnamed, failures) = naming.end();
         let recorded = Recorded {
@@ -370,15 +370,15 @@ fn take_missing(origin: &mut Origin) -> Vec<Missing> {
 }
 
 /// Resolves frames without a name with files of this machine.
-struct Naming {
+struct FrameSymbolizer {
     symbolizer: Symbolizer,
-    known: HashMap<Place, Named>,
+    known: HashMap<Place, PlaceName>,
     failures: Vec<Missing>,
     /// Bytes of the names found.
     text: usize,
 }
 
-impl Naming {
+impl FrameSymbolizer {
     fn new() -> Self {
         let symbolizer = Symbolizer::new(Helper::own());
         Self { symbolizer, known: HashMap::new(), failures: Vec::new(), text: 0 }
@@ -405,7 +405,7 @@ impl Naming {
                 }
                 named
             }
-            false => vec![Named::Absent; new.len()],
+            false => vec![PlaceName::Absent; new.len()],
         };
         self.known.extend(new.into_iter().zip(named));
         Ok(places.iter().map(|place| self.known.get(place)?.clone().names()).collect())
@@ -413,21 +413,21 @@ impl Naming {
 
     /// The summary, the frames still without a name, and why files could not be read.
     fn end(self) -> (Option<String>, BTreeMap<String, Place>, Vec<Missing>) {
-        let unnamed = self.known.iter().filter(|(_, named)| !matches!(named, Named::As(_)));
+        let unnamed = self.known.iter().filter(|(_, named)| !matches!(named, PlaceName::As(_)));
         let unnamed = by_label(unnamed.map(|(place, _)| place));
-        let (places, named): (Vec<Place>, Vec<Named>) = self.known.into_iter().unzip();
+        let (places, named): (Vec<Place>, Vec<PlaceName>) = self.known.into_iter().unzip();
         (naming(&places, &named), unnamed, self.failures)
     }
 }
 
 /// How many frames without a name were resolved.
-fn naming(places: &[Place], named: &[Named]) -> Option<String> {
-    let count = |is: &dyn Fn(&Place, &Named) -> bool| {
+fn naming(places: &[Place], named: &[PlaceName]) -> Option<String> {
+    let count = |is: &dyn Fn(&Place, &PlaceName) -> bool| {
         places.iter().zip(named).filter(|(place, named)| is(place, named)).count()
     };
-    let some = count(&|_, named| matches!(named, Named::As(_)));
-    let nameless = count(&|_, named| *named == Named::Nameless);
-    let absent = count(&|place, named| *named == Named::Absent && place.build_id.is_some());
+    let some = count(&|_, named| matches!(named, PlaceName::As(_)));
+    let nameless = count(&|_, named| *named == PlaceName::Nameless);
+    let absent = count(&|place, named| *named == PlaceName::Absent && place.build_id.is_some());
     let unknown = places.len() - some - nameless - absent;
     let frames = |n: usize, one: &str, several: &str| {
         let frames = text::counted(n as u64, "frame");
@@ -445,10 +445,10 @@ fn naming(places: &[Place], named: &[Named]) -> Option<String> {
 }
 
 /// The missing files, by build ID or path, those with most frames first.
-fn files(places: &[Place], named: &[Named]) -> String {
+fn files(places: &[Place], named: &[PlaceName]) -> String {
     let mut files: Vec<(&Place, usize)> = Vec::new();
     let mut absent: Vec<&Place> = (places.iter().zip(named))
-        .filter(|(place, named)| **named == Named::Absent && place.build_id.is_some())
+        .filter(|(place, named)| **named == PlaceName::Absent && place.build_id.is_some())
         .map(|(place, _)| place)
         .collect();
     absent.sort_by_key(|place| (&place.build_id, &place.file));

@@ -13,9 +13,9 @@ use biopsy::envelope::{Envelope, Missing, Reason};
 use biopsy::host::Host;
 use biopsy::recording::folder::{self, Folder};
 use biopsy::recording::io::Parts;
-use biopsy::recording::manifest::{Ended, Manifest, Recorded};
+use biopsy::recording::manifest::{EndReason, Manifest, Recorded};
 use biopsy::recording::redact::Redactor;
-use biopsy::recording::ring::{Held, Ring};
+use biopsy::recording::ring::{Ring, RingInterval};
 use biopsy::recording::tape::{Tape, dump};
 use biopsy::refusal::{Refusal, plain, reason};
 use biopsy::render::text;
@@ -23,7 +23,7 @@ use biopsy::session::record::{Opening, Views};
 use biopsy::session::slowest::{HeldIos, MOST, WindowIos};
 use biopsy::session::{stop, wall_clock};
 
-use super::views::{self, Asked, Named};
+use super::views::{self, RecordOptions, SelectedDevices};
 use super::watch::Watch;
 use super::{Usage, await_begin, begin, clocks, collect, create, doubts, due, follow, put, trace, write};
 use crate::cli::{Record, Recordable};
@@ -94,7 +94,7 @@ pub fn run(
     args: &Record,
     length: Duration,
     host: &Host,
-    named: &Named,
+    named: &SelectedDevices,
     machine: &[u8],
     redactor: &Option<Arc<Redactor>>,
 ) -> Result<()> {
@@ -124,7 +124,8 @@ pub fn run(
     let trigger = Trigger { when: args.when.clone(), state: Mutex::default() };
     std::thread::scope(|scope| {
         let mut views = Views::new(scope, args.window.max_loss);
-        let asked = Asked { args, host, named, trigger: Some(&trigger), ios: ios.as_ref(), folder: None };
+        let asked =
+            RecordOptions { args, host, named, trigger: Some(&trigger), ios: ios.as_ref(), folder: None };
         let tape = |view: Recordable| {
             let ring = Arc::new(Mutex::new(Ring::new(keep_ns)));
             rings.lock().unwrap_or_else(PoisonError::into_inner).push((view.name(), Arc::clone(&ring)));
@@ -255,7 +256,7 @@ pub struct Writer<'a> {
 
 impl Writer<'_> {
     /// The intervals of each view that ended after `from_ns`, up to and including `to_ns`.
-    pub fn between(&self, from_ns: u64, to_ns: u64) -> Vec<(&'static str, Vec<Held>)> {
+    pub fn between(&self, from_ns: u64, to_ns: u64) -> Vec<(&'static str, Vec<RingInterval>)> {
         let held =
             |ring: &Mutex<Ring>| ring.lock().unwrap_or_else(PoisonError::into_inner).between(from_ns, to_ns);
         self.rings.iter().map(|(view, ring)| (*view, held(ring))).collect()
@@ -276,7 +277,7 @@ impl Writer<'_> {
     fn write(&self, due: &Due) -> Result<()> {
         let until =
             |ring: &Mutex<Ring>| ring.lock().unwrap_or_else(PoisonError::into_inner).take_until(due.at_ns);
-        let all: Vec<(&str, Vec<Held>)> =
+        let all: Vec<(&str, Vec<RingInterval>)> =
             self.rings.iter().map(|(view, ring)| (*view, until(ring))).collect();
         let mut folder = self.folder()?;
         put(&folder, folder::HOST, self.machine)?;
@@ -285,7 +286,7 @@ impl Writer<'_> {
         }
         let mut manifest = Manifest {
             run_id: super::run_id()?,
-            ended: Some(Ended::Dump),
+            ended: Some(EndReason::Dump),
             trigger: Some(due.why.clone()),
             recorder_cpu_percent: self.usage.cpu_percent(),
             ..self.manifest.clone()

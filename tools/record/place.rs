@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::Result;
 use biopsy::host::{Host, select};
 
-use super::views::Named;
+use super::views::SelectedDevices;
 
 /// From linux/magic.h.
 const RAMFS_MAGIC: i64 = 0x8584_58f6;
@@ -26,7 +26,7 @@ pub enum Place {
 impl Place {
     /// # Errors
     /// If the folder is gone.
-    pub fn of(host: &Host, named: &Named, recording: &Path) -> Result<Self> {
+    pub fn of(host: &Host, named: &SelectedDevices, recording: &Path) -> Result<Self> {
         let device = std::fs::metadata(recording)?.dev();
         let number = format!("{}:{}", libc::major(device), libc::minor(device));
         let Ok(device) = select::find(host, Path::new("/"), &number) else {

@@ -24,7 +24,7 @@ use biopsy::session::trace::{Tracer, Whole};
 use biopsy::session::wall_clock;
 
 use super::place::Place;
-use super::views::{Asked, Named};
+use super::views::{RecordOptions, SelectedDevices};
 use crate::window;
 
 /// Poll interval for the end of the recording.
@@ -52,10 +52,10 @@ impl Link {
 pub fn add<'scope>(
     views: &mut Views<'scope, '_, Tape>,
     tape: Tape,
-    asked: &Asked<'scope>,
+    asked: &RecordOptions<'scope>,
     from: Option<IoReceiver>,
 ) -> Result<()> {
-    let Asked { args, host, named, folder, .. } = *asked;
+    let RecordOptions { args, host, named, folder, .. } = *asked;
     let (recording, total) = folder.context("each I/O is recorded in a folder")?;
     if !args.onto_traced {
         refuse_own(host, named, recording)?;
@@ -86,7 +86,7 @@ pub fn each() -> EventOptions {
 }
 
 /// Refuses to record to a traced disk: each write would cause I/Os that are recorded in turn.
-fn refuse_own(host: &Host, named: &Named, recording: &Path) -> Result<()> {
+fn refuse_own(host: &Host, named: &SelectedDevices, recording: &Path) -> Result<()> {
     let why = match Place::of(host, named, recording)? {
         Place::Untraced => return Ok(()),
         Place::Unknown => format!(

@@ -16,7 +16,7 @@ use biopsy::rules::summary::DiagnosisSummary;
 
 use super::flight::{Due, Writer};
 use crate::cli::Record;
-use crate::diagnose::kept::Kept;
+use crate::diagnose::kept::IntervalSource;
 use crate::output;
 
 /// Length of a diagnosed interval. Several rules need rates over two seconds or more.
@@ -75,7 +75,7 @@ impl Watch {
         let views = writer.between(self.from_ns + late_ns, to_ns + late_ns);
         // Skip intervals that passed while this thread did not run: they hold no data.
         self.from_ns = to_ns.saturating_add(late / self.window_ns * self.window_ns);
-        let found = self.diagnose(Kept::Held(&views)).unwrap_or_else(|error| {
+        let found = self.diagnose(IntervalSource::Held(&views)).unwrap_or_else(|error| {
             let is_empty = error.downcast_ref::<Absent>().is_some();
             if !is_empty && !std::mem::replace(&mut self.is_told, true) {
                 output::warn(&format!("the interval in memory cannot be diagnosed: {error:#}"));
@@ -86,7 +86,7 @@ impl Watch {
     }
 
     /// The first finding that the previous diagnosis did not have.
-    fn diagnose(&mut self, kept: Kept<'_>) -> Result<Option<Due>> {
+    fn diagnose(&mut self, kept: IntervalSource<'_>) -> Result<Option<Due>> {
         let measured = kept.window(Span::default())?.measured;
         if loss::distrust(&measured.latency, &measured.envelope.lost, self.max_loss).is_some() {
             return Ok(None);

@@ -113,7 +113,7 @@ impl World {
     fn test(&self) -> Vec<Invariant> {
         let summary = summarize(&Host::default(), &self.start, &self.end);
         let lost = lost(&summary, &self.start, &self.end);
-        all(&Measured {
+        all(&TestedRun {
             summary: &summary,
             start: &self.start,
             end: &self.end,

@@ -6,8 +6,8 @@ use crate::analyze::sweep::{Point, Sweep, literal};
 use crate::hist::Histogram;
 use crate::host::nvme::{Health, Use};
 use crate::load::{
-    BlockShare, BlockSizes, ClockQuality, Direction, Drive, Failures, Fill, Interval, Job, JobResult,
-    Pattern, RingWorkers, Sampled, Target, Timestamps, Transfer,
+    BlockCounts, BlockShare, BlockSizes, ClockQuality, Direction, Drive, Failures, Fill, Interval, Job,
+    JobResult, Pattern, RingWorkers, Target, Timestamps, Transfer,
 };
 
 /// A load without any measurement.
@@ -122,7 +122,7 @@ pub fn full(stonewall: bool) -> LoadSummary {
     let cool = Health { temperature: Some(40), transitions: [Some(7), None], ..Health::default() };
     let hot = Health { temperature: Some(81), transitions: [Some(9), None], critical_warning: 2, ..cool };
     load.drive = Drive {
-        sampled: Some(Sampled { samples: 64, zeros: 15, unread: 1, ..Sampled::default() }),
+        sampled: Some(BlockCounts { samples: 64, zeros: 15, unread: 1, ..BlockCounts::default() }),
         usage: Some(Use { size: 3 << 40, capacity: 2 << 40, used: 1 << 40 }),
         health: Some((cool, hot)),
         written: [vec![interval(512 << 20); 24], vec![interval(128 << 20); 40]].concat(),

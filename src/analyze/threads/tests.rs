@@ -26,14 +26,14 @@ fn scheduler() -> Scheduler {
     Scheduler { ranges: vec![(0xffff_1000, 0xffff_2000)] }
 }
 
-fn with(sampled: &Sampled, columns: &[Column], scheduler: &Scheduler) -> ThreadSummary {
+fn with(sampled: &ThreadSamples, columns: &[Column], scheduler: &Scheduler) -> ThreadSummary {
     let cgroups = BTreeMap::from([(3, "/a".to_string())]);
     let devices = BTreeMap::from([(259 << 20, "nvme0n1".to_string())]);
     let meaning = Meaning { names: &names(), scheduler, cgroups: &cgroups, devices: &devices };
     summarize(sampled, &meaning, columns)
 }
 
-fn summary(sampled: &Sampled, columns: &[Column]) -> ThreadSummary {
+fn summary(sampled: &ThreadSamples, columns: &[Column]) -> ThreadSummary {
     with(sampled, columns, &scheduler())
 }
 
@@ -51,7 +51,7 @@ fn thread(comm: &str, state: char) -> Sighting {
 }
 
 /// Source T's run with read-ahead: on average 59.41 workers wait for pages and 23.92 are in transit.
-fn storm() -> Sampled {
+fn storm() -> ThreadSamples {
     let mut tally = Tally::new(0);
     for round in 0..100u64 {
         tally.begin_round();

@@ -46,7 +46,7 @@ pub struct Join {
     /// Start of each wait, and the operation waited for.
     since: VecDeque<(u64, u64)>,
     /// Operations whose I/Os may still be in another ring.
-    ended: Numbered<Ended>,
+    ended: Numbered<FinishedOperation>,
     /// Operations to forget, by round.
     forget: VecDeque<(u64, u64)>,
     /// Operations by the I/O that ended them, where that names another operation.
@@ -62,7 +62,7 @@ pub struct Join {
 }
 
 #[derive(Debug)]
-struct Ended {
+struct FinishedOperation {
     operation: WireOperation,
     shown: bool,
 }
@@ -137,7 +137,7 @@ impl Join {
             self.merged.entry(operation.io).or_default().push(operation);
         }
         self.forget.push_back((self.round, operation.operation));
-        self.ended.insert(operation.operation, Ended { operation, shown });
+        self.ended.insert(operation.operation, FinishedOperation { operation, shown });
     }
 
     /// An I/O of several bios waits for the other bios' operations, which end at the same time.

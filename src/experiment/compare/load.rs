@@ -13,7 +13,7 @@ use super::metric::Kind;
 use super::rounds::{Driver, Observer, observed};
 use crate::host::counters::Counters;
 use crate::load::random::seeded;
-use crate::load::{Job, LoadSummary, Permission, Prepared, ScratchFiles, Target, prepare_again};
+use crate::load::{Job, LoadSummary, Permission, PreparedJobs, ScratchFiles, Target, prepare_again};
 use crate::refusal::Refusal;
 use crate::settings::Keeper;
 
@@ -37,14 +37,14 @@ pub struct LoadDriver<'a> {
     /// Duration of a round.
     pub round: Duration,
     /// Runs a prepared load.
-    pub drive: &'a dyn Fn(&mut Prepared) -> Result<LoadSummary>,
+    pub drive: &'a dyn Fn(&mut PreparedJobs) -> Result<LoadSummary>,
     pub observers: Vec<&'a mut dyn Observer>,
     /// The values of a round; an error ends the comparison.
     pub values: &'a dyn Fn(&LoadSummary) -> Result<BTreeMap<String, f64>>,
     /// Of the first round of the first arm.
     pub first: Option<LoadSummary>,
     /// Open targets, by arm and run length.
-    pub prepared: BTreeMap<(usize, Duration), Prepared>,
+    pub prepared: BTreeMap<(usize, Duration), PreparedJobs>,
 }
 
 /// All values of a round, with quantiles interpolated within their buckets.

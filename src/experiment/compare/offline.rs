@@ -70,9 +70,9 @@ type Setup = Vec<(&'static str, String)>;
 type Sample = BTreeMap<String, f64>;
 
 /// The set-up by name, with the samples of a value.
-type Kept = (BTreeMap<String, String>, Vec<Sample>);
+type SetupSamples = (BTreeMap<String, String>, Vec<Sample>);
 
-fn one((setup, sample): (Setup, Sample)) -> Kept {
+fn one((setup, sample): (Setup, Sample)) -> SetupSamples {
     (setup.into_iter().map(|(what, value)| (what.to_string(), value)).collect(), vec![sample])
 }
 
@@ -82,7 +82,7 @@ fn is_setting(key: &str) -> bool {
 }
 
 /// The first arm of `biopsy.compare/1`, to which its other arms were compared.
-fn of_compare(value: &Value) -> Option<Kept> {
+fn of_compare(value: &Value) -> Option<SetupSamples> {
     let found = Comparison::deserialize(value).ok()?;
     let counts = |round: &&Round| round.arm == 0 && round.left_out.is_none();
     let samples = found.rounds.iter().filter(counts).map(|round| round.values.clone()).collect();

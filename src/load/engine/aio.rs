@@ -53,7 +53,7 @@ const _: () = assert!(size_of::<Iocb>() == 64 && size_of::<Event>() == 32);
 /// `struct aio_ring` of fs/aio.c. The kernel maps it at the address that is the context's id, and its events follow.
 /// The reader moves the head.
 #[repr(C)]
-struct Shared {
+struct AioRing {
     id: u32,
     events: u32,
     head: AtomicU32,
@@ -110,12 +110,12 @@ impl Aio {
             );
         }
         missing.extend(one_by_one(job));
-        let shared = context as *const Shared;
+        let shared = context as *const AioRing;
         // SAFETY: the kernel maps the ring there, at least a page, until the context is destroyed.
         let visible = unsafe {
             (*shared).magic == MAGIC
                 && (*shared).incompatible == 0
-                && (*shared).header_bytes as usize == size_of::<Shared>()
+                && (*shared).header_bytes as usize == size_of::<AioRing>()
         };
         let aio = Self {
             context,
@@ -215,7 +215,7 @@ impl Aio {
         if !self.visible {
             return;
         }
-        let shared = self.context as *const Shared;
+        let shared = self.context as *const AioRing;
         // SAFETY: the ring is mapped until the context is destroyed. The kernel fills an event before it moves the
         // tail. It does not write there again until the head has passed it, and only this thread moves the head.
         unsafe {

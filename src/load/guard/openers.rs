@@ -35,7 +35,7 @@ pub struct Unread {
 
 /// The result of scanning all processes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct ScanResult {
     pub opener: Option<Opener>,
     pub unread: Option<Unread>,
 }
@@ -44,11 +44,11 @@ pub struct Seen {
 /// that do not count.
 ///
 /// Processes that begin meanwhile are scanned too: a process that is about to exit can pass a descriptor on.
-pub fn scan(root: &Path, kin: &DeviceGraph, own: &[RawFd]) -> io::Result<Seen> {
+pub fn scan(root: &Path, kin: &DeviceGraph, own: &[RawFd]) -> io::Result<ScanResult> {
     let proc = root.join("proc");
     let this = fs::canonicalize(proc.join("self")).ok();
     let this: Option<u32> = this.and_then(|path| path.file_name()?.to_str()?.parse().ok());
-    let mut seen = Seen::default();
+    let mut seen = ScanResult::default();
     let mut known = BTreeSet::new();
     // A limit for a machine that keeps starting processes.
     for _ in 0..64 {

@@ -108,7 +108,7 @@ pub struct Slices {
 
 /// How long operations were followed.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Followed {
+pub struct FollowTime {
     /// In completed slices, ns.
     ended_ns: u64,
     /// CLOCK_MONOTONIC; None: new operations are not followed now.
@@ -117,7 +117,7 @@ pub struct Followed {
     pub cut: u64,
 }
 
-impl Followed {
+impl FollowTime {
     /// Time until `at_ns`, which is not before the last change.
     pub fn until(&self, at_ns: u64) -> u64 {
         self.ended_ns + self.since_ns.map_or(0, |since| at_ns.saturating_sub(since))
@@ -432,7 +432,7 @@ mod tests {
 
     #[test]
     fn the_time_in_which_operations_are_followed_adds_up() {
-        let mut followed = Followed::default();
+        let mut followed = FollowTime::default();
         assert_eq!(followed.until(5), 0);
         followed.begin(100);
         assert_eq!([followed.until(100), followed.until(130)], [0, 30]);

@@ -9,7 +9,7 @@ use crate::wire::locks::{Kind, LockName, RecognisedBy};
 
 /// Data about the machine from other sources.
 #[derive(Debug, Default)]
-pub struct Known {
+pub struct KernelFacts {
     pub symbols: Kallsyms,
     /// Device name by number, and for a partition the name of its disk.
     pub devices: BTreeMap<(u32, u32), (String, String)>,
@@ -24,7 +24,7 @@ pub struct Known {
 pub struct Namer<'a> {
     memory: &'a dyn Memory,
     layout: &'a Layout,
-    known: &'a Known,
+    known: &'a KernelFacts,
 }
 
 /// Limits that no machine exceeds: a larger value means that the struct was misidentified.
@@ -39,7 +39,7 @@ fn structure(name: String) -> LockName {
 }
 
 impl<'a> Namer<'a> {
-    pub fn new(memory: &'a dyn Memory, layout: &'a Layout, known: &'a Known) -> Self {
+    pub fn new(memory: &'a dyn Memory, layout: &'a Layout, known: &'a KernelFacts) -> Self {
         Self { memory, layout, known }
     }
 

@@ -112,7 +112,7 @@ fn layout() -> Layout {
     )
 }
 
-fn name(memory: &Literal, known: &Known, lock: u64, kind: Kind) -> Option<LockName> {
+fn name(memory: &Literal, known: &KernelFacts, lock: u64, kind: Kind) -> Option<LockName> {
     Namer::new(memory, &layout(), known).name(lock, kind)
 }
 
@@ -121,13 +121,13 @@ fn node(memory: &mut Literal, number: u32) {
     memory.put(NODE + 1024, &number.to_ne_bytes());
 }
 
-fn known() -> Known {
-    Known {
+fn known() -> KernelFacts {
+    KernelFacts {
         symbols: Kallsyms::parse("ffffffff83000000 D tasklist_lock\nffffffff83100000 d other\n"),
         devices: BTreeMap::from([((8, 1), ("sda1".to_string(), "sda".to_string()))]),
         mounts: crate::host::mounts::parse("36 35 8:1 / /data rw - ext4 /dev/sda1 rw\n"),
         groups: BTreeMap::from([(77, "/small".to_string())]),
-        ..Known::default()
+        ..KernelFacts::default()
     }
 }
 

@@ -80,7 +80,7 @@ fn configure(object: &mut OpenObject, _: Reach, btf: &KernelBtf) -> Result<()> {
 
 /// The programs that this kernel accepts.
 #[derive(Debug, Clone, Copy)]
-pub struct Wanted {
+pub struct ProgramSet {
     pub source: Source,
     pub slow_path: bool,
     /// The kernel has an event for the release of a lock that other threads sleep on.
@@ -92,7 +92,7 @@ pub struct Wanted {
 }
 
 /// Loads the selected programs.
-pub fn load(host: &Host, wanted: Wanted, options: &Options) -> Result<LocksSkel<'static>> {
+pub fn load(host: &Host, wanted: ProgramSet, options: &Options) -> Result<LocksSkel<'static>> {
     let mut open = LocksSkelBuilder::default()
         .open(libbpf::object_place())
         .map_err(|error| refusal("opening the probes", &error))?;
@@ -123,7 +123,12 @@ pub fn load(host: &Host, wanted: Wanted, options: &Options) -> Result<LocksSkel<
     Ok(skel)
 }
 
-fn size(open: &mut OpenLocksSkel<'_>, cpus: u32, wanted: Wanted, options: &Options) -> libbpf_rs::Result<()> {
+fn size(
+    open: &mut OpenLocksSkel<'_>,
+    cpus: u32,
+    wanted: ProgramSet,
+    options: &Options,
+) -> libbpf_rs::Result<()> {
     let maps = &mut open.maps;
     maps.locks.set_max_entries(options.room.max(1))?;
     maps.lock_cpus.set_max_entries(cpus)?;

@@ -46,7 +46,7 @@ const FUNCTIONS: &[Function] = &[
 const SPIN: [&str; 2] = ["native_queued_spin_lock_slowpath", "__pv_queued_spin_lock_slowpath"];
 
 /// A function that is followed.
-struct Followed {
+struct AttachedFunction {
     place: usize,
     name: &'static str,
     by: Follower,
@@ -54,7 +54,7 @@ struct Followed {
     links: Vec<Link>,
 }
 
-impl Followed {
+impl AttachedFunction {
     /// Programs at its entry and at its return.
     fn programs(&self) -> [BorrowedFd<'_>; 2] {
         let progs = &self.skel.progs;
@@ -68,7 +68,7 @@ impl Followed {
 /// All followed functions; dropping it detaches.
 #[derive(Default)]
 pub struct Functions {
-    all: Vec<Followed>,
+    all: Vec<AttachedFunction>,
 }
 
 impl Functions {
@@ -186,7 +186,12 @@ impl Functions {
 }
 
 /// Loads a separate object for the function, with the maps of the first object.
-fn follow(place: usize, name: &'static str, by: Follower, first: Option<&Followed>) -> Result<Followed> {
+fn follow(
+    place: usize,
+    name: &'static str,
+    by: Follower,
+    first: Option<&AttachedFunction>,
+) -> Result<AttachedFunction> {
     let mut open = PathsSkelBuilder::default().open(libbpf::object_place())?;
     open.maps.rodata_data.as_mut().context("the object has read-only data")?.path = place as u32;
     let progs = &mut open.progs;
@@ -219,7 +224,7 @@ fn follow(place: usize, name: &'static str, by: Follower, first: Option<&Followe
         }
     };
     let links = links.into_iter().collect::<libbpf_rs::Result<Vec<_>>>().map_err(|error| reason(&error))?;
-    Ok(Followed { place, name, by, skel, links })
+    Ok(AttachedFunction { place, name, by, skel, links })
 }
 
 fn reason(error: &libbpf_rs::Error) -> anyhow::Error {

@@ -21,7 +21,8 @@ use crate::probe::spec::{self, Here, Reach, Spec, View};
 use crate::probe::{cost, permit, skel};
 use crate::refusal::{Refusal, plain};
 use crate::wire::threads::{
-    COMPAT, Call, IN_IOWAIT, KERNEL, NO_STACK, ON_CPU, SYSCALL, Sighting, Taken, Tally, WireThread, displaced,
+    BusyCpus, COMPAT, Call, IN_IOWAIT, KERNEL, NO_STACK, ON_CPU, SYSCALL, Sighting, Tally, WireThread,
+    displaced,
 };
 
 use super::Options;
@@ -39,12 +40,12 @@ const MEASURE_LATER: u64 = 100;
 pub type Add<'a> = dyn FnMut(&mut Tally, Sighting, u32, &[u64]) + 'a;
 
 /// A decoded record of the ring buffer.
-type Found = Result<(WireThread, Vec<u64>), crate::wire::Damaged>;
+type DecodedRecord = Result<(WireThread, Vec<u64>), crate::wire::Damaged>;
 
 pub struct Kernel {
     skel: ThreadsSkel<'static>,
     ring: RingBuffer<'static>,
-    found: Rc<RefCell<Vec<Found>>>,
+    found: Rc<RefCell<Vec<DecodedRecord>>>,
     /// None: all threads in one run.
     iterator: Option<Link>,
     bios: Option<Link>,
@@ -165,7 +166,7 @@ impl Kernel {
         tally.look_at(now_passed - passed + cut + found.len() as u64);
         // A thread that would run now, if the sampler did not occupy its CPU.
         let displaced = displaced(found.iter().flatten().map(|(head, _)| head));
-        let mut taken = Taken::default();
+        let mut taken = BusyCpus::default();
         for record in &found {
             match record {
                 Ok((head, stack)) => {

@@ -103,7 +103,7 @@ fn short(value: f64, base: f64, bytes: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analyze::top::{Moved, Share, Shares, Tasks};
+    use crate::analyze::top::{DiskTransfers, Share, Shares, Tasks};
     use crate::host::activity::Memory;
 
     #[test]
@@ -153,7 +153,12 @@ mod tests {
             paging: None,
             interrupts: Some(1_150_000),
             context_switches: Some(12),
-            total: Moved { reads: 1_150_000, read_bytes: 4_493 << 20, flushes: Some(9), ..Moved::default() },
+            total: DiskTransfers {
+                reads: 1_150_000,
+                read_bytes: 4_493 << 20,
+                flushes: Some(9),
+                ..DiskTransfers::default()
+            },
             ..Line::default()
         };
         let text = line(&seen);

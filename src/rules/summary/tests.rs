@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::analyze::cpu::{Counted, CpuLeftOut, CpuRow, CpuSummary, TIMES};
+use crate::analyze::cpu::{CounterTotals, CpuLeftOut, CpuRow, CpuSummary, TIMES};
 use crate::analyze::timeline::{DeviceTimeline, Figures, Timed};
 use crate::envelope::Envelope;
 use crate::rules::fixtures::{Case, SECOND};
@@ -44,7 +44,7 @@ fn cpus() -> CpuSummary {
         context_switches: Some(100),
         processes: Some(2),
         wakeups: Some(50),
-        counted: Counted {
+        counted: CounterTotals {
             counter: Some("cycles".into()),
             user_cycles: Some(1_000),
             kernel_cycles: Some(2_000),
@@ -55,7 +55,7 @@ fn cpus() -> CpuSummary {
             core_cycles: Some((30_000, 45_000)),
             clock_ns: Some(7),
             counted_share: Some(0.5),
-            ..Counted::default()
+            ..CounterTotals::default()
         },
         ..CpuSummary::default()
     }
