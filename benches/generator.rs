@@ -137,7 +137,7 @@ impl Medium {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Figure {
+enum SliceFigure {
     Rate,
     User,
 }
@@ -152,13 +152,13 @@ enum Goal {
 }
 
 /// The figure, biopsy's arm, the peer's arm, and the target.
-fn comparisons(medium: Medium) -> Vec<(Figure, Arm, Arm, Goal)> {
+fn comparisons(medium: Medium) -> Vec<(SliceFigure, Arm, Arm, Goal)> {
     let mut all = vec![
-        (Figure::Rate, OURS, RAW, Goal::AtLeast(0.97)),
-        (Figure::Rate, OURS_TIMED, RAW, Goal::AtLeast(0.94)),
-        (Figure::Rate, OURS_TIMED, RAW_TIMED, Goal::None),
-        (Figure::User, OURS, RAW, Goal::None),
-        (Figure::User, OURS_TIMED, RAW_TIMED, Goal::None),
+        (SliceFigure::Rate, OURS, RAW, Goal::AtLeast(0.97)),
+        (SliceFigure::Rate, OURS_TIMED, RAW, Goal::AtLeast(0.94)),
+        (SliceFigure::Rate, OURS_TIMED, RAW_TIMED, Goal::None),
+        (SliceFigure::User, OURS, RAW, Goal::None),
+        (SliceFigure::User, OURS_TIMED, RAW_TIMED, Goal::None),
     ];
     let faster = match medium {
         Medium::Loop => 1.0,
@@ -166,10 +166,10 @@ fn comparisons(medium: Medium) -> Vec<(Figure, Arm, Arm, Goal)> {
         Medium::Nop => return all,
     };
     all.extend([
-        (Figure::Rate, OURS_TIMED, FIO_TIMED, Goal::AtLeast(faster)),
-        (Figure::Rate, OURS, FIO, Goal::None),
-        (Figure::User, OURS_TIMED, FIO_TIMED, Goal::AtMost(0.5)),
-        (Figure::User, OURS, FIO, Goal::None),
+        (SliceFigure::Rate, OURS_TIMED, FIO_TIMED, Goal::AtLeast(faster)),
+        (SliceFigure::Rate, OURS, FIO, Goal::None),
+        (SliceFigure::User, OURS_TIMED, FIO_TIMED, Goal::AtMost(0.5)),
+        (SliceFigure::User, OURS, FIO, Goal::None),
     ]);
     all
 }
@@ -470,7 +470,7 @@ fn measure(bench: &Bench, medium: Medium, name: &str, rounds: usize) -> Result<(
     for (figure, ours, peer, goal) in comparisons(medium) {
         let place = |arm| arms.iter().position(|a| *a == arm);
         let (Some(ours), Some(peer)) = (place(ours), place(peer)) else { continue };
-        let of = |sample: &Sample| if figure == Figure::Rate { sample.iops } else { sample.user_ns };
+        let of = |sample: &Sample| if figure == SliceFigure::Rate { sample.iops } else { sample.user_ns };
         let ratios: Vec<f64> = samples[ours].iter().zip(&samples[peer]).map(|(a, b)| of(a) / of(b)).collect();
         let middle = median(&ratios).unwrap_or(f64::NAN);
         let (low, high) = median_interval(&ratios).unwrap_or((f64::NAN, f64::NAN));
@@ -481,7 +481,7 @@ fn measure(bench: &Bench, medium: Medium, name: &str, rounds: usize) -> Result<(
         };
         println!(
             "{:<9} {:<21} / {:<18} {middle:6.3} ({low:.3} to {high:.3})  {verdict}",
-            if figure == Figure::Rate { "IOPS" } else { "user time" },
+            if figure == SliceFigure::Rate { "IOPS" } else { "user time" },
             arms[ours].name(),
             arms[peer].name()
         );

@@ -39,13 +39,13 @@ pub struct Framed<V> {
 
 impl<V: View> Serialize for Framed<V> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        Line::new(&self.envelope, &self.view, None).serialize(serializer)
+        OutputLine::new(&self.envelope, &self.view, None).serialize(serializer)
     }
 }
 
 /// A view with its envelope, for writing.
 #[derive(Serialize)]
-pub struct Line<'a, V> {
+pub struct OutputLine<'a, V> {
     /// First, so that readers can identify the object at once.
     schema: &'static str,
     version: &'a str,
@@ -64,7 +64,7 @@ pub struct Line<'a, V> {
     command_status: Option<i32>,
 }
 
-impl<'a, V: View> Line<'a, V> {
+impl<'a, V: View> OutputLine<'a, V> {
     /// `command_status` is set when a command was measured.
     pub fn new(envelope: &'a Envelope, view: &'a V, command_status: Option<i32>) -> Self {
         let Envelope { version, kernel, start, duration_ns, read_ns, lost, cost, missing } = envelope;

@@ -23,7 +23,7 @@ use std::io::{BufRead, Read};
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 
-use crate::envelope::reading::Line;
+use crate::envelope::reading::ParsedLine;
 use crate::envelope::{Envelope, Framed, View};
 use source::Absent;
 pub use span::{Moment, Span};
@@ -63,13 +63,13 @@ struct Head {
 
 /// Reads the results of one view within a span, one per line. Lines of other views are skipped.
 pub struct Pieces<R> {
-    lines: Lines<R>,
+    lines: NumberedLines<R>,
     span: Span,
     notes: Notes,
 }
 
 /// Lines with their numbers, starting at 1.
-struct Lines<R> {
+struct NumberedLines<R> {
     lines: R,
     number: u64,
 }
@@ -96,7 +96,7 @@ enum ClassifiedLine<V> {
     Other(String),
 }
 
-impl<R: BufRead> Lines<R> {
+impl<R: BufRead> NumberedLines<R> {
     /// Reads the next line that is not blank. Returns false at the end.
     fn next(&mut self, line: &mut Vec<u8>) -> Result<bool> {
         loop {
@@ -115,7 +115,7 @@ impl<R: BufRead> Lines<R> {
 
 impl<R: BufRead> Pieces<R> {
     pub fn new(lines: R, span: Span) -> Self {
-        Self { lines: Lines { lines, number: 0 }, span, notes: Notes::default() }
+        Self { lines: NumberedLines { lines, number: 0 }, span, notes: Notes::default() }
     }
 
     /// Reads the next result. None: the end.
@@ -185,11 +185,11 @@ fn find<V: View>(line: &[u8], span: Span, began: Option<&str>) -> Result<Classif
     // Fast path: biopsy writes the schema first. Other tools may reorder the keys.
     if span == Span::default() && line.starts_with(SCHEMA_FIRST) {
         return match parse(line)? {
-            Line::Of { framed, command_status } => {
+            ParsedLine::Of { framed, command_status } => {
                 let Framed { envelope, view } = *framed;
                 Ok(ClassifiedLine::Within(Box::new(Piece { envelope, view, command_status, size })))
             }
-            Line::Other(schema) => other::<V>(schema),
+            ParsedLine::Other(schema) => other::<V>(schema),
         };
     }
     let Head { schema, command_status } = parse(line)?;

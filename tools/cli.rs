@@ -7,7 +7,7 @@ use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
-pub use self::common::{Interval, Lines, Output, Submitters, Window};
+pub use self::common::{Interval, LineArgs, Output, Submitters, Window};
 pub use self::compare::Compare;
 use self::diagnose::OF_THE_LOAD;
 pub use self::diagnose::{Diagnose, LeastSeverity, Report, Rw, Workload};
@@ -17,7 +17,7 @@ pub use self::flame::{Flame, FoldedUnit};
 pub use self::input::Input;
 pub use self::interrupts::Interrupts;
 pub use self::latency::Latency;
-pub use self::load::{Format, Load};
+pub use self::load::{FioFormat, Load};
 pub use self::locks::Locks;
 pub use self::machine::{Check, Devices};
 pub use self::record::{Pack, Record, Recordable};

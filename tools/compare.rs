@@ -30,7 +30,7 @@ use self::stages::Stages;
 use crate::cli::{self, Compare, Load, Verb};
 use crate::load;
 use crate::output::{Sink, note, warn};
-use crate::progress::Line;
+use crate::progress::ProgressLine;
 use crate::words;
 
 /// Length of a round of a load without --runtime.
@@ -416,7 +416,7 @@ fn rounds(
         // A new order in each run: an event at a fixed time must not always hit the same arm.
         seed: wall_clock::unix_ns_now(),
     };
-    let line = Line::default();
+    let line = ProgressLine::default();
     let progress = |step: Step| {
         line.begin(&format!("round {} of at most {}", step.block + 1, step.blocks));
         let (done, total) = (step.block as u64, step.blocks as u64);

@@ -36,7 +36,7 @@ use self::answer::{Answer, DiagnosisResult};
 use self::pictures::Pictures;
 use crate::cli::{Color, Diagnose};
 use crate::output::warn;
-use crate::progress::Line;
+use crate::progress::ProgressLine;
 use crate::{live, output, window};
 
 /// Each run of drives alone and together takes this fraction of the runtime, and at least this time.
@@ -89,7 +89,7 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     if own_load {
         announce(args);
     }
-    let line = Line::default();
+    let line = ProgressLine::default();
     let mut scratch = ScratchFiles::default();
     let mut prepared = own_load.then(|| prepare(args, &line, &mut scratch)).transpose()?;
     let scaling = own_load.then(|| scaling(args, &line)).transpose()?.flatten();
@@ -246,7 +246,7 @@ fn report_name(args: &Diagnose, devices: &[String]) -> PathBuf {
 }
 
 /// Opens the target or creates the scratch file, before anything is attached.
-fn prepare(args: &Diagnose, line: &Line, scratch: &mut ScratchFiles) -> Result<PreparedJobs> {
+fn prepare(args: &Diagnose, line: &ProgressLine, scratch: &mut ScratchFiles) -> Result<PreparedJobs> {
     let target = args.target.clone().unwrap_or_else(|| PathBuf::from("."));
     let target = match std::fs::metadata(&target) {
         Ok(found) if found.is_dir() => crate::load::scratch(&target, args.workload.size)?,
@@ -285,14 +285,14 @@ fn announce(args: &Diagnose) {
 
 /// Runs the load again at half, the same and twice its depth; with one more job if its threads are limited by their
 /// CPUs.
-fn other_depths(load: &LoadSummary, scratch: &mut ScratchFiles, line: &Line) -> Result<Curve> {
+fn other_depths(load: &LoadSummary, scratch: &mut ScratchFiles, line: &ProgressLine) -> Result<Curve> {
     line.begin("other depths");
     let more_jobs = load.own_limit().is_some();
     experiment::of_depth(load, more_jobs, scratch, stop::flag(), &|progress| line.show(progress))
 }
 
 /// Runs TARGET and the devices of --beside, each alone and then all at once.
-fn scaling(args: &Diagnose, line: &Line) -> Result<Option<Scaling>> {
+fn scaling(args: &Diagnose, line: &ProgressLine) -> Result<Option<Scaling>> {
     let Some(target) = args.target.as_ref().filter(|_| !args.beside.is_empty()) else { return Ok(None) };
     if target.is_dir() {
         let why = format!(
@@ -329,7 +329,7 @@ fn measure<'a>(
     others: &mut Probes,
     samplers: &mut Samplers<'_>,
     until: Until<'a>,
-    line: &Line,
+    line: &ProgressLine,
 ) -> Result<Outcome<'a>> {
     if let Some(prepared) = prepared {
         // The generator reports its progress several times a second. The cost slices advance on each report.

@@ -19,9 +19,9 @@ use biopsy::refusal::{Refusal, plain};
 use biopsy::render::{json, text};
 use biopsy::session::{stop, wall_clock};
 
-use crate::cli::{Format, Load, Rw, Workload};
+use crate::cli::{FioFormat, Load, Rw, Workload};
 use crate::output::{self, Sink, warn};
-use crate::progress::Line;
+use crate::progress::ProgressLine;
 
 pub fn run(args: &Load) -> Result<()> {
     let began = Instant::now();
@@ -30,10 +30,10 @@ pub fn run(args: &Load) -> Result<()> {
     check(args, &request)?;
     beside_the_targets(args, &request)?;
     let mut sink = Sink::open(args.output.output.as_deref())?;
-    let format = if request.minimal { Format::Terse } else { args.output_format };
+    let format = if request.minimal { FioFormat::Terse } else { args.output_format };
     // Readers of fio's formats expect submission and completion latencies.
     for job in request.points.iter_mut().flatten() {
-        job.submissions = format != Format::Normal;
+        job.submissions = format != FioFormat::Normal;
     }
     let permission = Permission {
         write: args.write,
@@ -47,7 +47,7 @@ pub fn run(args: &Load) -> Result<()> {
     let jobs: Vec<Job> = request.points.into_iter().flatten().collect();
     let logs = text::fio_log::paths(&jobs);
     let mut logs = logs.iter().map(|path| Sink::open(Some(path))).collect::<Result<Vec<_>>>()?;
-    let line = Line::default();
+    let line = ProgressLine::default();
     let report = |progress| line.show(progress);
     let mut scratch = ScratchFiles::default();
     let before = precondition(args, std::slice::from_ref(&jobs), &permission, &mut scratch, &line)?;
@@ -75,16 +75,16 @@ pub fn run(args: &Load) -> Result<()> {
         _ if args.output.json => {
             json::line(json::load::object(&envelope, &summaries, before.as_ref(), hostname()))
         }
-        Format::Normal => {
+        FioFormat::Normal => {
             let width = output::width(&args.output);
             (text::fit(&said(&before), width) + &text::load::render_all(&summaries, width)).into_bytes()
         }
-        Format::Terse => text::terse::render(&summaries).into_bytes(),
-        Format::Json | Format::JsonPlus => {
+        FioFormat::Terse => text::terse::render(&summaries).into_bytes(),
+        FioFormat::Json | FioFormat::JsonPlus => {
             let (unix_ms, text) = wall_clock::local_time();
             let time = json::fio::Time { unix_ms, text, elapsed: began.elapsed() };
             let disks = used(disks, started.elapsed());
-            json::fio::render(&summaries, &[], &disks, &time, format == Format::JsonPlus)
+            json::fio::render(&summaries, &[], &disks, &time, format == FioFormat::JsonPlus)
         }
     };
     sink.write(&bytes)?;
@@ -126,7 +126,7 @@ fn precondition(
     runs: &[Vec<Job>],
     permission: &Permission,
     scratch: &mut ScratchFiles,
-    line: &Line,
+    line: &ProgressLine,
 ) -> Result<Option<Preconditioned>> {
     if !args.precondition {
         return Ok(None);
@@ -187,7 +187,7 @@ fn run_sweep(args: &Load, request: &Request, permission: &Permission, sink: &mut
         asked: request.points.len(),
         points: Vec::with_capacity(request.points.len()),
     };
-    let line = Line::default();
+    let line = ProgressLine::default();
     let report = |progress| line.show(progress);
     let mut scratch = ScratchFiles::default();
     let before = precondition(args, &request.points, permission, &mut scratch, &line)?;
@@ -322,7 +322,7 @@ fn is_on(args: &Load, name: &str) -> bool {
 /// Refuses invalid combinations before anything is opened.
 fn check(args: &Load, request: &Request) -> Result<()> {
     let refuse = |why: String| Err(Refusal::Usage(why).into());
-    let fio = request.minimal || args.output_format != Format::Normal;
+    let fio = request.minimal || args.output_format != FioFormat::Normal;
     if args.output.json && fio {
         return refuse(
             "--json is biopsy's own format: leave it out, or leave out --output-format and --minimal"
@@ -359,7 +359,7 @@ pub fn scratch(directory: &Path, bytes: Option<u64>) -> Result<Target> {
 /// The jobs of a comparison, one per arm. The options of the arm are appended to those of the command line.
 pub fn arms(args: &Load, arms: &[Vec<(String, String)>]) -> Result<(Vec<Job>, Permission)> {
     let refuse = |why: &str| Err(Refusal::Usage(why.to_string()).into());
-    if args.output.json || args.output.output.is_some() || args.output_format != Format::Normal {
+    if args.output.json || args.output.output.is_some() || args.output_format != FioFormat::Normal {
         return refuse("--json and -o belong to compare: give them before --");
     }
     if args.precondition {

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow};
 use biopsy::envelope::View;
 use biopsy::merge::{Merge, Summary};
-use biopsy::recording::source::{self, Lines};
+use biopsy::recording::source::{self, LineReader};
 use biopsy::recording::together::{Run, Together};
 use biopsy::recording::{Piece, Pieces, Span, folder, name_of};
 use biopsy::refusal::{Refusal, reason};
@@ -87,7 +87,7 @@ pub fn name(path: &Path) -> String {
 }
 
 /// Opens the lines of a view.
-pub fn open<V: View>(path: &Path) -> Result<Lines> {
+pub fn open<V: View>(path: &Path) -> Result<LineReader> {
     source::open(path, name_of(V::SCHEMA)).map_err(|error| unreadable(error, &name(path)))
 }
 
@@ -123,7 +123,7 @@ fn read<V: View + Merge>(path: &Path, span: Span) -> Result<Run<V>> {
 
 /// Merges all intervals of `lines`, read from `name`. Calls a function with each.
 pub fn intervals<V: View + Merge>(
-    lines: Lines,
+    lines: LineReader,
     name: &str,
     span: Span,
     mut look: impl FnMut(&V),

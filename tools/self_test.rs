@@ -26,7 +26,7 @@ use biopsy::session::{overhead, stop, wall_clock};
 
 use crate::cli::{Check, Color};
 use crate::output::{Sink, warn};
-use crate::progress::Line;
+use crate::progress::ProgressLine;
 use crate::{output, window};
 
 /// Block size, or the device's logical block size if that is larger; and a queue depth that gives batches of
@@ -45,7 +45,7 @@ pub fn run(args: &Check, device: &str, sink: &mut Sink, color: Color) -> Result<
     permit::permit(root)?;
     stop::install();
 
-    let line = Line::default();
+    let line = ProgressLine::default();
     let prepared = load::prepare(&[job(args, disk)], &Permission::default(), stop::flag(), &|_| ());
     let options = Options {
         devices: names.clone(),
@@ -143,7 +143,7 @@ fn drive(
     prepared: Result<PreparedJobs>,
     probe: &mut LatencyProbe,
     names: &[String],
-    line: &Line,
+    line: &ProgressLine,
 ) -> Result<Result<LoadSummary, String>> {
     let mut prepared = match prepared {
         Ok(prepared) => prepared,

@@ -33,7 +33,7 @@ pub fn run(args: &Top) -> Result<()> {
     }
     let width = output::width(&args.output);
     let (mut lines, mut said) = (0, Vec::new());
-    let kept = replay::run(&args.input, &args.output, |shown: &IntervalView<'_, top::Line>| {
+    let kept = replay::run(&args.input, &args.output, |shown: &IntervalView<'_, top::TopInterval>| {
         lines += 1;
         Ok(match args.output.json {
             true => json::view(shown.envelope, shown.summary, shown.status),
@@ -79,7 +79,7 @@ pub fn run(args: &Top) -> Result<()> {
 /// A line, with the header above the first one, and again on a terminal when it has scrolled away. `said` holds the
 /// warnings of the previous line: they are not repeated.
 fn text_of(
-    line: &IntervalView<'_, top::Line>,
+    line: &IntervalView<'_, top::TopInterval>,
     shown: u64,
     said: &mut Vec<String>,
     width: Option<usize>,

@@ -64,7 +64,7 @@ pub fn run(args: &Trace) -> Result<()> {
     let mut scene = Scene::new(&host, probe.planned(), probe.request_flags(), first.at_ns);
     scene.cgroups = cgroups();
     let mut tracer = Tracer::new(&scene);
-    let mut page = Page::new(args, scene);
+    let mut page = EventFormatter::new(args, scene);
 
     while !stream.failed() && !window.is_over() {
         let left = window.left(NAP);
@@ -126,7 +126,7 @@ fn events(args: &Trace) -> EventOptions {
 }
 
 /// Formats events as lines.
-struct Page {
+struct EventFormatter {
     json: bool,
     /// Set if the file of each I/O is shown.
     names: Option<FileNames>,
@@ -138,7 +138,7 @@ struct Page {
     bytes: Vec<u8>,
 }
 
-impl Page {
+impl EventFormatter {
     fn new(args: &Trace, scene: Scene) -> Self {
         let json = args.output.json;
         // biosnoop's columns have no room for a file.

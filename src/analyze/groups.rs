@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::files::File;
+use super::files::IoFile;
 use super::latency::{OpLatency, io_row};
 use super::op::Op;
 use super::operations;
@@ -79,7 +79,7 @@ pub struct Values {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cgroup: Option<Cgroup>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub file: Option<File>,
+    pub file: Option<IoFile>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stage: Option<Stage>,
 }
@@ -302,7 +302,7 @@ fn values(
                 values.process = known.then(|| Process { pid: key.pid, comm: sample.comm.clone() });
             }
             Dimension::Cgroup => values.cgroup = (known && key.cgroup != 0).then(cgroup),
-            Dimension::File => values.file = File::new(&key.file, sample.path.as_deref()),
+            Dimension::File => values.file = IoFile::new(&key.file, sample.path.as_deref()),
             Dimension::Stage => {}
         }
     }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::blocked::watched;
 use super::confidence::widest;
-use super::files::File;
+use super::files::IoFile;
 use super::latency::LatencySummary;
 use super::op::Op;
 use super::stack_quality::ending;
@@ -265,7 +265,7 @@ pub fn summarize(latency: &LatencySummary, tally: &Tally, submits: &Submits, nam
 fn with_file(key: String, file: Option<WireFile>, submits: &Submits) -> String {
     let label = file.and_then(|file| {
         let path = submits.files.get(&file).map(String::as_str);
-        File::new(&file, path).map(|file| file.label())
+        IoFile::new(&file, path).map(|file| file.label())
     });
     let Some(label) = label else { return key };
     let (task, frames) = key.split_once(';').unwrap_or((&key, ""));

@@ -172,7 +172,7 @@ pub struct Paging {
 
 /// One line.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Line {
+pub struct TopInterval {
     /// In which the machine ran.
     pub duration_ns: u64,
     /// In which it was suspended, besides.
@@ -204,7 +204,7 @@ merge!(Disk { first: name; add: moved; });
 row!(Disk, String, |disk| disk.name.clone());
 merge!(Tasks { last: running blocked; both: new; });
 merge!(Paging { add: in_bytes out_bytes; });
-merge_fields!(Line {
+merge_fields!(TopInterval {
     first: cpu;
     last: memory;
     add: duration_ns suspended_ns tasks total;
@@ -214,7 +214,7 @@ merge_fields!(Line {
     derived: interrupts_per_second context_switches_per_second;
 });
 
-impl Merge for Line {
+impl Merge for TopInterval {
     fn merge_with(&mut self, later: &Self) {
         let cpu = self.cpu.as_ref().zip(later.cpu.as_ref());
         let cpu = cpu.map(|(mine, theirs)| mine.with(self.duration_ns, theirs, later.duration_ns));
@@ -225,7 +225,7 @@ impl Merge for Line {
     }
 }
 
-impl Summary for Line {
+impl Summary for TopInterval {
     fn settle(&mut self) {
         let ns = self.duration_ns;
         let rate = |n: Option<u64>| n.map(|n| per_second(n, ns));
@@ -244,7 +244,7 @@ impl Summary for Line {
     }
 }
 
-impl View for Line {
+impl View for TopInterval {
     const SCHEMA: &'static str = "biopsy.top/1";
     const HAS_DURATION: bool = true;
 }
@@ -255,11 +255,11 @@ pub fn per_second(n: u64, duration_ns: u64) -> f64 {
 }
 
 /// The line between two readings. `total` names the disks included in its sums.
-pub fn line(from: &Activity, to: &Activity, total: &[String]) -> Line {
+pub fn line(from: &Activity, to: &Activity, total: &[String]) -> TopInterval {
     let duration_ns = to.clocks.at_ns.saturating_sub(from.clocks.at_ns);
     let with_suspension = to.clocks.boot_ns.saturating_sub(from.clocks.boot_ns);
     let suspended = with_suspension.saturating_sub(duration_ns);
-    let mut line = Line {
+    let mut line = TopInterval {
         duration_ns,
         // The clocks are read one after the other, so small differences are noise.
         suspended_ns: if suspended >= 1_000_000 { suspended } else { 0 },
@@ -271,7 +271,7 @@ pub fn line(from: &Activity, to: &Activity, total: &[String]) -> Line {
         }),
         interrupts: grown(from.interrupts, to.interrupts),
         context_switches: grown(from.context_switches, to.context_switches),
-        ..Line::default()
+        ..TopInterval::default()
     };
     let rate = |n: Option<u64>| n.map(|n| per_second(n, duration_ns));
     line.interrupts_per_second = rate(line.interrupts);
@@ -337,7 +337,7 @@ fn times(from: &CpuTime, to: &CpuTime) -> Option<[u64; 7]> {
     Some(times)
 }
 
-fn disks(from: &Activity, to: &Activity, total: &[String], line: &mut Line) {
+fn disks(from: &Activity, to: &Activity, total: &[String], line: &mut TopInterval) {
     let mut all: Option<DiskTransfers> = None;
     for name in from.disks.keys().chain(to.disks.keys()).collect::<BTreeSet<&String>>() {
         let why = match (from.disks.get(name), to.disks.get(name)) {
@@ -400,7 +400,7 @@ mod tests {
             unaccounted_share,
             error_share: 0.0,
         };
-        let line = |cpu| Line { duration_ns: SECOND, cpu: Some(cpu), ..Line::default() };
+        let line = |cpu| TopInterval { duration_ns: SECOND, cpu: Some(cpu), ..TopInterval::default() };
         let mut merged = line(shares(0.5, 0.0));
         merged.merge_with(&line(shares(0.5, 0.0)));
         assert_eq!(merged.cpu.as_ref().map(|cpu| cpu.share.user), Some(0.5));
@@ -466,7 +466,7 @@ mod tests {
         let [mine, theirs] = [&merged, &whole].map(|line| line.cpu.clone().unwrap());
         assert!((mine.share.idle - theirs.share.idle).abs() < 1e-12, "{mine:?} {theirs:?}");
         assert!((mine.unaccounted_share - theirs.unaccounted_share).abs() < 1e-12);
-        assert_eq!(Line { cpu: None, ..merged }, Line { cpu: None, ..whole });
+        assert_eq!(TopInterval { cpu: None, ..merged }, TopInterval { cpu: None, ..whole });
     }
 
     #[test]

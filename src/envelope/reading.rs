@@ -13,7 +13,7 @@ use super::{Envelope, Framed, View};
 
 /// A parsed line.
 #[derive(Debug)]
-pub enum Line<V> {
+pub enum ParsedLine<V> {
     Of {
         framed: Box<Framed<V>>,
         command_status: Option<i32>,
@@ -22,7 +22,7 @@ pub enum Line<V> {
     Other(String),
 }
 
-impl<'de, V: View> Deserialize<'de> for Line<V> {
+impl<'de, V: View> Deserialize<'de> for ParsedLine<V> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_map(First(PhantomData))
     }
@@ -32,21 +32,21 @@ impl<'de, V: View> Deserialize<'de> for Line<V> {
 struct First<V>(PhantomData<V>);
 
 impl<'de, V: View> Visitor<'de> for First<V> {
-    type Value = Line<V>;
+    type Value = ParsedLine<V>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "an object of {}", V::SCHEMA)
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Line<V>, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ParsedLine<V>, A::Error> {
         match map.next_entry::<String, String>()? {
             Some((key, schema)) if key == "schema" && schema == V::SCHEMA => {
                 let (framed, command_status) = read(map)?;
-                Ok(Line::Of { framed: Box::new(framed), command_status })
+                Ok(ParsedLine::Of { framed: Box::new(framed), command_status })
             }
             Some((key, schema)) if key == "schema" => {
                 while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-                Ok(Line::Other(schema))
+                Ok(ParsedLine::Other(schema))
             }
             _ => Err(A::Error::missing_field("schema")),
         }

@@ -50,7 +50,7 @@ impl Use {
 
 /// The format of a namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Format {
+pub struct NamespaceFormat {
     /// Size of the logical block, as a power of two.
     pub shift: u32,
     /// Bytes of metadata per block.
@@ -58,10 +58,10 @@ pub struct Format {
 }
 
 /// The format in use, from the Identify Namespace structure; None if its block size is out of range.
-pub fn format_of(identify: &[u8; IDENTIFY_BYTES]) -> Option<Format> {
+pub fn format_of(identify: &[u8; IDENTIFY_BYTES]) -> Option<NamespaceFormat> {
     let format = usize::from(format_in_use(identify));
     let [low, high, shift @ 9..=16, _] = identify[128 + 4 * format..][..4] else { return None };
-    Some(Format { shift: shift.into(), metadata: u16::from_le_bytes([low, high]) })
+    Some(NamespaceFormat { shift: shift.into(), metadata: u16::from_le_bytes([low, high]) })
 }
 
 /// The number of the format in use (FLBAS): the lower four bits, then the bit for the place of the metadata, then the

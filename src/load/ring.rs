@@ -31,7 +31,7 @@ pub struct Ring {
     /// By direction.
     rw_flags: [u32; 3],
     /// By slot.
-    drafts: Vec<Draft>,
+    drafts: Vec<EntryTemplate>,
     /// `fd` is an index into the registered files, not a descriptor.
     fixed_files: bool,
     nop: bool,
@@ -44,7 +44,7 @@ pub struct Ring {
 /// The last entry of a slot, on a cache line of its own: the next one mostly differs only in its offset.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(64))]
-struct Draft {
+struct EntryTemplate {
     rest: Rest,
     verb: Verb,
     kind: Kind,
@@ -100,7 +100,7 @@ impl Ring {
             let buffer = if fixed_buffers { slot as usize / per_buffer } else { 0 };
             let (address, buffer) = (slots.at(slot) as u64, buffer as u16);
             let rest = Rest { address, buffer, user_data: slot.into(), ..Rest::default() };
-            Draft { rest, verb: Verb::default(), kind: Kind::NONE }
+            EntryTemplate { rest, verb: Verb::default(), kind: Kind::NONE }
         };
         let drafts = (0..depth).map(draft).collect();
         let opcodes = match (job.nop, fixed_buffers) {

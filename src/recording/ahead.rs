@@ -9,7 +9,7 @@ use std::thread;
 
 use anyhow::{Context, Result};
 
-use super::{ClassifiedLine, Lines, Piece, Pieces, Span, find};
+use super::{ClassifiedLine, NumberedLines, Piece, Pieces, Span, find};
 use crate::envelope::View;
 
 /// Parser threads.
@@ -118,7 +118,7 @@ impl<R: BufRead + Send> Pieces<R> {
 }
 
 /// Passes the lines to the parser threads, until the end or an error.
-fn read(lines: &mut Lines<impl BufRead>, tasks: &[SyncSender<Read>]) {
+fn read(lines: &mut NumberedLines<impl BufRead>, tasks: &[SyncSender<Read>]) {
     for task in tasks.iter().cycle() {
         let (mut line, before) = (Vec::new(), lines.number);
         let (read, is_last) = match lines.next(&mut line) {

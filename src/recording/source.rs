@@ -39,13 +39,13 @@ const WINDOW_LOG: u32 = 25;
 const MOST_MANIFEST: u64 = 1 << 20;
 
 /// Lines that can be read.
-pub type Lines = Box<dyn BufRead + Send>;
+pub type LineReader = Box<dyn BufRead + Send>;
 
 /// The lines of `view` in the file or folder at `path`; `-` is stdin.
 ///
 /// # Errors
 /// If it cannot be opened (an [`io::Error`] is the cause), is damaged, or is a recording without the view.
-pub fn open(path: &Path, view: &str) -> Result<Lines> {
+pub fn open(path: &Path, view: &str) -> Result<LineReader> {
     if path == Path::new("-") {
         return of_stream(BufReader::new(io::stdin()), view);
     }
@@ -59,7 +59,7 @@ pub fn open(path: &Path, view: &str) -> Result<Lines> {
 ///
 /// # Errors
 /// If there is not enough memory to decompress them.
-pub fn held(intervals: &[RingInterval]) -> Result<Lines> {
+pub fn held(intervals: &[RingInterval]) -> Result<LineReader> {
     let frames: Vec<u8> = intervals.iter().flat_map(|held| &held.frame).copied().collect();
     unpacked(CountingReader::new(Cursor::new(frames)))
 }
@@ -84,7 +84,7 @@ fn read_manifest(file: impl Read) -> Result<Manifest> {
 
 /// An uncompressed file of the recording: [`folder::MANIFEST`] or [`folder::HOST`]. None: not a recording, or stdin,
 /// whose bytes can be read only once.
-pub fn plain(path: &Path, name: &str) -> Result<Option<Lines>> {
+pub fn plain(path: &Path, name: &str) -> Result<Option<LineReader>> {
     let found = if path == Path::new("-") { return Ok(None) } else { fs::metadata(path)? };
     if found.is_dir() {
         return match folder::open(&path.join(name)) {
@@ -128,7 +128,7 @@ impl fmt::Display for Absent {
 
 impl Error for Absent {}
 
-fn of_folder(path: &Path, view: &str) -> Result<Lines> {
+fn of_folder(path: &Path, view: &str) -> Result<LineReader> {
     manifest(path)?;
     match folder::open(&path.join(folder::table(view))) {
         Ok(file) => of_stream(BufReader::new(file), view),
@@ -164,7 +164,7 @@ pub(super) fn is_archive(head: &[u8]) -> bool {
     head.len() == BLOCK && (header().as_ustar().is_some() || header().as_gnu().is_some())
 }
 
-fn of_stream(stream: impl BufRead + Send + 'static, view: &str) -> Result<Lines> {
+fn of_stream(stream: impl BufRead + Send + 'static, view: &str) -> Result<LineReader> {
     let (head, whole) = with_head(stream)?;
     if is_archive(&head) {
         return unpacked(member(whole, &folder::table(view), view)?);
@@ -200,7 +200,7 @@ pub fn refuse_compressed(head: &[u8]) -> Result<()> {
 }
 
 /// The decompressed lines, unless they are a tar archive.
-fn lines_alone(mut lines: Lines) -> Result<Lines> {
+fn lines_alone(mut lines: LineReader) -> Result<LineReader> {
     let mut head = Vec::with_capacity(BLOCK);
     let read = lines.by_ref().take(BLOCK as u64).read_to_end(&mut head);
     ensure!(
@@ -221,7 +221,7 @@ impl Read for Broken {
     }
 }
 
-fn unpacked<R: BufRead + Send + 'static>(frames: CountingReader<R>) -> Result<Lines> {
+fn unpacked<R: BufRead + Send + 'static>(frames: CountingReader<R>) -> Result<LineReader> {
     let mut decoder = zstd::Decoder::with_buffer(frames)?;
     decoder.window_log_max(WINDOW_LOG)?;
     Ok(Box::new(BufReader::new(Unpacked { decoder })))

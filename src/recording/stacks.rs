@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::folder;
 use super::ring::RingInterval;
-use super::source::{self, CountingReader, Lines};
+use super::source::{self, CountingReader, LineReader};
 
 /// At one interval a second: 48 days. Each takes 24 bytes.
 const MOST_INTERVALS: usize = 1 << 22;
@@ -31,7 +31,7 @@ enum Place {
 
 /// An archive that is read once, from its start.
 struct Stream {
-    archive: CountingReader<Lines>,
+    archive: CountingReader<LineReader>,
     /// The number of the interval read last.
     last: Option<u64>,
     /// Names of other files, for the error.
@@ -90,7 +90,7 @@ impl Profiles {
             source::is_archive(&head),
             "it is not a packed recording: give the output of `biopsy pack DIR -o -`, or name a file with -i"
         );
-        let archive = CountingReader::new(Box::new(whole) as Lines);
+        let archive = CountingReader::new(Box::new(whole) as LineReader);
         let stream = Stream { archive, last: None, others: Vec::new() };
         Ok(Self { place: Place::Stream(stream), all: Vec::new().into_iter() })
     }

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use jiff::Timestamp;
 
 use super::Piece;
-use crate::envelope::{Line, View};
+use crate::envelope::{OutputLine, View};
 use crate::merge::{Merge, Summary};
 
 /// The intervals of one recording, merged.
@@ -82,8 +82,10 @@ impl<V: Merge + View> Run<V> {
     fn measure(&mut self) -> u64 {
         let mut written = Counter(0);
         // Cannot fail: the counter returns no error, and JSON can represent every value.
-        let _counted =
-            serde_json::to_writer(&mut written, &Line::new(&self.piece.envelope, &self.piece.view, None));
+        let _counted = serde_json::to_writer(
+            &mut written,
+            &OutputLine::new(&self.piece.envelope, &self.piece.view, None),
+        );
         self.piece.size = written.0;
         written.0
     }

@@ -17,7 +17,7 @@ use crate::analyze::loss;
 use crate::analyze::pressure::PressureSummary;
 use crate::analyze::threads::ThreadSummary;
 use crate::analyze::timeline::Timeline;
-use crate::analyze::top::Line;
+use crate::analyze::top::TopInterval;
 use crate::envelope::{Envelope, View};
 use crate::load::random::below;
 use crate::merge::Summary;
@@ -149,7 +149,8 @@ fn at_each_width(show: impl Fn(Option<usize>, bool) -> String) -> String {
 /// Same as interval lines.
 fn lines_of(view: &impl Intervals) {
     at_each_width(|width, _| {
-        let mut lines = IntervalLines::new(text::interval_lines::Style { width, all: true, sort: None });
+        let mut lines =
+            IntervalLines::new(text::interval_lines::IntervalStyle { width, all: true, sort: None });
         lines.add("10:00:01", view) + &lines.add("10:00:02", view)
     });
 }
@@ -205,7 +206,7 @@ const VIEWS: [(&str, Check); 6] = [
         })
     }),
     ("top", |seed| {
-        check(seed, |_, view: &Line, _| {
+        check(seed, |_, view: &TopInterval, _| {
             at_each_width(|width, _| text::top::fit(&(text::top::header() + &text::top::line(view)), width))
         })
     }),

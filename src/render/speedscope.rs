@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::analyze::profile::{Profile, Unit};
 
 #[derive(Serialize)]
-struct File<'a> {
+struct SpeedscopeFile<'a> {
     #[serde(rename = "$schema")]
     schema: &'static str,
     exporter: &'static str,
@@ -43,7 +43,7 @@ struct SampledProfile<'a> {
 /// The file. It has no time order: the stacks are sorted by name.
 pub fn render(profile: &Profile, name: &str) -> String {
     let stacks = profile.sorted();
-    let file = File {
+    let file = SpeedscopeFile {
         schema: "https://www.speedscope.app/file-format-schema.json",
         exporter: concat!("biopsy@", env!("CARGO_PKG_VERSION")),
         name,

@@ -41,7 +41,7 @@ pub struct Window {
 
 /// The format of intervals.
 #[derive(Debug, Clone, Args)]
-pub struct Lines {
+pub struct LineArgs {
     /// Print the full result of each interval, not one line per row.
     #[arg(long)]
     pub long: bool,

@@ -3,7 +3,7 @@
 use biopsy::probe::interrupts::TIME_EVERY;
 use clap::Args;
 
-use super::common::{Interval, Lines, Output, Window, sorts};
+use super::common::{Interval, LineArgs, Output, Window, sorts};
 use super::input::{Input, replaces_live};
 
 #[derive(Debug, Args)]
@@ -24,7 +24,7 @@ pub struct Interrupts {
     #[command(flatten)]
     pub output: Output,
     #[command(flatten)]
-    pub lines: Lines,
+    pub lines: LineArgs,
     /// Time one in N interrupts on average, chosen at random.
     #[arg(long, value_name = "N", default_value_t = TIME_EVERY, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     pub time_every: u32,

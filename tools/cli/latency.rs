@@ -4,7 +4,7 @@ use biopsy::analyze::groups::Dimension;
 use biopsy::probe::latency::options::Stages;
 use clap::Args;
 
-use super::common::{Interval, Lines, Output, Submitters, Window, sorts};
+use super::common::{Interval, LineArgs, Output, Submitters, Window, sorts};
 use super::input::{Input, replaces_live};
 use super::values::{cost, dimension, stages};
 
@@ -32,7 +32,7 @@ pub struct Latency {
     #[command(flatten)]
     pub output: Output,
     #[command(flatten)]
-    pub lines: Lines,
+    pub lines: LineArgs,
     /// Group by these (comma-separated). A request of several bios counts for the submitter and the file of
     /// the first.
     #[arg(long, value_name = "WORD,...", value_parser = dimension(), value_delimiter = ',', num_args = 1)]

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::common::{Interval, Lines, Output, Submitters, Window, sorts};
+use super::common::{Interval, LineArgs, Output, Submitters, Window, sorts};
 use super::input::{Input, replaces_live};
 use super::values::cost;
 
@@ -33,7 +33,7 @@ pub struct Locks {
     #[command(flatten)]
     pub output: Output,
     #[command(flatten)]
-    pub lines: Lines,
+    pub lines: LineArgs,
     /// CPU budget for taking stacks of waiters, per CPU; 0 takes none.
     #[arg(long, value_name = "PERCENT", default_value = "1%", value_parser = cost)]
     pub max_cost: f64,

@@ -4,7 +4,7 @@ use biopsy::analyze::threads::Column;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
 
-use super::common::{Interval, Lines, Output, Window, sorts};
+use super::common::{Interval, LineArgs, Output, Window, sorts};
 use super::input::{Input, replaces_live};
 use super::values::{column, comm};
 
@@ -31,7 +31,7 @@ pub struct Threads {
     #[command(flatten)]
     pub output: Output,
     #[command(flatten)]
-    pub lines: Lines,
+    pub lines: LineArgs,
     /// Scans of all threads per second, at random times. Default: 10, or 2 if only /proc is read.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub hz: Option<u32>,

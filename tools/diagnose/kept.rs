@@ -14,7 +14,7 @@ use biopsy::analyze::timeline::Timeline;
 use biopsy::envelope::{Envelope, Missing, Reason, View};
 use biopsy::merge::{Summary, how};
 use biopsy::recording::ring::RingInterval;
-use biopsy::recording::source::{self, Absent, Lines};
+use biopsy::recording::source::{self, Absent, LineReader};
 use biopsy::recording::stacks::Profiles;
 use biopsy::recording::{Piece, Span, folder, name_of};
 use biopsy::render::folded;
@@ -82,7 +82,7 @@ impl IntervalSource<'_> {
         Ok(found.ok_or_else(|| Absent::new(view))?.1.clone())
     }
 
-    fn lines<V: View>(self) -> Result<Lines> {
+    fn lines<V: View>(self) -> Result<LineReader> {
         match self {
             Self::At(path) => replay::open::<V>(path),
             Self::Held(views) => source::held(&Self::held(views, name_of(V::SCHEMA))?),

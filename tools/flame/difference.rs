@@ -13,7 +13,7 @@ use biopsy::render::flame_diff;
 use biopsy::session::wall_clock;
 
 use super::recording::{self, MOST_SAMPLES, Recording};
-use super::{Format, total};
+use super::{FlameFormat, total};
 use crate::cli::Flame;
 use crate::output;
 use crate::output::Sink;
@@ -57,7 +57,7 @@ pub fn run(args: &Flame, path: &Path, options: &Options) -> Result<()> {
     let on_stdout = path == Path::new("-");
     if args.json {
         let [before, after, path] = [before, after, path].map(Path::to_string_lossy);
-        let picture = Some((&*path, Format::Picture.word().0));
+        let picture = Some((&*path, FlameFormat::Picture.word().0));
         let object =
             render::json::flame::difference(&wall_clock::envelope(), &comparison, [&before, &after], picture);
         return Sink::open(None)?.write(&object);

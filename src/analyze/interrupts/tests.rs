@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::analyze::fixtures::{json, not_doubled};
-use crate::host::interrupts::Line;
+use crate::host::interrupts::InterruptLine;
 use crate::wire::interrupts::{QUEUE_UNKNOWN, WireQueue};
 
 /// A drive with vectors 40 (admin), 41 and 42, its host and two readings: an empty one, and one that the test fills.
@@ -27,7 +27,7 @@ fn carried(each: &[u64]) -> VectorSample {
 }
 
 fn table(counts: &[(u32, u32)], notifications: u32) -> Interrupts {
-    let line = |n: u32| Line { counts: BTreeMap::from([(0, n)]), msi: true };
+    let line = |n: u32| InterruptLine { counts: BTreeMap::from([(0, n)]), msi: true };
     Interrupts {
         lines: counts.iter().map(|(irq, n)| (*irq, line(*n))).collect(),
         named: BTreeMap::from([("PMN".to_string(), BTreeMap::from([(0, notifications)]))]),

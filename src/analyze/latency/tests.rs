@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::super::files::{File, FileKind};
+use super::super::files::{FileKind, IoFile};
 use super::super::fixtures::{json, reading, sample};
 use super::super::groups::{Cgroup, CpuPair, Dimension, Group, Process, Values};
 use super::super::operations::{NotCovered, TotalClass};
@@ -202,8 +202,8 @@ fn its_json_is_read_back_and_has_the_keys_of_the_contract() {
         bios_ns: Some((4, 1_600)),
         ..OpLatency::default()
     };
-    let file = |kind| File { kind, device: "8:1".to_string(), inode: None, path: None };
-    let regular = File { inode: Some(9), path: Some("/a".to_string()), ..file(FileKind::Regular) };
+    let file = |kind| IoFile { kind, device: "8:1".to_string(), inode: None, path: None };
+    let regular = IoFile { inode: Some(9), path: Some("/a".to_string()), ..file(FileKind::Regular) };
     let row = |file, others| FileIos { file, others, bios: 32, bytes: 4096, sampled: 2, share: 0.5 };
     let bracket = |min, max| Bracket { min, max };
     let disk = DeviceLatency {

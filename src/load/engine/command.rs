@@ -25,7 +25,7 @@ use super::{Engine, Place};
 use crate::host::nvme::command::{
     COMMAND_BYTES, Command, IDENTIFY_BYTES, Queue, identify_namespace, namespace_of,
 };
-use crate::host::nvme::{self, Format};
+use crate::host::nvme::{self, NamespaceFormat};
 use crate::refusal::{Refusal, reason};
 
 /// Opcodes of the NVM command set ...
@@ -153,8 +153,10 @@ fn device_name(fd: RawFd) -> String {
 fn format_of(identify: &[u8; IDENTIFY_BYTES]) -> Result<(u32, u64), &'static str> {
     let blocks = identify[..8].iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
     match nvme::format_of(identify) {
-        Some(Format { metadata: 1.., .. }) => Err("it is formatted with separate metadata for each block"),
-        Some(Format { shift, .. }) if blocks > 0 => Ok((shift, blocks)),
+        Some(NamespaceFormat { metadata: 1.., .. }) => {
+            Err("it is formatted with separate metadata for each block")
+        }
+        Some(NamespaceFormat { shift, .. }) if blocks > 0 => Ok((shift, blocks)),
         Some(_) => Err("the namespace is not active"),
         None => Err("it reports no valid logical block size"),
     }

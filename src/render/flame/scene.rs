@@ -31,7 +31,7 @@ pub struct Swatch {
 }
 
 /// The text above a graph.
-pub struct Lines {
+pub struct GraphHeading {
     pub title: String,
     pub below: Vec<String>,
 }
@@ -69,7 +69,7 @@ pub fn fit(mut tree: Tree, most: usize, draw: impl Fn(&Tree) -> Result<Drawn>) -
 }
 
 impl Scene<'_> {
-    pub fn draw(&self, caption: &Lines, legend: &[Swatch]) -> Result<Drawn> {
+    pub fn draw(&self, caption: &GraphHeading, legend: &[Swatch]) -> Result<Drawn> {
         let placed = place(self.tree, self.width)?;
         let inner = self.width - 2 * MARGIN;
         let characters = |width: u32, character: f64| (f64::from(width) / character) as usize;

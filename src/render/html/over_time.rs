@@ -4,7 +4,7 @@ use super::charts::wide;
 use super::escape;
 use crate::analyze::timeline::{Interval, Timed, Timeline};
 use crate::hist::Histogram;
-use crate::render::svg::{self, Column, Line};
+use crate::render::svg::{self, ChartLine, Column};
 use crate::rules::Summaries;
 use crate::units::{bytes, figure, short, time};
 
@@ -39,8 +39,8 @@ pub fn over_time(s: &Summaries<'_>, timeline: Option<&Timeline>) -> String {
 fn of_device(timeline: &Timeline, name: &str, timed: Timed) -> String {
     let seconds = timeline.duration_ns() as f64 / 1e9;
     let line =
-        |label, of: &dyn Fn(&Interval) -> Option<f64>| Line { name: label, values: steps(timeline, of) };
-    let chart = |title: &str, lines: &[Line<'_>], show: &dyn Fn(f64) -> String| {
+        |label, of: &dyn Fn(&Interval) -> Option<f64>| ChartLine { name: label, values: steps(timeline, of) };
+    let chart = |title: &str, lines: &[ChartLine<'_>], show: &dyn Fn(f64) -> String| {
         svg::lines(title, seconds, lines, &[], show)
     };
     let latency = |interval: &Interval, q| {

@@ -6,7 +6,7 @@ use crate::analyze::memory_sample::MemorySample;
 use crate::analyze::onset::LEAST_MOMENTS;
 use crate::analyze::pagecache::paths::PathSummary;
 use crate::analyze::pagecache::{Kind, PagecacheSummary};
-use crate::render::svg::{self, Line};
+use crate::render::svg::{self, ChartLine};
 use crate::units::{bytes, count, range, short, significant, time};
 
 /// Processes that are shown.
@@ -46,7 +46,7 @@ fn courses(summary: &PagecacheSummary) -> String {
         let values: Vec<_> = summary.series.iter().map(|one| (one.at_ns as f64 / 1e9, of(one))).collect();
         // A signal that is always zero is in the facts above.
         match values.iter().any(|(_, value)| value.is_some_and(|value| value > 0.0)) {
-            true => svg::lines(name, summary.seconds(), &[Line { name, values }], &marks, show),
+            true => svg::lines(name, summary.seconds(), &[ChartLine { name, values }], &marks, show),
             false => String::new(),
         }
     };

@@ -258,8 +258,8 @@ impl<'a> Reading<'a> {
             let named = reading.function(&function)?;
             reading.functions.push(named);
         }
-        let files: HashMap<u64, File> = (mappings.into_iter())
-            .map(|(id, mapping)| Ok((id, File::new(&reading, mapping)?)))
+        let files: HashMap<u64, ProfileMapping> = (mappings.into_iter())
+            .map(|(id, mapping)| Ok((id, ProfileMapping::new(&reading, mapping)?)))
             .collect::<Result<_>>()?;
         for location in locations {
             let id = location.id;
@@ -458,7 +458,7 @@ impl<'a> Reading<'a> {
         &mut self,
         location: Location,
         ids: &HashMap<u64, u32>,
-        files: &HashMap<u64, File>,
+        files: &HashMap<u64, ProfileMapping>,
     ) -> Result<LocationContent> {
         let file = match location.mapping_id {
             0 => None,
@@ -491,7 +491,7 @@ impl<'a> Reading<'a> {
             }
             _ => return Ok(LocationContent::Functions { functions: functions.into(), in_kernel }),
         };
-        let place = own.unwrap_or_else(|| File::place(file, location.address, in_kernel));
+        let place = own.unwrap_or_else(|| ProfileMapping::place(file, location.address, in_kernel));
         let number = self.nameless.len() as u32;
         self.nameless.push(place);
         Ok(LocationContent::Nameless { place: number, in_kernel })
@@ -511,7 +511,7 @@ fn area_of(name: &str, in_kernel: bool) -> Area {
 
 /// A mapped file.
 #[derive(Debug)]
-struct File {
+struct ProfileMapping {
     path: Arc<str>,
     build_id: Option<BuildId>,
     start: u64,
@@ -522,7 +522,7 @@ struct File {
     has_names: bool,
 }
 
-impl File {
+impl ProfileMapping {
     fn new(reading: &Reading<'_>, mapping: Mapping) -> Result<Self> {
         // A longer path cannot be opened, and would be repeated in every label.
         let path = reading.short_text(mapping.filename, MOST_PATH)?;

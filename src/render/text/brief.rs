@@ -50,7 +50,7 @@ const NO_VERDICT: &str = "inconclusive";
 
 /// The whole page.
 pub fn render(page: &Page<'_>) -> String {
-    let mut draft = Draft::of(page);
+    let mut draft = PageBlocks::of(page);
     draft.fit();
     draft.text(page)
 }
@@ -82,7 +82,7 @@ impl Note {
 }
 
 /// The blocks of the page, before the selection.
-struct Draft {
+struct PageBlocks {
     head: Vec<String>,
     verdict: Vec<String>,
     doubt: Vec<String>,
@@ -90,7 +90,7 @@ struct Draft {
     notes: Vec<Note>,
 }
 
-impl Draft {
+impl PageBlocks {
     fn of(page: &Page<'_>) -> Self {
         let verdict = page.diagnosis.findings.first();
         let device = shares::subject(&page.summaries, page.diagnosis);

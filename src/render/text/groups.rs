@@ -229,7 +229,7 @@ mod tests {
 
     use super::*;
     use crate::analyze::counting::Bracket;
-    use crate::analyze::files::{File, FileKind};
+    use crate::analyze::files::{FileKind, IoFile};
     use crate::analyze::groups::{CpuPair, NodePair, Process};
     use crate::analyze::latency::{DeviceLatency, OpLatency};
     use crate::render::text::fit;
@@ -272,7 +272,7 @@ mod tests {
     fn a_file_is_shown_by_its_name_else_by_what_it_is() {
         let of = |kind: Option<FileKind>, inode, path: Option<&str>| {
             let path = path.map(str::to_string);
-            let file = kind.map(|kind| File { kind, device: "8:1".to_string(), inode, path });
+            let file = kind.map(|kind| IoFile { kind, device: "8:1".to_string(), inode, path });
             Group { by: Values { file, ..Values::default() }, ..group(7, 8_000) }
         };
         let all = vec![

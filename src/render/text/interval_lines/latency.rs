@@ -220,7 +220,7 @@ mod tests {
     use crate::analyze::latency::DeviceLatency;
     use crate::analyze::op::{KernelClass, Op};
     use crate::analyze::operations::OperationLatency;
-    use crate::render::text::interval_lines::{IntervalLines, Style};
+    use crate::render::text::interval_lines::{IntervalLines, IntervalStyle};
 
     fn hist(ns: u64, n: usize) -> Histogram {
         Histogram::from_iter(vec![ns; n])
@@ -289,13 +289,13 @@ mod tests {
         let mut reads = summary();
         reads.devices[0].name = "nvme0n1".to_string();
         reads.devices[0].ops.retain(|op, _| *op == Op::Read);
-        let style = Style { width: Some(80), ..Style::default() };
+        let style = IntervalStyle { width: Some(80), ..IntervalStyle::default() };
         let text = IntervalLines::new(style).add("10:00:01", &reads);
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         let header = "time device op IO/s MiB/s mean p50 p99 max sub que dev cpl rea";
         assert_eq!(cells(&text)[1].join(" "), header, "{text}");
         for (width, kept) in [(60, "IO/s mean p99 max que dev"), (20, "IO/s")] {
-            let style = Style { width: Some(width), ..Style::default() };
+            let style = IntervalStyle { width: Some(width), ..IntervalStyle::default() };
             let text = IntervalLines::new(style).add("10:00:01", &reads);
             assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
             assert!(

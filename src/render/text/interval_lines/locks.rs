@@ -81,7 +81,7 @@ mod tests {
     use super::*;
     use crate::analyze::locks::LockSummary;
     use crate::analyze::pagecache::Kind;
-    use crate::render::text::interval_lines::{IntervalLines, Style};
+    use crate::render::text::interval_lines::{IntervalLines, IntervalStyle};
 
     fn summary() -> PressureSummary {
         let lock = |at: u64| LockRow {
@@ -117,13 +117,14 @@ mod tests {
         let kind = LockRow::default().kind.name();
         let last = format!("10:00:01 {kind} 100 5.01 50.1 50.1 50.1 lru_lock of node 6\\u{{1b}}");
         assert_eq!(lines[0], last, "{text}");
-        let all = IntervalLines::new(Style { all: true, ..Style::default() }).add("10:00:01", &summary());
+        let all = IntervalLines::new(IntervalStyle { all: true, ..IntervalStyle::default() })
+            .add("10:00:01", &summary());
         assert_eq!(all.lines().count(), 10, "{all}");
         let reclaim = "10:00:01 reclaim 2 4.00 2000 - 2000 memory reclaim: direct";
         let shown = all.lines().last().unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
         assert_eq!(shown, reclaim, "{all}");
         for width in [80, 60, 20] {
-            let style = Style { width: Some(width), ..Style::default() };
+            let style = IntervalStyle { width: Some(width), ..IntervalStyle::default() };
             let text = IntervalLines::new(style).add("10:00:01", &summary());
             assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
         }

@@ -48,7 +48,7 @@ impl Intervals for ThreadSummary {
 mod tests {
     use super::*;
     use crate::analyze::threads::{Column as By, Share};
-    use crate::render::text::interval_lines::{IntervalLines, Style};
+    use crate::render::text::interval_lines::{IntervalLines, IntervalStyle};
 
     #[test]
     fn rows_are_lines() {
@@ -71,7 +71,7 @@ mod tests {
         let expected = "10:00:01 59.41 - 594 io_wqe_worker-*\\u{1b}0 D - wait_on_page_bit_common";
         assert_eq!((lines[1].as_str(), lines.len()), (expected, 6), "{text}");
         for width in [80, 60, 20] {
-            let style = Style { width: Some(width), ..Style::default() };
+            let style = IntervalStyle { width: Some(width), ..IntervalStyle::default() };
             let text = IntervalLines::new(style).add("10:00:01", &summary);
             assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
         }
