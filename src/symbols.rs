@@ -35,7 +35,7 @@ use crate::envelope::{Missing, Reason};
 use crate::host::block;
 use crate::host::mapped::{MappedFile, open_regular};
 use crate::refusal::LockedMemory;
-use child::{Bounds, Program};
+use child::{Bounds, HelperProgram};
 use files::{Failures, Files, NameCache};
 use kernel::Kernel;
 use process::{Meaning, Processes, Vdso};
@@ -139,7 +139,7 @@ impl PlaceName {
 /// The program that reads files for a [`Symbolizer`] in separate processes: biopsy with a hidden verb, implemented by
 /// [`Helper::serve`].
 #[derive(Debug, Clone)]
-pub struct Helper(Program);
+pub struct Helper(HelperProgram);
 
 impl Helper {
     /// The hidden verb.
@@ -152,7 +152,7 @@ impl Helper {
 
     /// An executable of biopsy.
     pub fn at(path: impl Into<PathBuf>) -> Self {
-        Self(Program { path: path.into(), args: vec![Self::VERB.into()] })
+        Self(HelperProgram { path: path.into(), args: vec![Self::VERB.into()] })
     }
 
     /// Implements the verb.

@@ -27,7 +27,7 @@ use biopsy::session::window::{Until, Window, are_gone};
 use biopsy::session::{heap, stop, wall_clock};
 use biopsy::units;
 
-use self::place::Place;
+use self::place::FolderDisk;
 use self::views::{RecordOptions, SelectedDevices};
 use crate::cli::{At, Record, Recordable};
 use crate::{check, devices, output, window};
@@ -91,7 +91,7 @@ fn to_folder(
         let end = clocks();
         manifest.ended = Some(ended);
         manifest.recorder_cpu_percent = usage.cpu_percent();
-        if let Ok(Place::Traced(name)) = Place::of(host, named, folder.path()) {
+        if let Ok(FolderDisk::Traced(name)) = FolderDisk::of(host, named, folder.path()) {
             manifest.recorder_device = Some(name);
             manifest.recorder_written_bytes = usage.written_bytes();
         }

@@ -40,10 +40,10 @@ fn write<V: View>(
     mut sink: Sink,
     mut show: impl FnMut(&IntervalView<'_, V>) -> Result<Vec<u8>>,
 ) -> Result<()> {
-    let mut place = Place::default();
+    let mut place = ResultPosition::default();
     // Hold the first result back: only a second one shows that they are intervals.
     let mut first: Option<Piece<V>> = None;
-    let mut write = |piece: &Piece<V>, place: Place| sink.write(&show(&shown(piece, place))?);
+    let mut write = |piece: &Piece<V>, place: ResultPosition| sink.write(&show(&shown(piece, place))?);
     let read = each(path, span, |piece| {
         if let Some(before) = first.take() {
             place.is_interval = true;
@@ -62,7 +62,7 @@ fn write<V: View>(
 
 /// The position of a result in its recording.
 #[derive(Debug, Clone, Copy, Default)]
-struct Place {
+struct ResultPosition {
     is_further: bool,
     is_interval: bool,
 }
@@ -91,9 +91,9 @@ pub fn open<V: View>(path: &Path) -> Result<LineReader> {
     source::open(path, name_of(V::SCHEMA)).map_err(|error| unreadable(error, &name(path)))
 }
 
-fn shown<V>(piece: &Piece<V>, place: Place) -> IntervalView<'_, V> {
+fn shown<V>(piece: &Piece<V>, place: ResultPosition) -> IntervalView<'_, V> {
     let Piece { envelope, view, command_status, .. } = piece;
-    let Place { is_further, is_interval } = place;
+    let ResultPosition { is_further, is_interval } = place;
     IntervalView { envelope, summary: view, status: *command_status, is_further, is_interval, end_ns: 0 }
 }
 
@@ -111,7 +111,7 @@ fn write_merged<V: View + Summary>(
         all.add(read(path, input.within.span())?).map_err(|why| Refusal::Usage(why.to_string()))?;
     }
     let merged = all.merge().map_err(|why| Refusal::Usage(why.to_string()))?;
-    sink.write(&show(&shown(&merged, Place::default()))?)
+    sink.write(&show(&shown(&merged, ResultPosition::default()))?)
 }
 
 /// Reads and merges all intervals of a recording.

@@ -24,8 +24,8 @@ use crate::merge::{
 use crate::names::names;
 use crate::wire::Count as _;
 use crate::wire::interrupts::{
-    COUNTED_NONE, DeviceSample, NAME_EVERY, Place, QUEUE_BY_NAME, QUEUE_BY_REAP, QUEUE_POLLED, Reading,
-    SoftirqSample, VectorSample, WireCompletions,
+    COUNTED_NONE, DeviceSample, InterruptSource, NAME_EVERY, QUEUE_BY_NAME, QUEUE_BY_REAP, QUEUE_POLLED,
+    Reading, SoftirqSample, VectorSample, WireCompletions,
 };
 
 /// The window between two readings.
@@ -404,8 +404,8 @@ pub fn summarize(host: &Host, start: &Reading, end: &Reading) -> InterruptSummar
         let first = start.places.iter().find(|(known, _)| known == place).map(|(_, sample)| sample);
         let delta = first.map_or_else(|| last.clone(), |first| last.since(first));
         match place {
-            Place::Vector(irq) => vectors.push(vector(host, start, end, *irq, &delta)),
-            Place::Poll(number, queue) => polled.push(PollSummary {
+            InterruptSource::Vector(irq) => vectors.push(vector(host, start, end, *irq, &delta)),
+            InterruptSource::Poll(number, queue) => polled.push(PollSummary {
                 device: sharing(&traced, end, *number).into_iter().next(),
                 devices: sharing(&traced, end, *number),
                 queue: *queue,
@@ -516,7 +516,7 @@ fn joined(end: &Reading, device: &BlockDevice, irq: u32) -> Option<Joined> {
     let sample = end.devices.iter().find(|sample| sample.name == device.name)?;
     let is_its = |place: u32| {
         let place = end.places.get(place.saturating_sub(1) as usize);
-        place.is_some_and(|(place, _)| *place == Place::Vector(irq))
+        place.is_some_and(|(place, _)| *place == InterruptSource::Vector(irq))
     };
     sample.queues.iter().find_map(|queue| match queue.kind {
         QUEUE_BY_REAP | QUEUE_POLLED => Some(Joined::ByPointer),

@@ -36,7 +36,7 @@ pub enum Outcome {
 /// A figure of an invariant; the unit is in its key.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
-pub enum Number {
+pub enum FigureValue {
     Count(u64),
     Measure(f64),
 }
@@ -48,8 +48,8 @@ pub struct Invariant {
     pub state: Outcome,
     /// In the order in which a reader wants them.
     #[serde(with = "figures")]
-    #[schemars(with = "BTreeMap<String, Number>")]
-    pub numbers: Vec<(String, Number)>,
+    #[schemars(with = "BTreeMap<String, FigureValue>")]
+    pub numbers: Vec<(String, FigureValue)>,
     /// What is broken, or why it was not tested; with `Pass` what the numbers do not say.
     pub why: Option<String>,
 }
@@ -58,15 +58,15 @@ pub struct Invariant {
 mod figures {
     use serde::{Deserializer, Serializer};
 
-    use super::{BTreeMap, Deserialize, Number};
+    use super::{BTreeMap, Deserialize, FigureValue};
 
-    pub fn serialize<S: Serializer>(all: &[(String, Number)], serializer: S) -> Result<S::Ok, S::Error> {
+    pub fn serialize<S: Serializer>(all: &[(String, FigureValue)], serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(all.iter().map(|(key, number)| (key, number)))
     }
 
     pub fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
-    ) -> Result<Vec<(String, Number)>, D::Error> {
+    ) -> Result<Vec<(String, FigureValue)>, D::Error> {
         Ok(BTreeMap::deserialize(deserializer)?.into_iter().collect())
     }
 }
@@ -129,7 +129,7 @@ impl TestedRun<'_> {
     fn of_ios(
         &self,
         name: &'static str,
-        numbers: Vec<(String, Number)>,
+        numbers: Vec<(String, FigureValue)>,
         broken: Option<String>,
     ) -> Invariant {
         match (self.ios() + self.lost.ios, broken) {
@@ -140,11 +140,11 @@ impl TestedRun<'_> {
     }
 }
 
-fn pass(name: &'static str, numbers: Vec<(String, Number)>) -> Invariant {
+fn pass(name: &'static str, numbers: Vec<(String, FigureValue)>) -> Invariant {
     Invariant { name: name.into(), state: Outcome::Pass, numbers, why: None }
 }
 
-fn fail(name: &'static str, numbers: Vec<(String, Number)>, why: String) -> Invariant {
+fn fail(name: &'static str, numbers: Vec<(String, FigureValue)>, why: String) -> Invariant {
     Invariant { name: name.into(), state: Outcome::Fail, numbers, why: Some(why) }
 }
 
@@ -157,8 +157,8 @@ fn not_tested(name: &'static str, why: &str) -> Invariant {
     }
 }
 
-fn figure(key: &str, count: u64) -> (String, Number) {
-    (key.to_string(), Number::Count(count))
+fn figure(key: &str, count: u64) -> (String, FigureValue) {
+    (key.to_string(), FigureValue::Count(count))
 }
 
 /// `n` as a share of the I/Os, if it exceeds the limit.

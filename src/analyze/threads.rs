@@ -283,7 +283,7 @@ pub fn summarize(sampled: &ThreadSamples, meaning: &Meaning<'_>, columns: &[Colu
         at.and_then(|at| stacks.get(at))
     };
     let mut rows: BTreeMap<Key, (BatchCounts, HashMap<u32, u64>)> = BTreeMap::new();
-    let mut waits: BTreeMap<Place, (BatchCounts, ByDevice)> = BTreeMap::new();
+    let mut waits: BTreeMap<WaitPlace, (BatchCounts, ByDevice)> = BTreeMap::new();
     let mut classes: BTreeMap<Class, BatchCounts> = BTreeMap::new();
     let mut folded = BTreeMap::new();
     for (at, batch) in sampled.batches.iter().enumerate() {
@@ -331,7 +331,7 @@ pub fn summarize(sampled: &ThreadSamples, meaning: &Meaning<'_>, columns: &[Colu
         }
     };
     let mut rows: Vec<Row> = rows.into_iter().map(row).collect();
-    let wait = |((place, wchan), (counted, devices)): (Place, (BatchCounts, ByDevice))| Wait {
+    let wait = |((place, wchan), (counted, devices)): (WaitPlace, (BatchCounts, ByDevice))| Wait {
         stack: frames(place),
         wchan,
         devices,
@@ -363,7 +363,7 @@ fn sort(rows: &mut [Row], waits: &mut [Wait]) {
 }
 
 /// The stack's index + 1, and the name of the function that threads wait in.
-type Place = (u32, Option<String>);
+type WaitPlace = (u32, Option<String>);
 /// Samples by the disk that they wait for.
 type ByDevice = BTreeMap<String, u64>;
 

@@ -18,7 +18,7 @@ use super::sequence::Piece;
 
 /// An open target.
 #[derive(Debug, Clone, Copy)]
-pub struct Place {
+pub struct OpenTarget {
     pub fd: RawFd,
     /// A block device (trimmed by BLKDISCARD), not a file (trimmed by a punched hole).
     pub is_device: bool,

@@ -31,7 +31,7 @@ pub use claim::Machine;
 pub use content::allocate;
 pub use permission::Permission;
 
-use self::claim::Node;
+use self::claim::CheckedFile;
 use self::device_graph::unpacked;
 use super::direct::{self, Facts, Obstacle};
 use super::sequence::Whole;
@@ -153,7 +153,7 @@ impl Machine<'_> {
     }
 
     fn write(self, path: &Path, permission: &Permission, direct: bool) -> Result<Opened, Refusal> {
-        let node = Node::of(path).map_err(|e| cannot_open(path, &e))?;
+        let node = CheckedFile::of(path).map_err(|e| cannot_open(path, &e))?;
         readable_kind(path, node.data.file_type())?;
         let Some(number) = claim::block_number(&node.data) else {
             let file = content::overwrite(self, path, node, permission, flags(direct))?;
@@ -189,7 +189,7 @@ impl Machine<'_> {
                 .map(|opened| Opened { change: Change::Made(path.to_path_buf()), ..opened })
                 .inspect_err(|_| content::unmake(path, &made));
         }
-        let node = Node::of(path).map_err(|e| cannot_open(path, &e))?;
+        let node = CheckedFile::of(path).map_err(|e| cannot_open(path, &e))?;
         if !node.data.is_file() {
             return self.write(path, permission, direct);
         }
@@ -216,7 +216,7 @@ impl Machine<'_> {
             permission.to_write(path)?;
         }
         let _turn = claim::turn();
-        let node = Node::of(path).map_err(|e| cannot_open(path, &e))?;
+        let node = CheckedFile::of(path).map_err(|e| cannot_open(path, &e))?;
         let shown = path.display();
         let not_one = || {
             Refusal::Usage(format!(
@@ -240,7 +240,7 @@ impl Machine<'_> {
                          claimed: start udev"
                     ))
                 })?;
-                let block = Node::of(&block).map_err(|e| cannot_open(path, &e))?;
+                let block = CheckedFile::of(&block).map_err(|e| cannot_open(path, &e))?;
                 let claimed = || block.open(true, libc::O_EXCL);
                 let own = [node.fd(), block.fd()];
                 let (claimed, mut claims) = claim::claim(self, path, number, &own, &claimed)?;

@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 
 use super::buffers::PAGE;
 use super::drive::{Drive, HealthOf};
-use super::engine::{Engine, Place};
+use super::engine::{Engine, OpenTarget};
 use super::guard::{Opened, Permission};
 use super::job::{self, Advice, Direction, Extent, Job, Placement, Target};
 use super::placement::{self, Topology};
@@ -65,7 +65,7 @@ pub struct PreparedJob {
     pub job: Job,
     /// Kept open while it runs.
     pub opened: Vec<Arc<Opened>>,
-    pub places: Vec<Place>,
+    pub places: Vec<OpenTarget>,
     /// What each thread may use of each target.
     pub regions: Vec<Vec<Region>>,
     /// In the order in which its threads get them.
@@ -271,8 +271,8 @@ fn prepare_job(
         pollable(job, one.device.as_deref(), &one.name)?;
         opened.push(one);
     }
-    let places: Vec<Place> =
-        opened.iter().map(|one| Place { fd: one.file.as_raw_fd(), is_device: one.is_device }).collect();
+    let places: Vec<OpenTarget> =
+        opened.iter().map(|one| OpenTarget { fd: one.file.as_raw_fd(), is_device: one.is_device }).collect();
     if let Some(setup) = setup.as_ref().filter(|_| job.hipri && !job.rw.writes()) {
         for (file, one) in opened.iter().enumerate() {
             try_polled(setup, &places, file as u16, job, &one.name)?;
@@ -354,7 +354,7 @@ fn pollable(job: &Job, device: Option<&str>, target: &str) -> Result<(), Refusal
 }
 
 /// Tries one polled read: some file systems cannot poll although the device could, and only the first read shows that.
-fn try_polled(setup: &Setup, places: &[Place], file: u16, job: &Job, target: &str) -> Result<()> {
+fn try_polled(setup: &Setup, places: &[OpenTarget], file: u16, job: &Job, target: &str) -> Result<()> {
     let (mut ring, _) = Ring::new(setup, job, places)?;
     let mut answer = 0;
     let bytes = u32::try_from(job.smallest_block()).unwrap_or(0);

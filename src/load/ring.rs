@@ -10,7 +10,7 @@ use anyhow::Result;
 use super::buffers::Slots;
 use super::engine::uring::Uring;
 use super::engine::uring::abi::{self, Rest, Verb};
-use super::engine::{Engine, Place, rw_flags, trim};
+use super::engine::{Engine, OpenTarget, rw_flags, trim};
 use super::job::{Direction, Job};
 use super::sequence::Piece;
 use crate::refusal::reason;
@@ -25,7 +25,7 @@ const MAX_REGISTERED: usize = 1 << 30;
 pub struct Ring {
     uring: Uring,
     slots: Slots,
-    places: Vec<Place>,
+    places: Vec<OpenTarget>,
     /// By file and direction.
     verbs: Vec<[Verb; 3]>,
     /// By direction.
@@ -67,7 +67,7 @@ impl Kind {
 impl Ring {
     /// Sets up a ring of the job's depth on the calling thread, which must be the one that uses it. The targets must
     /// stay open while the ring lives. Also returns what could not be registered.
-    pub fn new(setup: &Setup, job: &Job, places: &[Place]) -> Result<(Self, Vec<String>)> {
+    pub fn new(setup: &Setup, job: &Job, places: &[OpenTarget]) -> Result<(Self, Vec<String>)> {
         let depth = job.iodepth;
         let mut uring = setup.open(depth).map_err(|e| unavailable(&e))?;
         let (slots, mut missing) = Slots::new(job, &job.memory_nodes)?;
@@ -109,7 +109,7 @@ impl Ring {
             (false, true) => [abi::OP_READ_FIXED, abi::OP_WRITE_FIXED, abi::OP_NOP],
             (false, false) => [abi::OP_READ, abi::OP_WRITE, abi::OP_NOP],
         };
-        let verb = |(number, place): (usize, &Place)| {
+        let verb = |(number, place): (usize, &OpenTarget)| {
             opcodes.map(|opcode| match fixed_files {
                 // A NOP has its own flag for registered files.
                 true if job.nop => Verb { opcode, fd: number as i32, ..Verb::default() },
@@ -374,7 +374,7 @@ mod tests {
     /// Reads `count` blocks of this test's own executable.
     fn read_all(setup: &Setup, job: &Job, count: u32) -> Vec<i32> {
         let file = File::open(std::env::current_exe().unwrap()).unwrap();
-        let place = Place { fd: file.as_raw_fd(), is_device: false };
+        let place = OpenTarget { fd: file.as_raw_fd(), is_device: false };
         let (mut ring, _) = Ring::new(setup, job, &[place]).unwrap();
 
         let bs = job.largest_block() as u32;
@@ -436,7 +436,7 @@ mod tests {
         let job = Job { registerfiles: false, ..job(3, 4096) };
         assert_eq!(read_all(&old, &job, 9), [4096; 9]);
         let file = File::open(std::env::current_exe().unwrap()).unwrap();
-        let place = |fd| Place { fd, is_device: false };
+        let place = |fd| OpenTarget { fd, is_device: false };
         let registered =
             |setup: &Setup| Ring::new(setup, &job, &[place(file.as_raw_fd())]).unwrap().0.fixed_files;
         assert!(registered(&old));
@@ -455,7 +455,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("biopsy-ring-{}", std::process::id()));
         let file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
-        let place = Place { fd: file.as_raw_fd(), is_device: false };
+        let place = OpenTarget { fd: file.as_raw_fd(), is_device: false };
         let (mut ring, _) = Ring::new(&setup, &job(2, 4096), &[place]).unwrap();
 
         let fill = |ring: &Ring, slot, byte| {
@@ -516,7 +516,7 @@ mod tests {
         let Ok(setup) = Setup::probe(&job(1, 4096)) else { return };
         // Nothing is written to the pipe, so the read waits.
         let (reader, _writer) = std::io::pipe().unwrap();
-        let place = Place { fd: reader.as_raw_fd(), is_device: false };
+        let place = OpenTarget { fd: reader.as_raw_fd(), is_device: false };
         let (mut ring, _) = Ring::new(&setup, &job(1, 4096), &[place]).unwrap();
 
         ring.queue(0, &piece(Direction::Read, u64::MAX, 4096));

@@ -177,12 +177,12 @@ struct Map {
     mapped: u32,
     room: u32,
     reserved: u32,
-    extent: Extent,
+    extent: FiemapExtent,
 }
 
 #[repr(C)]
 #[derive(Debug, Default)]
-struct Extent {
+struct FiemapExtent {
     logical: u64,
     physical: u64,
     length: u64,

@@ -14,9 +14,9 @@ pub enum OpKind {
 
 /// What an operation is expected to return, packed in one word, because each is compared with the previous one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Load(u64);
+pub struct ExpectedResult(u64);
 
-impl Load {
+impl ExpectedResult {
     const SYNC: u64 = 3;
 
     /// Expects a result of `bytes` bytes; with `timed` its latency is recorded.
@@ -68,13 +68,13 @@ pub struct InFlight {
     pub begin: u64,
     /// When its submission ended; 0: not measured.
     pub sent: u64,
-    pub load: Load,
+    pub load: ExpectedResult,
     pub offset: u64,
 }
 
 impl InFlight {
     /// No operation.
-    pub const NONE: Self = Self { begin: 0, sent: 0, load: Load(0), offset: 0 };
+    pub const NONE: Self = Self { begin: 0, sent: 0, load: ExpectedResult(0), offset: 0 };
 
     /// Whether both are equal except for the offset.
     #[inline(always)]
@@ -359,7 +359,7 @@ mod tests {
         let mut tally = Tally::begin(1_000, 500_000_000);
         let trip = InFlight {
             begin: 1_000,
-            load: Load::new(512, InFlight::NONE.load.kind(), true),
+            load: ExpectedResult::new(512, InFlight::NONE.load.kind(), true),
             ..InFlight::NONE
         };
         arrived(&mut tally, &[trip], 2_000);
@@ -378,7 +378,8 @@ mod tests {
     #[test]
     fn what_came_together_counts_each() {
         let mut tally = Tally::default();
-        let trip = |begin, kind| InFlight { begin, load: Load::new(10, kind, true), ..InFlight::NONE };
+        let trip =
+            |begin, kind| InFlight { begin, load: ExpectedResult::new(10, kind, true), ..InFlight::NONE };
         let (read, write) = (OpKind::Transfer(Direction::Read), OpKind::Transfer(Direction::Write));
         let trips = [(5, read), (5, read), (6, read), (6, write), (5, read)];
         arrived(&mut tally, &trips.map(|(begin, kind)| trip(begin, kind)), 20);
@@ -396,8 +397,11 @@ mod tests {
     #[test]
     fn results_fall_into_their_place() {
         let mut tally = Tally::default();
-        let trip =
-            |kind, timed| InFlight { begin: 100, load: Load::new(4096, kind, timed), ..InFlight::NONE };
+        let trip = |kind, timed| InFlight {
+            begin: 100,
+            load: ExpectedResult::new(4096, kind, timed),
+            ..InFlight::NONE
+        };
         let read = trip(OpKind::Transfer(Direction::Read), true);
         let write = trip(OpKind::Transfer(Direction::Write), false);
         arrived(&mut tally, &[read, InFlight { sent: 150, ..read }, write], 350);

@@ -18,10 +18,10 @@ use std::sync::mpsc::Sender;
 
 use anyhow::{Context, Result};
 
-use super::engine::Place;
+use super::engine::OpenTarget;
 use super::engine::aio::Aio;
 use super::engine::command::Commands;
-use super::engine::mapping::Mapping;
+use super::engine::mapping::MappingEngine;
 use super::engine::null::Null;
 use super::engine::sync::Sync;
 use super::job::{self, Job};
@@ -46,7 +46,7 @@ pub struct Plan<'a> {
     pub number: u32,
     /// The CPUs that it may run on; empty: not pinned.
     pub cpus: Vec<u32>,
-    pub places: &'a [Place],
+    pub places: &'a [OpenTarget],
     /// What it may use of each target.
     pub regions: &'a [Region],
     /// The threads that write to the same bytes, of all jobs and of its own job; they finish before any reads back.
@@ -186,7 +186,7 @@ enum Way {
     Ring(Ring),
     Aio(Aio),
     Sync(Sync),
-    Mapping(Mapping),
+    Mapping(MappingEngine),
     Commands(Commands),
     Null(Null<false>),
     NullAlone(Null<true>),
@@ -217,7 +217,7 @@ impl Way {
                 (Self::Sync(sync), missing)
             }
             job::Engine::Mmap => {
-                let (mapping, missing) = Mapping::new(job, places, nodes)?;
+                let (mapping, missing) = MappingEngine::new(job, places, nodes)?;
                 (Self::Mapping(mapping), missing)
             }
             job::Engine::Null if job.iodepth > 1 => {

@@ -32,7 +32,7 @@ use crate::host::{BlockDevice, Host};
 use crate::refusal::Refusal;
 use crate::wire::Record;
 use crate::wire::interrupts::{
-    DeviceSample, Place, Reading, WireCompletions, WireQueue, WireSoftirq, WireVector,
+    DeviceSample, InterruptSource, Reading, WireCompletions, WireQueue, WireSoftirq, WireVector,
 };
 
 /// Time between opening or closing the interval and reading the kernel's counters: handlers that were running have
@@ -272,7 +272,7 @@ impl InterruptProbe {
         let at_ns = now_ns();
         // Before the rows: a vector that moves in between must not be counted twice.
         let moved = self.moved()?;
-        let place = |((at, place), moved): ((u32, &Place), &[u64])| {
+        let place = |((at, place), moved): ((u32, &InterruptSource), &[u64])| {
             Ok((*place, WireVector::decode(&element(&maps.vectors, at)?, moved.to_vec(), last)?))
         };
         let by_place = moved.chunks(self.cpus as usize);

@@ -22,7 +22,7 @@ use anyhow::{Context, Result};
 use libbpf_rs::skel::Skel;
 use libbpf_rs::{Iter, IterOpts, Link, MapCore, MapFlags, MapHandle, ProgramInput};
 
-use self::memory::{Kernel, Layout, Memory};
+use self::memory::{KernelMemory, Layout, Memory};
 use self::names::{KernelFacts, Namer};
 use self::object::ProgramSet;
 use self::spin::{Functions, Spinning};
@@ -554,7 +554,7 @@ impl LockProbe {
         names.known.mounts = mounts::mounts(&self.root);
         names.known.devices = block::by_number(&self.root);
         let Some(layout) = names.layout.as_ref() else { return };
-        let kernel = Kernel::new(&self.skel, self.wanted.slab);
+        let kernel = KernelMemory::new(&self.skel, self.wanted.slab);
         let namer = Namer::new(&kernel, layout, &names.known);
         for (lock, kind) in new {
             match namer.name(lock, kind) {
@@ -591,7 +591,7 @@ impl LockProbe {
         let mut layout = Layout::read(&btf);
         layout.add_nvme(self.nvme_places());
         let layout = &*names.layout.insert(layout);
-        let kernel = Kernel::new(&self.skel, self.wanted.slab);
+        let kernel = KernelMemory::new(&self.skel, self.wanted.slab);
         let mut queues = BTreeMap::new();
         let namer = Namer::new(&kernel, layout, &names.known);
         if let Some(task) = kernel.current() {

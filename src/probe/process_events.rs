@@ -20,13 +20,13 @@ use crate::refusal::LockedMemory;
 use crate::wire::process_events::{Comm, Record, comm};
 use crate::wire::task_name;
 use history::{Before, ProcessHistory};
-use ring::Ring;
+use ring::EventRing;
 
 /// Follows all processes of this machine from `open` until it is dropped.
 #[derive(Debug, Default)]
 pub struct ProcessEvents {
     /// One per CPU; empty if the kernel gives no records.
-    rings: Vec<Ring>,
+    rings: Vec<EventRing>,
     /// Why there are no rings.
     no_records: Option<NoRecords>,
     /// Records later than the last lookup: other CPUs may have earlier ones that are not read yet.
@@ -49,7 +49,7 @@ impl ProcessEvents {
 
     /// Memory of the rings.
     pub fn bytes(&self) -> u64 {
-        self.rings.iter().map(Ring::bytes).sum()
+        self.rings.iter().map(EventRing::bytes).sum()
     }
 
     /// Records the mappings of processes that were sampled since the last lookup, each with the name that its thread
@@ -170,7 +170,7 @@ fn before(folder: &Path) -> Before {
 }
 
 /// One ring per CPU, or none: records of some CPUs would give incomplete processes.
-fn rings() -> Result<Vec<Ring>, NoRecords> {
+fn rings() -> Result<Vec<EventRing>, NoRecords> {
     // Records have process ids of this PID namespace, samples those of the initial one.
     if !outermost() {
         return Err(NoRecords::PidNamespace);
@@ -187,7 +187,7 @@ fn rings() -> Result<Vec<Ring>, NoRecords> {
     }
     let page = perf_event::page_bytes();
     let bytes = ring_bytes(events.len(), page);
-    let map = |bytes| events.iter().map(|event| Ring::map(event.as_fd(), bytes)).collect();
+    let map = |bytes| events.iter().map(|event| EventRing::map(event.as_fd(), bytes)).collect();
     map_largest(map, bytes, page).map_err(|error| match error.is::<LockedMemory>() {
         true => NoRecords::LockedMemory,
         false => NoRecords::Refused,

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use self::files::Files;
-use self::kernel::Kernel;
+use self::kernel::KernelSampler;
 use super::Probe;
 use super::permit;
 use crate::clock::now_ns;
@@ -112,7 +112,7 @@ fn folded(comm: &str) -> String {
 }
 
 enum Source {
-    Kernel(Box<Kernel>),
+    Kernel(Box<KernelSampler>),
     Files(Files),
 }
 
@@ -156,7 +156,7 @@ impl ThreadProbe {
 
     /// Like [`Self::attach`], but the interval begins at [`Self::begin`].
     pub fn prepare(root: &Path, options: Options) -> Result<Self> {
-        let kernel = permit::permit(root).and_then(|()| Kernel::load(&options));
+        let kernel = permit::permit(root).and_then(|()| KernelSampler::load(&options));
         let mut missing = Vec::new();
         let source = match kernel {
             Ok(kernel) => {

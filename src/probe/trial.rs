@@ -10,7 +10,7 @@ use crate::refusal::plain;
 pub type Loaded<T> = Result<Vec<T>, Refused<T>>;
 
 /// Loads the named programs of an object.
-pub type Load<'a, T> = dyn FnMut(&[String]) -> Loaded<T> + 'a;
+pub type ProgramLoader<'a, T> = dyn FnMut(&[String]) -> Loaded<T> + 'a;
 
 /// A load that failed.
 pub struct Refused<T> {
@@ -33,7 +33,7 @@ impl<T, E: Into<anyhow::Error>> From<E> for Refused<T> {
 /// All are loaded at once, because libbpf's search for the kernel's types takes longer than most programs. libbpf stops
 /// at the first program that is refused; the others are loaded again without it. If libbpf names no program, each half
 /// is tried separately.
-pub fn each<T>(names: &[String], load: &mut Load<'_, T>) -> Vec<Result<T, String>> {
+pub fn each<T>(names: &[String], load: &mut ProgramLoader<'_, T>) -> Vec<Result<T, String>> {
     if names.is_empty() {
         return Vec::new();
     }

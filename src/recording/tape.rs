@@ -12,7 +12,7 @@ use super::folder;
 use super::frame::{Frames, Packer};
 use super::manifest::Recorded;
 use super::redact::Redactor;
-use super::ring::{Ring, RingInterval};
+use super::ring::{IntervalRing, RingInterval};
 use crate::envelope::{Envelope, Lost};
 
 /// Receives the lines of a view. For stacks it receives files, which are already compressed.
@@ -26,18 +26,18 @@ pub struct Tape {
 
 enum To {
     /// The files of the view, and the bytes of all views.
-    Disk(Table, Arc<AtomicU64>),
-    Memory(Arc<Mutex<Ring>>),
+    Disk(ViewStore, Arc<AtomicU64>),
+    Memory(Arc<Mutex<IntervalRing>>),
 }
 
 impl Tape {
     /// Writes into the folder of a recording. `total` counts the bytes of all views.
     pub fn create(folder: &Path, view: &str, total: &Arc<AtomicU64>) -> Result<Self> {
-        Self::new(view, To::Disk(Table::create(folder, view)?, Arc::clone(total)))
+        Self::new(view, To::Disk(ViewStore::create(folder, view)?, Arc::clone(total)))
     }
 
     /// Keeps the intervals in memory.
-    pub fn hold(view: &str, ring: &Arc<Mutex<Ring>>) -> Result<Self> {
+    pub fn hold(view: &str, ring: &Arc<Mutex<IntervalRing>>) -> Result<Self> {
         Self::new(view, To::Memory(Arc::clone(ring)))
     }
 
@@ -78,20 +78,20 @@ impl Tape {
 /// Writes the intervals of a view from memory into the folder of a recording.
 pub fn dump(folder: &Path, view: &str, held: &[RingInterval]) -> Result<Recorded> {
     let mut recorded = Recorded::default();
-    let mut table = Table::create(folder, view)?;
+    let mut table = ViewStore::create(folder, view)?;
     held.iter().try_for_each(|held| table.add(&held.frame, &held.lost, &mut recorded))?;
     Ok(recorded)
 }
 
 /// The storage of a view in the folder of a recording.
-enum Table {
+enum ViewStore {
     /// One file of frames.
     Frames(Frames, PathBuf),
     /// A folder with one file per interval.
     Files(PathBuf),
 }
 
-impl Table {
+impl ViewStore {
     fn create(folder: &Path, view: &str) -> Result<Self> {
         if view == folder::STACKS {
             let path = folder.join(folder::STACKS);

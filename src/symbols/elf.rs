@@ -8,7 +8,7 @@ use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{Builder, Input, Symbolized, Symbolizer};
 
 use super::demangle::readable;
-use super::table::Table;
+use super::table::FunctionTable;
 
 /// The most names per address: a function and the functions inlined into it.
 const MOST_NAMES: usize = 100;
@@ -23,7 +23,7 @@ pub(super) struct Reader {
     /// Whether its DWARF should be tried.
     debug: bool,
     /// Read if blazesym fails.
-    table: OnceCell<Table>,
+    table: OnceCell<FunctionTable>,
 }
 
 impl Reader {
@@ -52,7 +52,7 @@ impl Reader {
             Ok(_) => return Vec::new(),
             Err(_) if debug => return Vec::new(),
             Err(_) => {
-                let table = self.table.get_or_init(|| Table::read(&self.path));
+                let table = self.table.get_or_init(|| FunctionTable::read(&self.path));
                 return table.name(address).map(|name| readable(&name)).into_iter().collect();
             }
         };

@@ -6,7 +6,7 @@ use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::child::{self, Bounds, Job, Program};
+use super::child::{self, Bounds, HelperProgram, Job};
 use crate::host::elf::{BuildId, Elf};
 use crate::host::mapped::{FileId, MappedFile, Owner, open_regular};
 
@@ -88,7 +88,7 @@ impl Files {
     pub fn name(
         self,
         known: &mut NameCache,
-        program: &Program,
+        program: &HelperProgram,
         folders: &[PathBuf],
         bounds: Bounds,
     ) -> Failures {
@@ -138,7 +138,7 @@ fn own(wanted: &FileLookup, addresses: Vec<u64>) -> Option<Job<'_>> {
 }
 
 fn run(
-    program: &Program,
+    program: &HelperProgram,
     jobs: &[Job<'_>],
     of: &[&Key],
     known: &mut NameCache,

@@ -48,7 +48,7 @@ impl WireWaitsRow {
 
 impl WireSleeper {
     /// Waits that were not added to their process, because the thread exited as the interval ended.
-    pub fn left(&self) -> Option<(Process, Sum)> {
+    pub fn left(&self) -> Option<(ProcessName, Sum)> {
         let process = (self.process.pid, task_name(&self.process.comm).to_vec());
         (self.all.count > 0).then_some((process, self.all))
     }
@@ -76,10 +76,10 @@ pub fn decode_stack(key: &[u8], value: &[u8]) -> Result<Option<(Sample, Waits)>,
 }
 
 /// A process, and the name of the threads in question.
-pub type Process = (u32, Vec<u8>);
+pub type ProcessName = (u32, Vec<u8>);
 
 /// Decodes a row of waiting threads. Its sums are 0 if there is only a stack, or if every wait has one.
-pub fn decode_waiter(key: &[u8], value: &[u8]) -> Result<(Process, WireWaiter), Damaged> {
+pub fn decode_waiter(key: &[u8], value: &[u8]) -> Result<(ProcessName, WireWaiter), Damaged> {
     let key = WireWaitProcess::decode(key)?;
     let waiter = <WireWaiter as Record>::decode(value)?;
     Ok(((key.pid, task_name(&key.comm).to_vec()), waiter))
@@ -153,10 +153,10 @@ pub struct RawBlocked {
     /// Addresses, process, thread name and kind of wait ([`IO`] and the like); `tid` and `cpu` are 0.
     pub samples: HashMap<Sample, Waits>,
     /// By process and thread name: waits that should have a stack and have none.
-    pub bare: BTreeMap<Process, Waits>,
+    pub bare: BTreeMap<ProcessName, Waits>,
     /// By process and thread name: waits that may have stacks, exactly. Process 0: waits that had no room in the table,
     /// by name only. Empty if the kernel does not let a program iterate over threads.
-    pub processes: BTreeMap<Process, Sum>,
+    pub processes: BTreeMap<ProcessName, Sum>,
     pub totals: Totals,
     pub lost: Lost,
     /// The mappings of each process, as of when it was first seen under its last name.

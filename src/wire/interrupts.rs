@@ -131,7 +131,7 @@ pub struct DeviceSample {
 
 /// What an entry of the table counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Place {
+pub enum InterruptSource {
     /// Interrupt number.
     Vector(u32),
     /// A poll queue: device number, hardware queue.
@@ -143,7 +143,7 @@ pub enum Place {
 pub struct Reading {
     /// CLOCK_MONOTONIC.
     pub at_ns: u64,
-    pub places: Vec<(Place, VectorSample)>,
+    pub places: Vec<(InterruptSource, VectorSample)>,
     pub devices: Vec<DeviceSample>,
     /// By CPU.
     pub softirqs: Vec<SoftirqSample>,

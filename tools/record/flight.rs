@@ -15,7 +15,7 @@ use biopsy::recording::folder::{self, Folder};
 use biopsy::recording::io::Parts;
 use biopsy::recording::manifest::{EndReason, Manifest, Recorded};
 use biopsy::recording::redact::Redactor;
-use biopsy::recording::ring::{Ring, RingInterval};
+use biopsy::recording::ring::{IntervalRing, RingInterval};
 use biopsy::recording::tape::{Tape, dump};
 use biopsy::refusal::{Refusal, plain, reason};
 use biopsy::render::text;
@@ -88,7 +88,7 @@ impl Trigger {
 }
 
 /// The intervals of each view.
-type Rings = Vec<(&'static str, Arc<Mutex<Ring>>)>;
+type Rings = Vec<(&'static str, Arc<Mutex<IntervalRing>>)>;
 
 pub fn run(
     args: &Record,
@@ -127,7 +127,7 @@ pub fn run(
         let asked =
             RecordOptions { args, host, named, trigger: Some(&trigger), ios: ios.as_ref(), folder: None };
         let tape = |view: Recordable| {
-            let ring = Arc::new(Mutex::new(Ring::new(keep_ns)));
+            let ring = Arc::new(Mutex::new(IntervalRing::new(keep_ns)));
             rings.lock().unwrap_or_else(PoisonError::into_inner).push((view.name(), Arc::clone(&ring)));
             Ok(Tape::hold(view.name(), &ring)?.redacted(redactor.clone()))
         };
@@ -257,14 +257,15 @@ pub struct Writer<'a> {
 impl Writer<'_> {
     /// The intervals of each view that ended after `from_ns`, up to and including `to_ns`.
     pub fn between(&self, from_ns: u64, to_ns: u64) -> Vec<(&'static str, Vec<RingInterval>)> {
-        let held =
-            |ring: &Mutex<Ring>| ring.lock().unwrap_or_else(PoisonError::into_inner).between(from_ns, to_ns);
+        let held = |ring: &Mutex<IntervalRing>| {
+            ring.lock().unwrap_or_else(PoisonError::into_inner).between(from_ns, to_ns)
+        };
         self.rings.iter().map(|(view, ring)| (*view, held(ring))).collect()
     }
 
     /// Whether all views have an interval that ended at this time or later.
     pub fn reaches(&self, at_ns: u64) -> bool {
-        let end = |ring: &Mutex<Ring>| ring.lock().unwrap_or_else(PoisonError::into_inner).end_ns();
+        let end = |ring: &Mutex<IntervalRing>| ring.lock().unwrap_or_else(PoisonError::into_inner).end_ns();
         self.rings.iter().all(|(_, ring)| end(ring).is_some_and(|end| end >= at_ns))
     }
 
@@ -275,8 +276,9 @@ impl Writer<'_> {
     }
 
     fn write(&self, due: &Due) -> Result<()> {
-        let until =
-            |ring: &Mutex<Ring>| ring.lock().unwrap_or_else(PoisonError::into_inner).take_until(due.at_ns);
+        let until = |ring: &Mutex<IntervalRing>| {
+            ring.lock().unwrap_or_else(PoisonError::into_inner).take_until(due.at_ns)
+        };
         let all: Vec<(&str, Vec<RingInterval>)> =
             self.rings.iter().map(|(view, ring)| (*view, until(ring))).collect();
         let mut folder = self.folder()?;

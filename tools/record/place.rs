@@ -14,7 +14,7 @@ use super::views::SelectedDevices;
 const RAMFS_MAGIC: i64 = 0x8584_58f6;
 
 /// The disk of a recording's folder.
-pub enum Place {
+pub enum FolderDisk {
     /// A traced disk or partition, or a device below it.
     Traced(String),
     /// In memory, or on another disk.
@@ -23,7 +23,7 @@ pub enum Place {
     Unknown,
 }
 
-impl Place {
+impl FolderDisk {
     /// # Errors
     /// If the folder is gone.
     pub fn of(host: &Host, named: &SelectedDevices, recording: &Path) -> Result<Self> {

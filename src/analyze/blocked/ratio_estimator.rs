@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use crate::analyze::confidence::widest;
-use crate::wire::blocked::{Process, RawBlocked, Waits};
+use crate::wire::blocked::{ProcessName, RawBlocked, Waits};
 
 /// The group that is scaled to one count.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -159,9 +159,10 @@ impl RatioEstimator {
     }
 
     /// Time without stacks, by process and thread name: of waits known to have none, and of counts without any sample.
-    pub fn without_stack(&self, raw: &RawBlocked) -> BTreeMap<Process, u64> {
-        let bare = |(process, waits): (&Process, &Waits)| (process.clone(), self.scaled(process.0, waits));
-        let mut left: BTreeMap<Process, u64> = raw.bare.iter().map(bare).collect();
+    pub fn without_stack(&self, raw: &RawBlocked) -> BTreeMap<ProcessName, u64> {
+        let bare =
+            |(process, waits): (&ProcessName, &Waits)| (process.clone(), self.scaled(process.0, waits));
+        let mut left: BTreeMap<ProcessName, u64> = raw.bare.iter().map(bare).collect();
         for ((pid, comm), sum) in &raw.processes {
             let home = self.share(self.home(*pid));
             let share = self.own.get(pid).copied().unwrap_or(home);

@@ -54,7 +54,9 @@ impl Window {
             kernel_after: Some(Counters::default()),
             ..DeviceSample::default()
         };
-        let at = |irq| (Place::Vector(irq), VectorSample { by_cpu: vec![0; 4], ..VectorSample::default() });
+        let at = |irq| {
+            (InterruptSource::Vector(irq), VectorSample { by_cpu: vec![0; 4], ..VectorSample::default() })
+        };
         let zero = table(&[(40, 0), (41, 0), (42, 0)], 0);
         let start = Reading {
             places: vec![at(40), at(41), at(42)],

@@ -1,6 +1,6 @@
 //! Checks the probes themselves: their tables, missed runs, cost and removal.
 
-use super::{Invariant, Left, Number, Outcome, TestedRun, fail, figure, not_tested, pass, too_many};
+use super::{FigureValue, Invariant, Left, Outcome, TestedRun, fail, figure, not_tested, pass, too_many};
 
 /// With fewer I/Os the cost is not checked, because the caches are cold.
 const LEAST_IOS: u64 = 1000;
@@ -68,13 +68,13 @@ pub fn cost(m: &TestedRun<'_>) -> Invariant {
         return not_tested(NAME, "too few I/Os were measured while the kernel's program statistics were on");
     }
     let runs = |name: &str| m.cost.programs.iter().find(|p| p.name == name).map_or(0, |p| p.runs);
-    let mut numbers: Vec<(String, Number)> = [
+    let mut numbers: Vec<(String, FigureValue)> = [
         ("ns_per_io", m.cost.ns_per_io),
         ("attach_ns_per_io", m.cost.attach_ns_per_io),
         ("cpu_percent", m.cost.cpu_percent),
     ]
     .into_iter()
-    .filter_map(|(key, value)| Some((key.to_string(), Number::Measure(value?))))
+    .filter_map(|(key, value)| Some((key.to_string(), FigureValue::Measure(value?))))
     .collect();
     numbers.push(figure("map_bytes", m.cost.map_bytes));
     numbers.push(figure("issue_runs", runs("rq_issue")));

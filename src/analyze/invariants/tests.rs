@@ -140,7 +140,7 @@ impl World {
 fn number(tested: &[Invariant], name: &str, key: &str) -> u64 {
     let one = tested.iter().find(|one| one.name == name).unwrap();
     match one.numbers.iter().find(|(of, _)| of == key) {
-        Some((_, Number::Count(n))) => *n,
+        Some((_, FigureValue::Count(n))) => *n,
         other => panic!("{name}: {other:?} {:?}", one.numbers),
     }
 }

@@ -11,7 +11,7 @@ use super::super::job::{Direction, Job};
 use super::super::sequence::Piece;
 use super::sync::Done;
 use super::trim::{one_by_one, trim};
-use super::{Engine, Place, rw_flags};
+use super::{Engine, OpenTarget, rw_flags};
 use crate::refusal::{Refusal, reason};
 
 /// `IOCB_CMD_*` of linux/aio_abi.h.
@@ -83,7 +83,7 @@ pub struct Aio {
     fetched: usize,
     done: Done,
     slots: Slots,
-    places: Vec<Place>,
+    places: Vec<OpenTarget>,
     /// By direction.
     rw_flags: [u32; 3],
 }
@@ -91,7 +91,7 @@ pub struct Aio {
 impl Aio {
     /// A context for the job's depth, with buffers on the given nodes. The targets must stay open while it lives. Also
     /// returns requested features that are not available.
-    pub fn new(job: &Job, places: &[Place], nodes: &[u32]) -> Result<(Self, Vec<String>)> {
+    pub fn new(job: &Job, places: &[OpenTarget], nodes: &[u32]) -> Result<(Self, Vec<String>)> {
         let (slots, mut missing) = Slots::new(job, nodes)?;
         let depth = slots.depth();
         let mut context: libc::c_ulong = 0;
@@ -354,7 +354,7 @@ mod tests {
     use super::*;
     use crate::load::job;
 
-    fn engine(depth: u32, places: &[Place]) -> Aio {
+    fn engine(depth: u32, places: &[OpenTarget]) -> Aio {
         Aio::new(&tests::job(job::Engine::Libaio, depth), places, &[]).unwrap().0
     }
 
@@ -414,7 +414,7 @@ mod tests {
 
     #[test]
     fn an_error_is_a_result() {
-        tests::errors_are_results(&mut engine(1, &[Place { fd: -1, is_device: false }]), -libc::EBADF);
+        tests::errors_are_results(&mut engine(1, &[OpenTarget { fd: -1, is_device: false }]), -libc::EBADF);
         let Some(disk) = Disk::filled("aio-misaligned", 1 << 20, 0) else { return };
         let mut engine = engine(1, &[disk.place()]);
         assert_eq!(tests::one(&mut engine, Direction::Read, 1, BLOCK), -libc::EINVAL);
@@ -424,7 +424,7 @@ mod tests {
     #[test]
     fn one_that_is_refused_keeps_none_of_its_batch_back() {
         let file = Scratch::filled("aio-batch", 8 * BLOCK, 1);
-        let mut engine = engine(8, &[file.place(), Place { fd: -1, is_device: false }]);
+        let mut engine = engine(8, &[file.place(), OpenTarget { fd: -1, is_device: false }]);
         for slot in 0..8 {
             let (file, offset) = (u16::from(slot % 3 == 0), u64::from(slot * BLOCK));
             engine.queue(slot, &Piece { direction: Direction::Read, file, bytes: BLOCK, offset });

@@ -21,7 +21,7 @@ use super::super::sequence::Piece;
 use super::sync::Done;
 use super::uring::Uring;
 use super::uring::abi::{self, Entry, Head, Rest, Verb};
-use super::{Engine, Place};
+use super::{Engine, OpenTarget};
 use crate::host::nvme::command::{
     COMMAND_BYTES, Command, IDENTIFY_BYTES, Queue, identify_namespace, namespace_of,
 };
@@ -180,15 +180,15 @@ fn errno_of(status: i32) -> i32 {
 }
 
 /// A ring with SQEs large enough for a command (SQE128) and CQEs for a drive's answer (CQE32).
-type Ring = Uring<{ abi::COMMAND }, { abi::ANSWER }>;
+type CommandRing = Uring<{ abi::COMMAND }, { abi::ANSWER }>;
 
 /// Opens a ring with the best delivery that this kernel supports: in the worker's own call (6.1), at its next system
 /// call (5.19), by an interrupt.
-fn open(polled: bool, depth: u32) -> io::Result<Ring> {
+fn open(polled: bool, depth: u32) -> io::Result<CommandRing> {
     let mut last = io::Error::from_raw_os_error(libc::EINVAL);
     for delivery in [abi::SETUP_SINGLE_ISSUER | abi::SETUP_DEFER_TASKRUN, abi::SETUP_COOP_TASKRUN, 0] {
         let flags = if polled { delivery | abi::SETUP_IOPOLL } else { delivery };
-        match Ring::new(depth, flags, 0) {
+        match CommandRing::new(depth, flags, 0) {
             Err(e) if e.raw_os_error() == Some(libc::EINVAL) => last = e,
             opened => return opened,
         }
@@ -198,7 +198,7 @@ fn open(polled: bool, depth: u32) -> io::Result<Ring> {
 
 /// NVMe commands, one per slot.
 pub struct Commands {
-    ring: Ring,
+    ring: CommandRing,
     slots: Slots,
     /// Block ranges of trims, read by the drives.
     ranges: ManuallyDrop<Buffers>,
@@ -219,7 +219,7 @@ impl Commands {
     /// A ring of the job's depth on the calling thread, which must be the one that uses it, with buffers on the given
     /// nodes. The targets must stay open while it lives. It reads one block to find out what the kernel supports. Also
     /// returns requested features that are not available.
-    pub fn new(job: &Job, places: &[Place], nodes: &[u32]) -> Result<(Self, Vec<String>)> {
+    pub fn new(job: &Job, places: &[OpenTarget], nodes: &[u32]) -> Result<(Self, Vec<String>)> {
         let (slots, mut missing) = Slots::new(job, nodes)?;
         if slots.depth() > MAX_DEPTH {
             return Err(Refusal::Usage(format!(
@@ -637,7 +637,7 @@ mod tests {
             return;
         };
         let file = fs::OpenOptions::new().read(true).write(true).open(path).unwrap();
-        let place = Place { fd: std::os::fd::AsRawFd::as_raw_fd(&file), is_device: true };
+        let place = OpenTarget { fd: std::os::fd::AsRawFd::as_raw_fd(&file), is_device: true };
         let namespace = Namespace::of(place.fd).unwrap();
         println!("{namespace:?}");
         for (hipri, registered, iodepth) in

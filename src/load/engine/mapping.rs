@@ -17,14 +17,14 @@ use anyhow::Result;
 use super::super::buffers::Slots;
 use super::super::job::{Advice, Direction, Job};
 use super::super::sequence::Piece;
-use super::Place;
+use super::OpenTarget;
 use super::sync::{Done, Synchronous, answer, sync};
 use crate::refusal::{Refusal, reason};
 
 /// A target, mapped as a whole.
 #[derive(Debug)]
 struct Region {
-    place: Place,
+    place: OpenTarget,
     /// Null where the target is empty.
     base: *mut u8,
     /// Size of the target when it was mapped.
@@ -35,7 +35,7 @@ struct Region {
 }
 
 impl Region {
-    fn new(place: Place, writes: bool) -> io::Result<Self> {
+    fn new(place: OpenTarget, writes: bool) -> io::Result<Self> {
         let bytes = size(&place)?;
         let protection = libc::PROT_READ | if writes { libc::PROT_WRITE } else { 0 };
         let mut region = Self { place, base: ptr::null_mut(), bytes, protection, broken: None };
@@ -121,14 +121,14 @@ fn map(
 }
 
 /// Size of a file or device in bytes.
-fn size(place: &Place) -> io::Result<u64> {
+fn size(place: &OpenTarget) -> io::Result<u64> {
     // SAFETY: it only moves the file position, which is not used.
     let end = unsafe { libc::lseek(place.fd, 0, libc::SEEK_END) };
     u64::try_from(end).map_err(|_| io::Error::last_os_error())
 }
 
 /// Whether the file system has no room for this many bytes, so that a missing block cannot be allocated.
-fn is_full(place: &Place, bytes: u64) -> bool {
+fn is_full(place: &OpenTarget, bytes: u64) -> bool {
     let mut found = MaybeUninit::<libc::statvfs>::zeroed();
     // SAFETY: zeroed is a valid statvfs, and the call only writes to it.
     let (answer, found) = unsafe { (libc::fstatvfs(place.fd, found.as_mut_ptr()), found.assume_init()) };
@@ -253,7 +253,7 @@ fn pass_on(signal: libc::c_int, code: libc::c_int, info: *mut libc::siginfo_t, c
 
 /// Mappings of the job's targets, and buffers to copy to and from.
 #[derive(Debug)]
-pub struct Mapping {
+pub struct MappingEngine {
     slots: Slots,
     regions: Vec<Region>,
     page: usize,
@@ -262,11 +262,11 @@ pub struct Mapping {
     done: Done,
 }
 
-impl Mapping {
+impl MappingEngine {
     /// Maps all targets with their current sizes: files to be written must have their full length, and be open for
     /// reading and writing. The targets must stay open while it lives. Also returns requested features that are not
     /// available.
-    pub fn new(job: &Job, places: &[Place], nodes: &[u32]) -> Result<(Self, Vec<String>)> {
+    pub fn new(job: &Job, places: &[OpenTarget], nodes: &[u32]) -> Result<(Self, Vec<String>)> {
         let failed = |e: &io::Error| {
             Refusal::Refused(format!(
                 "cannot map the target into memory: {}; use --ioengine psync for it",
@@ -306,7 +306,7 @@ impl Mapping {
     }
 }
 
-impl Synchronous for Mapping {
+impl Synchronous for MappingEngine {
     fn slots(&self) -> &Slots {
         &self.slots
     }
@@ -319,7 +319,7 @@ impl Synchronous for Mapping {
         &mut self.done
     }
 
-    fn place(&self, file: u16) -> &Place {
+    fn place(&self, file: u16) -> &OpenTarget {
         &self.regions[usize::from(file)].place
     }
 
@@ -363,7 +363,7 @@ fn written_back(window: Window) -> i32 {
     answer(|| unsafe { libc::msync(window.begin as *mut c_void, window.length, libc::MS_SYNC) as isize })
 }
 
-fn in_huge_pages(place: &Place) -> bool {
+fn in_huge_pages(place: &OpenTarget) -> bool {
     // SAFETY: zeroed is a valid statfs, and the call only writes to it.
     unsafe {
         let mut fs: libc::statfs = std::mem::zeroed();
@@ -379,9 +379,9 @@ mod tests {
     use crate::load::job;
     use std::time::{Duration, Instant};
 
-    fn engine(direct: bool, places: &[Place]) -> Mapping {
+    fn engine(direct: bool, places: &[OpenTarget]) -> MappingEngine {
         let job = Job { direct, ..tests::job(job::Engine::Mmap, 1) };
-        Mapping::new(&job, places, &[]).unwrap().0
+        MappingEngine::new(&job, places, &[]).unwrap().0
     }
 
     #[test]
@@ -443,7 +443,7 @@ mod tests {
         let file = Scratch::filled("mmap-races", 16 * BLOCK, 1);
         let mut large = tests::job(job::Engine::Mmap, 1);
         large.set_bs(u64::from(15 * BLOCK));
-        let (mut engine, _) = Mapping::new(&large, &[file.place()], &[]).unwrap();
+        let (mut engine, _) = MappingEngine::new(&large, &[file.place()], &[]).unwrap();
         let until = Instant::now() + Duration::from_millis(300);
         let (mut read, mut failed) = (0, 0);
         std::thread::scope(|scope| {
@@ -515,9 +515,9 @@ mod tests {
     #[test]
     fn what_cannot_be_mapped_is_refused_and_what_differs_is_named() {
         let job = Job { hipri: true, ..tests::job(job::Engine::Mmap, 1) };
-        let why = Mapping::new(&job, &[Place { fd: -1, is_device: false }], &[]).unwrap_err();
+        let why = MappingEngine::new(&job, &[OpenTarget { fd: -1, is_device: false }], &[]).unwrap_err();
         assert!(matches!(why.downcast_ref(), Some(Refusal::Refused(why)) if why.contains("psync")), "{why}");
-        let (_, missing) = Mapping::new(&job, &[], &[]).unwrap();
+        let (_, missing) = MappingEngine::new(&job, &[], &[]).unwrap();
         assert!(missing[0].starts_with("hipri: ") && missing[1].starts_with("direct: "), "{missing:?}");
     }
 }

@@ -8,7 +8,7 @@ use super::super::buffers::Slots;
 use super::super::job::{self, Direction, Job};
 use super::super::sequence::Piece;
 use super::trim::trim;
-use super::{Engine, Place, rw_flags};
+use super::{Engine, OpenTarget, rw_flags};
 
 /// Results of operations that completed when queued.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ pub trait Synchronous {
     fn slots(&self) -> &Slots;
     fn done(&self) -> &Done;
     fn done_mut(&mut self) -> &mut Done;
-    fn place(&self, file: u16) -> &Place;
+    fn place(&self, file: u16) -> &OpenTarget;
 
     /// Reads or writes: returns the bytes, or a negative errno.
     fn moved(&mut self, slot: u32, piece: &Piece) -> i32;
@@ -115,7 +115,7 @@ pub fn answer(mut call: impl FnMut() -> isize) -> i32 {
 }
 
 /// `fsync`, or `fdatasync`.
-pub fn sync(place: &Place, data_only: bool) -> i32 {
+pub fn sync(place: &OpenTarget, data_only: bool) -> i32 {
     answer(|| {
         // SAFETY: they touch no memory.
         let done = unsafe { if data_only { libc::fdatasync(place.fd) } else { libc::fsync(place.fd) } };
@@ -127,7 +127,7 @@ pub fn sync(place: &Place, data_only: bool) -> i32 {
 #[derive(Debug)]
 pub struct Sync {
     slots: Slots,
-    places: Vec<Place>,
+    places: Vec<OpenTarget>,
     /// The flags of `preadv2` and `pwritev2`, by direction; None: uses `pread` and `pwrite`.
     flags: Option<[libc::c_int; 3]>,
     done: Done,
@@ -136,7 +136,7 @@ pub struct Sync {
 impl Sync {
     /// One buffer, on the given nodes. The targets must stay open while it lives. Also returns requested features that
     /// are not available.
-    pub fn new(job: &Job, places: &[Place], nodes: &[u32]) -> Result<(Self, Vec<String>)> {
+    pub fn new(job: &Job, places: &[OpenTarget], nodes: &[u32]) -> Result<(Self, Vec<String>)> {
         let (slots, mut missing) = Slots::new(job, nodes)?;
         let polls = if job.hipri { libc::RWF_HIPRI } else { 0 };
         let of = |direction| rw_flags(job, direction) as libc::c_int | polls;
@@ -167,7 +167,7 @@ impl Synchronous for Sync {
         &mut self.done
     }
 
-    fn place(&self, file: u16) -> &Place {
+    fn place(&self, file: u16) -> &OpenTarget {
         &self.places[usize::from(file)]
     }
 
@@ -202,7 +202,7 @@ mod tests {
 
     const BOTH: [job::Engine; 2] = [job::Engine::Psync, job::Engine::Pvsync2];
 
-    fn engine(which: job::Engine, places: &[Place]) -> Sync {
+    fn engine(which: job::Engine, places: &[OpenTarget]) -> Sync {
         Sync::new(&tests::job(which, 1), places, &[]).unwrap().0
     }
 
@@ -228,7 +228,7 @@ mod tests {
     #[test]
     fn an_error_is_a_result() {
         for which in BOTH {
-            let closed = Place { fd: -1, is_device: false };
+            let closed = OpenTarget { fd: -1, is_device: false };
             tests::errors_are_results(&mut engine(which, &[closed]), -libc::EBADF);
             if let Some(disk) = Disk::filled("sync-misaligned", 1 << 20, 0) {
                 let mut engine = engine(which, &[disk.place()]);

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use super::super::job::{self, Direction, Job, Pattern, Target};
 use super::super::sequence::Piece;
-use super::{Engine, Place};
+use super::{Engine, OpenTarget};
 
 /// The block size of all tests.
 pub const BLOCK: u32 = 4096;
@@ -36,8 +36,8 @@ impl Scratch {
         Self { file, path }
     }
 
-    pub fn place(&self) -> Place {
-        Place { fd: self.file.as_raw_fd(), is_device: false }
+    pub fn place(&self) -> OpenTarget {
+        OpenTarget { fd: self.file.as_raw_fd(), is_device: false }
     }
 
     pub fn bytes(&self) -> Vec<u8> {
@@ -94,8 +94,8 @@ impl Disk {
         Some(Self { file, path })
     }
 
-    pub fn place(&self) -> Place {
-        Place { fd: self.file.as_raw_fd(), is_device: true }
+    pub fn place(&self) -> OpenTarget {
+        OpenTarget { fd: self.file.as_raw_fd(), is_device: true }
     }
 
     /// The whole content, through the page cache.

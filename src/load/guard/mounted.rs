@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use super::device_graph::{self, DeviceGraph, Number, unpacked};
+use super::device_graph::{self, DeviceGraph, DeviceNumber, unpacked};
 use super::openers::{self, Unread, present};
 use crate::host::mounts::{self, Mount, mount_of};
 use crate::refusal::reason;
@@ -156,7 +156,7 @@ fn devices(
     mount: &Mount,
     table: &[Mount],
     others: &[&Vec<Mount>],
-    found: &mut BTreeSet<Number>,
+    found: &mut BTreeSet<DeviceNumber>,
     depth: u32,
 ) -> bool {
     if mount.major != 0 {
@@ -247,7 +247,7 @@ fn kernel_thread(stat: &[u8]) -> bool {
 }
 
 /// The number of the block device at a path.
-fn device_at(root: &Path, path: &str) -> Option<Number> {
+fn device_at(root: &Path, path: &str) -> Option<DeviceNumber> {
     let path: PathBuf = root.join(path.strip_prefix('/')?);
     let data = fs::metadata(path).ok()?;
     data.file_type().is_block_device().then(|| unpacked(data.rdev()))

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use super::device_graph::{DeviceGraph, Number};
+use super::device_graph::{DeviceGraph, DeviceNumber};
 use crate::refusal::reason;
 
 /// A process that uses it.
@@ -57,7 +57,7 @@ pub fn scan(root: &Path, kin: &DeviceGraph, own: &[RawFd]) -> io::Result<ScanRes
             break;
         }
         for pid in new {
-            let mut process = Process {
+            let mut process = ProcessScan {
                 directory: proc.join(pid.to_string()),
                 kin,
                 own: if this == Some(pid) { own } else { &[] },
@@ -103,7 +103,7 @@ pub fn gone(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH))
 }
 
-struct Process<'a> {
+struct ProcessScan<'a> {
     directory: std::path::PathBuf,
     kin: &'a DeviceGraph,
     own: &'a [RawFd],
@@ -111,7 +111,7 @@ struct Process<'a> {
     found: Option<(String, bool)>,
 }
 
-impl Process<'_> {
+impl ProcessScan<'_> {
     fn look(&mut self, pid: u32, this: Option<u32>) -> io::Result<()> {
         self.descriptors("fd")?;
         // Threads can have descriptor tables of their own.
@@ -207,7 +207,7 @@ impl Process<'_> {
 
 /// A line of `maps` for a file.
 #[derive(Debug, PartialEq, Eq)]
-struct Mapping<'a> {
+struct MapsLine<'a> {
     begin: u64,
     end: u64,
     /// Device, inode and path.
@@ -215,7 +215,7 @@ struct Mapping<'a> {
 }
 
 /// `7f1-7f2 r--p 00000000 fe:00 1234   /usr/lib/x.so`.
-fn mapping(line: &str) -> Option<Mapping<'_>> {
+fn mapping(line: &str) -> Option<MapsLine<'_>> {
     let mut words = line.splitn(4, ' ');
     let (begin, end) = words.next()?.split_once('-')?;
     let file = words.nth(2)?;
@@ -224,7 +224,7 @@ fn mapping(line: &str) -> Option<Mapping<'_>> {
         return None;
     }
     let number = |text| u64::from_str_radix(text, 16).ok();
-    Some(Mapping { begin: number(begin)?, end: number(end)?, file })
+    Some(MapsLine { begin: number(begin)?, end: number(end)?, file })
 }
 
 /// The list under `UserFiles:` of an io_uring's fdinfo: `    0: /dev/sda`.
@@ -252,7 +252,7 @@ impl DeviceGraph {
 /// The fields of statx that are compared.
 struct Stat {
     mode: u32,
-    number: Number,
+    number: DeviceNumber,
     identity: (u64, u64),
 }
 

@@ -14,7 +14,7 @@ use super::super::pace::Pace;
 use super::super::sequence::{Piece, Region, Sequence};
 use super::super::stamps::Stamps;
 use super::super::submit_stamps::SubmitStamps;
-use super::super::tally::{InFlight, Load, OpKind, Tally};
+use super::super::tally::{ExpectedResult, InFlight, OpKind, Tally};
 use super::super::{JobResult, cpus};
 use super::cache::Cache;
 use super::depth_search::{DepthSearch, Step};
@@ -224,7 +224,7 @@ impl<'a> Cycle<'a> {
                 submit_stamps.handed(begin);
             }
             self.trips[slot as usize] =
-                InFlight { begin, load: Load::new(0, OpKind::Sync, true), ..InFlight::NONE };
+                InFlight { begin, load: ExpectedResult::new(0, OpKind::Sync, true), ..InFlight::NONE };
             engine.queue_sync(slot, file, false);
             self.free.take();
             while engine.in_flight() > 0 {

@@ -73,13 +73,13 @@ impl Unwritten {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::tally::Load;
+    use super::super::super::tally::ExpectedResult;
     use super::*;
 
     fn trip(offset: u64, bytes: u32) -> InFlight {
         InFlight {
             offset,
-            load: Load::new(bytes, OpKind::Transfer(Direction::Write), true),
+            load: ExpectedResult::new(bytes, OpKind::Transfer(Direction::Write), true),
             ..InFlight::NONE
         }
     }
@@ -118,7 +118,10 @@ mod tests {
         let mut reads = Unwritten::new(1);
         reads.failed(
             0,
-            &InFlight { load: Load::new(512, OpKind::Transfer(Direction::Read), true), ..trip(0, 512) },
+            &InFlight {
+                load: ExpectedResult::new(512, OpKind::Transfer(Direction::Read), true),
+                ..trip(0, 512)
+            },
         );
         assert!(reads.is_empty());
     }

@@ -15,19 +15,19 @@ use crate::probe::skel::paths::{PathsSkel, PathsSkelBuilder};
 use crate::wire::pagecache::{Follower, PATH_SPIN, PathSample, WirePath};
 
 /// A function, with the names that it has had, newest first.
-struct Function {
+struct KernelFunction {
     place: usize,
     names: &'static [&'static str],
 }
 
-const fn function(place: usize, names: &'static [&'static str]) -> Function {
-    Function { place, names }
+const fn function(place: usize, names: &'static [&'static str]) -> KernelFunction {
+    KernelFunction { place, names }
 }
 
 /// Variants before 5.16 that took pages are gone by 6.1: `shrink_page_list` and `isolate_lru_pages` existed until 5.19,
 /// `pagevec_lru_move_fn` until 5.18. Before 5.11 the lock was the node's and had no function of its own. `evict_folios`
 /// (6.1) belongs to the multi-generational LRU, if that is enabled.
-const FUNCTIONS: &[Function] = &[
+const FUNCTIONS: &[KernelFunction] = &[
     function(0, &["folio_lruvec_lock"]),
     function(1, &["folio_lruvec_lock_irq"]),
     function(2, &["folio_lruvec_lock_irqsave"]),

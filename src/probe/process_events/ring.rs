@@ -12,7 +12,7 @@ use crate::wire::process_events::{Record, next};
 
 /// The records of one CPU, from its creation until it is dropped.
 #[derive(Debug)]
-pub struct Ring {
+pub struct EventRing {
     page: NonNull<perf_event_mmap_page>,
     mapped: usize,
     /// Size of the page before the data.
@@ -22,9 +22,9 @@ pub struct Ring {
 }
 
 // SAFETY: the memory belongs to this value alone until it is dropped, and to no particular thread.
-unsafe impl Send for Ring {}
+unsafe impl Send for EventRing {}
 
-impl Ring {
+impl EventRing {
     /// Maps `bytes`, a power of two of pages. The mapping keeps the event alive, so it costs no descriptor.
     ///
     /// # Errors
@@ -78,7 +78,7 @@ impl Ring {
     }
 }
 
-impl Drop for Ring {
+impl Drop for EventRing {
     fn drop(&mut self) {
         // SAFETY: mapped by `map` with this length, and no reference into it exists.
         unsafe { libc::munmap(self.page.as_ptr().cast(), self.mapped) };

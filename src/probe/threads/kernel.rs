@@ -42,7 +42,7 @@ pub type Add<'a> = dyn FnMut(&mut Tally, Sighting, u32, &[u64]) + 'a;
 /// A decoded record of the ring buffer.
 type DecodedRecord = Result<(WireThread, Vec<u64>), crate::wire::Damaged>;
 
-pub struct Kernel {
+pub struct KernelSampler {
     skel: ThreadsSkel<'static>,
     ring: RingBuffer<'static>,
     found: Rc<RefCell<Vec<DecodedRecord>>>,
@@ -58,7 +58,7 @@ pub struct Kernel {
     failed: u64,
 }
 
-impl Kernel {
+impl KernelSampler {
     /// Loads the variant that this kernel accepts.
     pub fn load(options: &Options) -> Result<Self> {
         if btf_file::path().is_some() {

@@ -5,7 +5,7 @@ use std::io;
 use super::super::super::engine::Engine;
 use super::super::super::job::{Direction, Pattern, Timestamps};
 use super::super::super::sequence::{Piece, Sequence, Taker};
-use super::super::super::tally::{InFlight, Load, OpKind};
+use super::super::super::tally::{ExpectedResult, InFlight, OpKind};
 use super::super::free::Free;
 use super::super::source::Source;
 use super::{Cycle, slot_bytes};
@@ -54,8 +54,11 @@ impl Cycle<'_> {
             let Some(slot) = self.free.next() else { break };
             if self.syncs_due > 0 {
                 self.syncs_due -= 1;
-                self.trips[slot as usize] =
-                    InFlight { begin: now, load: Load::new(0, OpKind::Sync, true), ..InFlight::NONE };
+                self.trips[slot as usize] = InFlight {
+                    begin: now,
+                    load: ExpectedResult::new(0, OpKind::Sync, true),
+                    ..InFlight::NONE
+                };
                 engine.queue_sync(slot, self.syncs.next(), self.job.fsync == 0);
             } else {
                 // Each direction of a mix has its own rate: the one that is due first comes next.
@@ -210,7 +213,7 @@ impl Cycle<'_> {
             begin,
             // As in fio, the whole latency of a synchronous I/O, and of a trim by system call, is completion latency.
             sent: if at_once { begin } else { 0 },
-            load: Load::new(
+            load: ExpectedResult::new(
                 if self.job.nop { 0 } else { piece.bytes },
                 OpKind::Transfer(piece.direction),
                 timed,
@@ -303,7 +306,7 @@ impl<E: Engine> Taker for Submission<'_, E> {
         trip.begin = self.begin;
         trip.sent = self.sent;
         let bytes = if self.nop { 0 } else { piece.bytes };
-        trip.load = Load::new(bytes, OpKind::Transfer(piece.direction), self.timed);
+        trip.load = ExpectedResult::new(bytes, OpKind::Transfer(piece.direction), self.timed);
         self.engine.queue(slot, &piece);
     }
 }

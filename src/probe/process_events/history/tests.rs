@@ -183,7 +183,7 @@ fn a_storm_of_processes_stays_within_its_bounds() {
     let many = |i: u64| map(1, &format!("{:x}000-{:x}100 r-xp 0 fe:01 {i} /x{i}", 2 * i, 2 * i));
     (1..10_000).for_each(|i| lives.apply(0, many(i)));
     let own = &lives.lives[&1];
-    assert!(own.programs.iter().all(|program| program.code.len() <= Program::MOST_CODE));
+    assert!(own.programs.iter().all(|program| program.code.len() <= ExecImage::MOST_CODE));
     for i in 0..100 {
         lives.apply(0, exec(1, format!("{i}").as_bytes()));
     }
