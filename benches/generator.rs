@@ -288,7 +288,7 @@ impl Drop for Running {
 
 /// The figures of one slice.
 #[derive(Clone, Copy)]
-struct Sample {
+struct SliceFigures {
     iops: f64,
     /// Per I/O.
     user_ns: f64,
@@ -363,7 +363,7 @@ fn ios(name: &str) -> Result<u64> {
 }
 
 /// Measures requests that reach a device: the kernel's counter gives their number.
-fn slice(bench: &Bench, arm: Arm, name: &str) -> Result<Sample> {
+fn slice(bench: &Bench, arm: Arm, name: &str) -> Result<SliceFigures> {
     let before = ios(name)?;
     let mut running = Running(Some(bench.command(arm, name, false)?.spawn()?));
     let deadline = Instant::now() + START;
@@ -386,7 +386,7 @@ fn slice(bench: &Bench, arm: Arm, name: &str) -> Result<Sample> {
     ensure!(succeeded, "{} failed: {}", arm.name(), first_line(&ended.complained));
     let all = (ios(name)? - before) as f64;
     let own = arm.own(&ended)?;
-    Ok(Sample {
+    Ok(SliceFigures {
         iops: (ios_end - ios_begin) as f64 / seconds,
         user_ns: own.user_ns.unwrap_or(ended.user_ns / all),
         system_ns: ended.system_ns / all,
@@ -395,7 +395,7 @@ fn slice(bench: &Bench, arm: Arm, name: &str) -> Result<Sample> {
 }
 
 /// Measures requests that reach no device: the generators count them, and they keep one CPU busy all the time.
-fn slice_of_nothing(bench: &Bench, arm: Arm, name: &str) -> Result<Sample> {
+fn slice_of_nothing(bench: &Bench, arm: Arm, name: &str) -> Result<SliceFigures> {
     let running = Running(Some(bench.command(arm, name, true)?.spawn()?));
     if arm.tool == Tool::Raw {
         pause(SLICE + arm.settle() + SETTLE)?;
@@ -405,7 +405,7 @@ fn slice_of_nothing(bench: &Bench, arm: Arm, name: &str) -> Result<Sample> {
     let own = arm.own(&ended)?;
     let busy_ns = ended.user_ns + ended.system_ns;
     let per_io = |ns: f64| ns / busy_ns * 1e9 / own.iops;
-    Ok(Sample {
+    Ok(SliceFigures {
         iops: own.iops,
         user_ns: own.user_ns.unwrap_or_else(|| per_io(ended.user_ns)),
         system_ns: per_io(ended.system_ns),
@@ -441,7 +441,7 @@ fn measure(bench: &Bench, medium: Medium, name: &str, rounds: usize) -> Result<(
             Err(e) => println!("{}: not available: {e:#}", arm.name()),
         }
     }
-    let mut samples: Vec<Vec<Sample>> = arms.iter().map(|_| Vec::with_capacity(rounds)).collect();
+    let mut samples: Vec<Vec<SliceFigures>> = arms.iter().map(|_| Vec::with_capacity(rounds)).collect();
     for round in 0..rounds {
         for turn in 0..arms.len() {
             let turn = (turn + round) % arms.len();
@@ -449,7 +449,7 @@ fn measure(bench: &Bench, medium: Medium, name: &str, rounds: usize) -> Result<(
             samples[arm].push(slice(arms[arm])?);
         }
     }
-    let middle = |values: &[Sample], of: fn(&Sample) -> f64| {
+    let middle = |values: &[SliceFigures], of: fn(&SliceFigures) -> f64| {
         median(&values.iter().map(of).collect::<Vec<f64>>()).unwrap_or(f64::NAN)
     };
     println!(
@@ -470,7 +470,8 @@ fn measure(bench: &Bench, medium: Medium, name: &str, rounds: usize) -> Result<(
     for (figure, ours, peer, goal) in comparisons(medium) {
         let place = |arm| arms.iter().position(|a| *a == arm);
         let (Some(ours), Some(peer)) = (place(ours), place(peer)) else { continue };
-        let of = |sample: &Sample| if figure == SliceFigure::Rate { sample.iops } else { sample.user_ns };
+        let of =
+            |sample: &SliceFigures| if figure == SliceFigure::Rate { sample.iops } else { sample.user_ns };
         let ratios: Vec<f64> = samples[ours].iter().zip(&samples[peer]).map(|(a, b)| of(a) / of(b)).collect();
         let middle = median(&ratios).unwrap_or(f64::NAN);
         let (low, high) = median_interval(&ratios).unwrap_or((f64::NAN, f64::NAN));

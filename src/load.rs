@@ -52,14 +52,16 @@ pub use job::{
     LatencyTarget, Logs, OnError, Pattern, Placement, PriorityShare, Rate, Target, Timestamps, io_priority,
     priority_name,
 };
-pub use precondition::{End, MOST_ROUNDS, Preconditioned, Preconditioning, Round, precondition};
+pub use precondition::{
+    MOST_ROUNDS, PreconditionEnd, Preconditioned, Preconditioning, WriteRound, precondition,
+};
 pub use prepare::{Phase, PreparedJobs, Progress, Rates, ScratchFiles, prepare, prepare_again};
 pub use sampled::BlockCounts;
 pub use scaling::{Scaled, Scaling, measure as measure_scaling};
 pub use scratch::default_bytes as default_scratch_bytes;
-pub use series::Interval;
+pub use series::SeriesInterval;
 pub use stamps::ClockQuality;
-pub use steady::{MOST_RANGE, MOST_SLOPE, Window};
+pub use steady::{MOST_RANGE, MOST_SLOPE, RoundTrend};
 pub use unsupported::unsupported;
 
 use schemars::JsonSchema;
@@ -126,7 +128,7 @@ pub struct Failures {
 
 /// What a thread transferred in one interval of its run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Sample {
+pub struct TransferSample {
     /// Length of the interval: that of the job's logs (500 ms), plus the thread's delay.
     pub duration_ns: u64,
     /// Operations that succeeded in the interval, by direction; so are `bytes`.
@@ -209,7 +211,7 @@ pub struct JobResult {
     pub depths: Histogram,
     /// Consecutive intervals from the first submission on, without the ramp and without the incomplete one at the end;
     /// empty for a run shorter than one interval, or where not measured.
-    pub samples: Vec<Sample>,
+    pub samples: Vec<TransferSample>,
 }
 
 impl JobResult {

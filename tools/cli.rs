@@ -7,7 +7,7 @@ use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
-pub use self::common::{Interval, LineArgs, Output, Submitters, Window};
+pub use self::common::{IntervalArgs, LineArgs, MeasurementArgs, Output, Submitters};
 pub use self::compare::Compare;
 use self::diagnose::OF_THE_LOAD;
 pub use self::diagnose::{Diagnose, LeastSeverity, Report, Rw, Workload};

@@ -15,7 +15,7 @@ use std::time::Duration;
 use anyhow::Result;
 use biopsy::envelope::Envelope;
 use biopsy::experiment::compare::{
-    self, Arm, CommandDriver, Comparison, Kind, LoadDriver, Observer, Options, Printed, Source, Step,
+    self, Arm, CommandDriver, Comparison, Kind, LoadDriver, Observer, Options, Printed, RoundProgress, Source,
 };
 use biopsy::host::{Host, select};
 use biopsy::load::options;
@@ -417,7 +417,7 @@ fn rounds(
         seed: wall_clock::unix_ns_now(),
     };
     let line = ProgressLine::default();
-    let progress = |step: Step| {
+    let progress = |step: RoundProgress| {
         line.begin(&format!("round {} of at most {}", step.block + 1, step.blocks));
         let (done, total) = (step.block as u64, step.blocks as u64);
         line.show(Progress { phase: Phase::Run, done: done.min(total), total, rates: None });

@@ -25,7 +25,7 @@ use biopsy::render;
 use biopsy::rules::{self, Summaries, inputs};
 use biopsy::session::beside::{self, PreparedProbes, Probes};
 use biopsy::session::command::Running;
-use biopsy::session::diagnosis::Run;
+use biopsy::session::diagnosis::RunContext;
 use biopsy::session::rates::RateSampler;
 use biopsy::session::timeline::TimelineSampler;
 use biopsy::session::window::{Until, Window};
@@ -161,7 +161,7 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     let command_status = outcome.window.and_then(Window::status);
 
     let of_command = !args.command.is_empty();
-    let run = Run { host: &host, devices: &devices, command: of_command, load: outcome.load.as_ref() };
+    let run = RunContext { host: &host, devices: &devices, command: of_command, load: outcome.load.as_ref() };
     let (mut envelope, latency) = run.summarize(&probe, &end, envelope);
     let experiment = tried.transpose().unwrap_or_else(|error| {
         envelope.missing.push(Missing {

@@ -6,7 +6,7 @@ use biopsy::session::submitters::Chosen;
 use biopsy::session::watch::{self, IntervalView, Live, Often};
 use biopsy::session::window::Until;
 
-use crate::cli::{Interval, Submitters, Window};
+use crate::cli::{IntervalArgs, MeasurementArgs, Submitters};
 use crate::output::{self, Sink};
 use crate::window;
 
@@ -14,8 +14,8 @@ use crate::window;
 pub struct LiveOptions<'a> {
     /// The disks and partitions given.
     pub named: &'a [String],
-    pub window: &'a Window,
-    pub interval: &'a Interval,
+    pub window: &'a MeasurementArgs,
+    pub interval: &'a IntervalArgs,
     pub command: &'a [String],
     /// The filter by process, thread name and cgroup, if the view has one.
     pub followed: Option<&'a Chosen>,
@@ -31,7 +31,7 @@ pub fn chosen(named: &Submitters) -> Result<Chosen> {
 /// When the measurement ends.
 pub fn until<'a>(
     named: &'a [String],
-    window: &Window,
+    window: &MeasurementArgs,
     command: &'a [String],
     followed: Option<&'a Chosen>,
 ) -> Until<'a> {

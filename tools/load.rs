@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use biopsy::analyze::sweep::{Point, Sweep};
+use biopsy::analyze::sweep::{Sweep, SweepPoint};
 use biopsy::host::counters::Counters;
 use biopsy::host::kernel;
 use biopsy::load::jobfile::{self, JobFile};
@@ -220,7 +220,7 @@ fn run_sweep(args: &Load, request: &Request, permission: &Permission, sink: &mut
             }
         };
         let values = request.values(at).into_iter().map(str::to_string).collect();
-        sweep.points.push(Point { values, jobs: jobs.clone(), loads, failed, cut });
+        sweep.points.push(SweepPoint { values, jobs: jobs.clone(), loads, failed, cut });
         if cut {
             break;
         }
@@ -235,7 +235,7 @@ fn run_sweep(args: &Load, request: &Request, permission: &Permission, sink: &mut
     {
         return Err(error);
     }
-    envelope.duration_ns = sweep.points.iter().map(Point::duration_ns).sum();
+    envelope.duration_ns = sweep.points.iter().map(SweepPoint::duration_ns).sum();
     sink.write(&match args.output.json {
         true => json::line(json::load::object_of_sweep(&envelope, &sweep, before.as_ref(), hostname())),
         false => output::fitted(&args.output, &(said(&before) + &text::sweep::render(&sweep))),

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, anyhow};
 use biopsy::envelope::View;
 use biopsy::merge::{Merge, Summary};
 use biopsy::recording::source::{self, LineReader};
-use biopsy::recording::together::{Run, Together};
+use biopsy::recording::together::{MergedRecording, Together};
 use biopsy::recording::{Piece, Pieces, Span, folder, name_of};
 use biopsy::refusal::{Refusal, reason};
 use biopsy::session::watch::IntervalView;
@@ -115,7 +115,7 @@ fn write_merged<V: View + Summary>(
 }
 
 /// Reads and merges all intervals of a recording.
-fn read<V: View + Merge>(path: &Path, span: Span) -> Result<Run<V>> {
+fn read<V: View + Merge>(path: &Path, span: Span) -> Result<MergedRecording<V>> {
     let mut run = intervals(open::<V>(path)?, &name(path), span, |_| {})?;
     run.host = source::manifest(path).with_context(|| path.display().to_string())?.and_then(|of| of.host);
     Ok(run)
@@ -127,8 +127,8 @@ pub fn intervals<V: View + Merge>(
     name: &str,
     span: Span,
     mut look: impl FnMut(&V),
-) -> Result<Run<V>> {
-    let mut run: Option<Run<V>> = None;
+) -> Result<MergedRecording<V>> {
+    let mut run: Option<MergedRecording<V>> = None;
     let add = |piece: Piece<V>| {
         look(&piece.view);
         match &mut run {
@@ -136,7 +136,7 @@ pub fn intervals<V: View + Merge>(
                 run.precedes(&piece).map_err(|why| anyhow!("{why}"))?;
                 run.add(piece).map_err(|why| anyhow!("{why}"))?;
             }
-            None => run = Some(Run::new(name.to_string(), piece)),
+            None => run = Some(MergedRecording::new(name.to_string(), piece)),
         }
         Ok(())
     };

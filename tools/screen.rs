@@ -11,7 +11,7 @@ use biopsy::render::text::interval_lines::{IntervalLines, IntervalStyle, Interva
 use biopsy::session::wall_clock;
 use biopsy::session::watch::IntervalView;
 
-use crate::cli::{Input, Interval, LineArgs, Output};
+use crate::cli::{Input, IntervalArgs, LineArgs, Output};
 use crate::output;
 
 /// Times of intervals shorter than this have milliseconds.
@@ -39,7 +39,7 @@ impl Screen {
         output: &Output,
         lines: &LineArgs,
         all: bool,
-        interval: &Interval,
+        interval: &IntervalArgs,
         input: &Input,
     ) -> Result<Self> {
         // A saved result may contain intervals.

@@ -175,9 +175,9 @@ fn drive(
 }
 
 /// Ends the load on drop, also if the measurement panics: the scope waits for the load's thread.
-struct End<'a>(&'a AtomicBool);
+struct LoadGuard<'a>(&'a AtomicBool);
 
-impl Drop for End<'_> {
+impl Drop for LoadGuard<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -201,7 +201,7 @@ fn measure_overhead(
         warn(&format!("measuring what the probes cost the load, for {length:?}"));
     }
     std::thread::scope(|scope| {
-        let end = End(&is_over);
+        let end = LoadGuard(&is_over);
         let driver = scope.spawn(|| load.run_one(&is_over, &|_| (), &[]));
         let until =
             Until { length: None, command: &[], quiet_stdout: true, named: names, followed: None, say: warn };

@@ -10,7 +10,7 @@ pub use self::note::Note;
 use super::locks::is_locking;
 use super::profile::{Area, Frame, Place, Profile, Unit};
 use super::stacks::ProfileSummary;
-use super::submits::Part;
+use super::submits::TimePart;
 use crate::wire;
 use crate::wire::stacks::Sampler;
 
@@ -156,7 +156,7 @@ pub struct Submitter {
     pub who: String,
     /// None: no stack was taken.
     pub function: Option<String>,
-    pub parts: BTreeMap<Part, u64>,
+    pub parts: BTreeMap<TimePart, u64>,
     /// Sum of all parts.
     pub total: u64,
 }
@@ -240,7 +240,7 @@ impl FlameSummary {
         let mut all: BTreeMap<(u32, Option<u32>), Submitter> = BTreeMap::new();
         for stack in self.profile.stacks() {
             let (Some(who), Some(leaf)) = (stack.frames.first(), stack.frames.last()) else { continue };
-            let Some(part) = Part::of_frame(&frames[*leaf as usize].name) else { continue };
+            let Some(part) = TimePart::of_frame(&frames[*leaf as usize].name) else { continue };
             let is_own = |id: &&u32| {
                 let frame = &frames[**id as usize];
                 frame.area != Area::Label && !self.is_common(frame)

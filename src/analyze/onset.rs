@@ -30,7 +30,7 @@ mod tests;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use self::fit::{SHORTEST, Series};
+use self::fit::{SHORTEST, SignalSeries};
 use crate::analyze::memory_sample::MemorySample;
 
 /// With fewer samples, in total or on either side, there is no result.
@@ -189,7 +189,7 @@ pub fn onset(moments: &[MemorySample]) -> Result<Onset, NoOnset> {
     if loaded.len() < LEAST_MOMENTS {
         return Err(NoOnset::TooShort);
     }
-    let run = Run::new(loaded);
+    let run = RunSeries::new(loaded);
     let has = |memory: bool| run.signals.iter().any(|(signal, _)| signal.is_memory() == memory);
     if !has(true) || !has(false) {
         let stands_still = |memory: bool| {
@@ -216,9 +216,9 @@ fn under_load(moments: &[MemorySample]) -> &[MemorySample] {
 }
 
 /// The series of a run, sample by sample.
-struct Run<'a> {
+struct RunSeries<'a> {
     moments: &'a [MemorySample],
-    signals: Vec<(Signal, Series)>,
+    signals: Vec<(Signal, SignalSeries)>,
 }
 
 /// Cuts that belong together: the part before ends at `from`, the part after begins at `to`.
@@ -244,7 +244,7 @@ impl Judged {
     }
 }
 
-impl<'a> Run<'a> {
+impl<'a> RunSeries<'a> {
     fn new(moments: &'a [MemorySample]) -> Self {
         Self { moments, signals: series(moments) }
     }
@@ -299,7 +299,7 @@ impl<'a> Run<'a> {
         if from - begin < LEAST_ON_A_SIDE || count - to < LEAST_ON_A_SIDE {
             return None;
         }
-        let mut moved: Vec<(&Series, SignalChange)> = Vec::new();
+        let mut moved: Vec<(&SignalSeries, SignalChange)> = Vec::new();
         let (mut gain, mut ways) = (0.0, Vec::new());
         for (signal, series) in &self.signals {
             let (Some(before), Some(after)) = (level(series, begin, from), level(series, to, count)) else {
@@ -334,7 +334,7 @@ impl<'a> Run<'a> {
     }
 
     /// The cut near the event that fits these signals best, and how much better than no cut it is.
-    fn place(&self, signals: &[(&Series, Way)], event: Event) -> Option<(usize, f64)> {
+    fn place(&self, signals: &[(&SignalSeries, Way)], event: Event) -> Option<(usize, f64)> {
         let Event { begin, from, to, end } = event;
         let reach = SHORTEST.max(2 * self.moments.len().div_ceil(MOST_STEPS));
         let low = from.saturating_sub(reach).max(begin + SHORTEST);
@@ -347,7 +347,7 @@ impl<'a> Run<'a> {
 
     /// Tests whether two lines explain the signal significantly better than one. The bound is above the 0.1 % point of
     /// F(3, n − 5) for every n from ten on: 33.2 for n = 10, 12.6 for 15, 7.5 for 30, 5.4 for many.
-    fn bent(&self, series: &Series, event: Event) -> Option<(Way, usize, f64)> {
+    fn bent(&self, series: &SignalSeries, event: Event) -> Option<(Way, usize, f64)> {
         let Event { begin, end, .. } = event;
         let (place, better) = self.place(&[(series, Way::Lines)], event)?;
         let degrees = series.count(begin, end).checked_sub(5).filter(|degrees| *degrees > 0)? as f64;
@@ -359,7 +359,7 @@ impl<'a> Run<'a> {
     /// Tests whether the levels before and after differ significantly, and explain more than a line for which a gap is
     /// as long as a sample. The bound is above the 0.1 % point of Student's t for the degrees of freedom of the shorter
     /// part: 8.6 for 4, 5.0 for 8, 3.6 for 30.
-    fn apart(&self, series: &Series, event: Event) -> Option<(Way, usize, f64)> {
+    fn apart(&self, series: &SignalSeries, event: Event) -> Option<(Way, usize, f64)> {
         let Event { begin, end, .. } = event;
         let (place, better) = self.place(&[(series, Way::Levels)], event)?;
         let counts = [series.count(begin, place), series.count(place, end)];
@@ -381,7 +381,7 @@ enum Way {
 
 impl Way {
     /// The squared error that it leaves.
-    fn left(self, series: &Series, begin: usize, cut: usize, end: usize) -> f64 {
+    fn left(self, series: &SignalSeries, begin: usize, cut: usize, end: usize) -> f64 {
         match self {
             Self::Lines => series.left(begin, cut) + series.left(cut, end),
             Self::Levels => series.left_by_levels(begin, cut, end),
@@ -389,7 +389,7 @@ impl Way {
     }
 }
 
-fn series(moments: &[MemorySample]) -> Vec<(Signal, Series)> {
+fn series(moments: &[MemorySample]) -> Vec<(Signal, SignalSeries)> {
     let times: Vec<f64> = moments.iter().map(|moment| moment.at_ns as f64 / 1e9).collect();
     let mut found = Vec::new();
     for signal in Signal::ALL {
@@ -400,7 +400,7 @@ fn series(moments: &[MemorySample]) -> Vec<(Signal, Series)> {
         if known < LEAST_MOMENTS || (signal == Signal::System && spin) {
             continue;
         }
-        found.extend(Series::new(&times, &values).map(|series| (signal, series)));
+        found.extend(SignalSeries::new(&times, &values).map(|series| (signal, series)));
     }
     found
 }
@@ -424,7 +424,7 @@ fn mean_of(moments: &[MemorySample]) -> MemorySample {
     }
 }
 
-fn level(series: &Series, from: usize, to: usize) -> Option<Level> {
+fn level(series: &SignalSeries, from: usize, to: usize) -> Option<Level> {
     let (mean, spread) = series.level(from, to)?;
     let moments = series.count(from, to);
     let half = student(moments - 1) * spread / (moments as f64).sqrt();
@@ -447,27 +447,32 @@ fn parts(from: usize, to: usize, cuts: &[usize]) -> Vec<(usize, usize)> {
 }
 
 /// How far a part is between the old level (0) and the new one (1); None where the signal is unknown there.
-fn way(series: &Series, moved: &SignalChange, part: (usize, usize)) -> Option<f64> {
+fn way(series: &SignalSeries, moved: &SignalChange, part: (usize, usize)) -> Option<f64> {
     let (mean, _) = series.level(part.0, part.1)?;
     Some((mean - moved.before.mean) / (moved.after.mean - moved.before.mean))
 }
 
-fn lasts(moved: &[(&Series, SignalChange)], parts: &[(usize, usize)]) -> bool {
+fn lasts(moved: &[(&SignalSeries, SignalChange)], parts: &[(usize, usize)]) -> bool {
     let stays =
         |part| moved.iter().all(|(series, moved)| way(series, moved, part).is_none_or(|way| way > 0.5));
     parts.iter().copied().all(stays)
 }
 
-fn is_new(moved: &[(&Series, SignalChange)], parts: &[(usize, usize)]) -> bool {
+fn is_new(moved: &[(&SignalSeries, SignalChange)], parts: &[(usize, usize)]) -> bool {
     let was = |part| moved.iter().all(|(series, moved)| way(series, moved, part).is_none_or(|way| way > 0.5));
     !parts.iter().copied().any(was)
 }
 
 /// Extends the levels before to earlier parts with the same level: noise may have cut them.
-fn widen(moved: &mut [(&Series, SignalChange)], mut begin: usize, from: usize, parts: &[(usize, usize)]) {
+fn widen(
+    moved: &mut [(&SignalSeries, SignalChange)],
+    mut begin: usize,
+    from: usize,
+    parts: &[(usize, usize)],
+) {
     let same = |part| {
         let near = |way: f64| way.abs() < 0.25;
-        let level = |(series, moved): &&(&Series, SignalChange)| {
+        let level = |(series, moved): &&(&SignalSeries, SignalChange)| {
             moved.signal == Signal::Free || way(series, moved, part).is_none_or(near)
         };
         moved.iter().filter(level).count() == moved.len()

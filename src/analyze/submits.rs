@@ -24,13 +24,13 @@ use crate::wire::submits::Submits;
 
 /// The leaf of a stack: the part of the I/O time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Part {
+pub enum TimePart {
     Stage(Stage),
     /// The whole time, on a device without requests.
     Bio,
 }
 
-impl Part {
+impl TimePart {
     pub fn name(self) -> &'static str {
         match self {
             Self::Stage(stage) => stage.name(),
@@ -62,7 +62,7 @@ impl Part {
 struct Class {
     device: String,
     op: Option<Op>,
-    part: Part,
+    part: TimePart,
 }
 
 /// Identifies a stack.
@@ -104,7 +104,7 @@ impl Tally {
         let (Some(route), Some(op)) = (io.route, io.op) else { return };
         let origin = Origin { stack: route.stack, file: io.file };
         let mut all = None;
-        let mut add = |op: Option<Op>, part: Part, ns: u64| {
+        let mut add = |op: Option<Op>, part: TimePart, ns: u64| {
             *all.get_or_insert(0.0) += ns as f64 * route.stands_for as f64;
             let class = Class { device: device.to_string(), op, part };
             let sum = self.times.entry(class).or_default().entry(origin).or_default();
@@ -113,24 +113,24 @@ impl Tally {
         match io.queue {
             Some(_) => {
                 for (stage, ns) in io.stages.iter() {
-                    match Part::Stage(stage) {
+                    match TimePart::Stage(stage) {
                         part if !part.is_of_operation() => add(Some(op), part, ns),
                         part if io.operation.is_none() => add(None, part, ns),
                         _ => {}
                     }
                 }
             }
-            None => io.total_ns.into_iter().for_each(|ns| add(Some(op), Part::Bio, ns)),
+            None => io.total_ns.into_iter().for_each(|ns| add(Some(op), TimePart::Bio, ns)),
         }
         // The operation's own stages come with the I/O that ended it.
         let end = io.operation.and_then(|operation| operation.end).filter(|end| end.last);
         // Merged operations have no I/O of their own, so their stages come here too.
         let merged = io.merged.iter().filter_map(|operation| operation.end);
         for stages in end.into_iter().chain(merged).filter_map(|end| end.stages) {
-            for (stage, ns) in stages.iter().filter(|(stage, _)| Part::Stage(*stage).is_of_operation()) {
+            for (stage, ns) in stages.iter().filter(|(stage, _)| TimePart::Stage(*stage).is_of_operation()) {
                 // Taking the stack falls between the call's entry and the bio.
                 let ours = if stage == Stage::Submit { route.took_ns } else { 0 };
-                add(None, Part::Stage(stage), ns.saturating_sub(ours));
+                add(None, TimePart::Stage(stage), ns.saturating_sub(ours));
             }
         }
         self.note_later(device, op, io, route);
@@ -150,7 +150,7 @@ impl Tally {
         if route.part {
             return;
         }
-        let class = |op, part| Class { device: device.to_string(), op, part: Part::Stage(part) };
+        let class = |op, part| Class { device: device.to_string(), op, part: TimePart::Stage(part) };
         let plugged = u64::from(route.plugged);
         if let Some(operation) = io.operation {
             let batch = operation.end.filter(|end| end.kind != Kind::Call);
@@ -188,7 +188,7 @@ pub struct SubmitSummary {
     /// `comm;frame;...;leaf;[stage]` to ns. The sum is that of the exact times of all stages.
     pub folded: BTreeMap<String, u64>,
     /// Exact times by part.
-    pub parts: BTreeMap<Part, u64>,
+    pub parts: BTreeMap<TimePart, u64>,
     /// I/Os in the interval, and those with a stack.
     pub ios: u64,
     pub sampled: u64,
@@ -320,25 +320,25 @@ impl Way {
 fn exact(latency: &LatencySummary) -> BTreeMap<Class, u64> {
     let mut all = BTreeMap::new();
     for device in &latency.devices {
-        let mut add = |op: Option<Op>, part: Part, ns: u64| {
+        let mut add = |op: Option<Op>, part: TimePart, ns: u64| {
             let class = Class { device: device.name.clone(), op, part };
             *all.entry(class).or_insert(0) += ns;
         };
         for (op, times) in &device.ops {
             let is_followed = times.unowned.is_some();
             for (stage, hist) in &times.request_stages {
-                match Part::Stage(*stage) {
+                match TimePart::Stage(*stage) {
                     part if !part.is_of_operation() => add(Some(*op), part, hist.sum()),
                     part if !is_followed => add(None, part, hist.sum()),
                     part => add(None, part, times.unowned_stages.get(stage).map_or(0, |hist| hist.sum())),
                 }
             }
             if let Some(bio) = &times.bio {
-                add(Some(*op), Part::Bio, bio.sum());
+                add(Some(*op), TimePart::Bio, bio.sum());
             }
             for (stage, ns) in times.operations.iter().flat_map(|operations| &operations.sums_ns) {
-                if Part::Stage(*stage).is_of_operation() {
-                    add(None, Part::Stage(*stage), *ns);
+                if TimePart::Stage(*stage).is_of_operation() {
+                    add(None, TimePart::Stage(*stage), *ns);
                 }
             }
         }

@@ -79,7 +79,7 @@ fn exact_times_are_shared_as_the_stacks_took_theirs() {
     assert_eq!((folded("a;one_[k];[submit]"), folded("a;two_[k];[submit]")), (Some(7), None));
     assert_eq!(summary.folded.values().sum::<u64>(), 10 + 30 + 401 + 7);
     assert_eq!((summary.ios, summary.sampled, summary.no_stack_ns), (2, 2, 0));
-    assert_eq!(summary.parts[&Part::Stage(Stage::Device)], 401);
+    assert_eq!(summary.parts[&TimePart::Stage(Stage::Device)], 401);
 }
 
 #[test]
@@ -172,10 +172,10 @@ fn shares_are_whole_and_add_up() {
 
 #[test]
 fn parts_are_frames() {
-    for part in Stage::ALL.map(Part::Stage).into_iter().chain([Part::Bio]) {
-        assert_eq!(Part::of_frame(&part.frame()), Some(part));
+    for part in Stage::ALL.map(TimePart::Stage).into_iter().chain([TimePart::Bio]) {
+        assert_eq!(TimePart::of_frame(&part.frame()), Some(part));
     }
-    assert_eq!((Part::of_frame("queue"), Part::of_frame("[libc.so]+0x1")), (None, None));
+    assert_eq!((TimePart::of_frame("queue"), TimePart::of_frame("[libc.so]+0x1")), (None, None));
 }
 
 #[test]
@@ -223,11 +223,11 @@ fn what_the_stacks_took_is_left_out_of_submit() {
     let routes = submits(&[(1, sample(10)), (2, sample(20))]);
     let summary = summarize(&latency, &tally, &routes, &names(&[(10, "brief"), (20, "deep")]));
     assert_eq!((summary.folded["a;brief_[k];[submit]"], summary.folded["a;deep_[k];[submit]"]), (75, 75));
-    assert_eq!((summary.stacks_ns, summary.parts[&Part::Stage(Stage::Submit)]), (9_000, 150));
+    assert_eq!((summary.stacks_ns, summary.parts[&TimePart::Stage(Stage::Submit)]), (9_000, 150));
     // The subtraction is limited to the total.
     tally.add("sda", &took(2, 60_000));
     let summary = summarize(&latency, &tally, &routes, &Names::default());
-    assert_eq!((summary.stacks_ns, summary.parts[&Part::Stage(Stage::Submit)]), (9_150, 0));
+    assert_eq!((summary.stacks_ns, summary.parts[&TimePart::Stage(Stage::Submit)]), (9_150, 0));
 }
 
 /// A split bio has one stack, taken once, and its parts are not independent samples.
@@ -247,7 +247,7 @@ fn the_parts_of_a_bio_have_one_stack() {
     }
     let routes = submits(&[(1, Sample::new(5, 0, 0, b"a", &[10], &[]))]);
     let summary = summarize(&latency, &tally, &routes, &names(&[(10, "one")]));
-    assert_eq!((summary.stacks_ns, summary.parts[&Part::Stage(Stage::Submit)]), (2_000, 500));
+    assert_eq!((summary.stacks_ns, summary.parts[&TimePart::Stage(Stage::Submit)]), (2_000, 500));
     // As wide as for a single one.
     assert!(summary.half_width.unwrap() > 90.0, "{:?}", summary.half_width);
 }
@@ -310,7 +310,7 @@ fn complete_is_the_operations_where_there_is_one() {
     let routes =
         submits(&[(1, Sample::new(5, 0, 0, b"a", &[10], &[])), (2, Sample::new(5, 0, 0, b"a", &[20], &[]))]);
     let summary = summarize(&latency, &tally, &routes, &names(&[(10, "one"), (20, "two")]));
-    assert_eq!(summary.parts[&Part::Stage(Stage::Complete)], 74);
+    assert_eq!(summary.parts[&TimePart::Stage(Stage::Complete)], 74);
     let folded = |key: &str| summary.folded.get(key).copied();
     assert_eq!((folded("a;one_[k];[complete]"), folded("a;two_[k];[complete]")), (Some(70), Some(4)));
     assert_eq!(summary.folded.values().sum::<u64>(), 20 + 200 + 5 + 74);
@@ -369,7 +369,7 @@ fn what_a_stack_held_up_is_left_out() {
         let mut tally = Tally::default();
         tally.add("sda", &taken);
         let summary = summarize(&latency, &tally, &routes, &names(&[(10, "one")]));
-        let part = |stage| summary.parts[&Part::Stage(stage)];
+        let part = |stage| summary.parts[&TimePart::Stage(stage)];
         assert_eq!((part(Stage::Submit), part(Stage::Queue)), (submit, 20_000 - 4 * 500));
         assert_eq!(part(Stage::Device), 500);
         assert_eq!(summary.stacks_ns, 35_000 - part(Stage::Submit) - part(Stage::Queue));

@@ -111,7 +111,7 @@ impl Summary for SystemSummary {
 mod tests {
     use super::*;
     use crate::analyze::cpu::{CpuLeftOut, CpuRow};
-    use crate::analyze::rates::Window;
+    use crate::analyze::rates::RateInterval;
 
     fn row(cpus: &[u32], wall_ns: u64, system_ns: u64, cycles: Option<u64>) -> CpuRow {
         let times = [0, 0, system_ns, 0, 0, 0, wall_ns - system_ns];
@@ -140,7 +140,8 @@ mod tests {
             processes: vec![9, 4],
             ..CpuQuota::default()
         };
-        let windows = vec![Window { seconds: 0.1, ios: 5, busy_seconds: 0.05, ..Window::default() }; 10];
+        let windows =
+            vec![RateInterval { seconds: 0.1, ios: 5, busy_seconds: 0.05, ..RateInterval::default() }; 10];
         SystemSummary::new(cpu, vec![quota], vec![DeviceWindows { name: "vda".to_string(), windows }])
     }
 

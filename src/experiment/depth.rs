@@ -26,7 +26,7 @@ names! {
 /// What one block of an arm came to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct Point {
+pub struct BlockResult {
     pub operations_per_second: f64,
     /// None where no operation finished.
     pub mean_ns: Option<f64>,
@@ -38,7 +38,7 @@ pub struct Tried {
     pub arm: Arm,
     pub iodepth: u32,
     pub numjobs: u32,
-    pub blocks: Vec<Point>,
+    pub blocks: Vec<BlockResult>,
     /// Its rate to that of [`Arm::TheSame`]; None below three blocks.
     pub ratio: Option<Ratio>,
 }
@@ -144,7 +144,7 @@ mod tests {
             numjobs: 1,
             ratio: None,
             blocks: rates
-                .map(|operations_per_second| Point { operations_per_second, mean_ns: None })
+                .map(|operations_per_second| BlockResult { operations_per_second, mean_ns: None })
                 .to_vec(),
         };
         let arms = vec![arm(Arm::TheSame, [100.0; 6]), arm(Arm::TwiceTheDepth, rates_of_twice)];

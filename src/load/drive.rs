@@ -9,7 +9,7 @@ use super::job::{Direction, Engine, Pattern, Target};
 use super::prepare::{PreparedJob, PreparedJobs};
 use super::sampled::{BlockCounts, sample};
 use super::sequence::Region;
-use super::series::{Interval, Series};
+use super::series::{Series, SeriesInterval};
 use super::worker::Done;
 use crate::clock;
 use crate::host::nvme::{Health, Namespace, Use};
@@ -26,7 +26,7 @@ pub struct Drive {
     /// Before the job (and the jobs that run with it), and after.
     pub health: Option<(Health, Health)>,
     /// Bytes written per interval, for a job that only writes and bypasses the page cache.
-    pub written: Vec<Interval>,
+    pub written: Vec<SeriesInterval>,
 }
 
 impl PreparedJobs {
@@ -87,7 +87,11 @@ pub(super) fn health_before(jobs: &mut [PreparedJob], health_of: HealthOf, said:
 
 impl PreparedJob {
     /// The drive's state when the job is over, and what is missing from it.
-    pub(super) fn drive(&self, written: Vec<Interval>, health_of: Option<HealthOf>) -> (Drive, Vec<String>) {
+    pub(super) fn drive(
+        &self,
+        written: Vec<SeriesInterval>,
+        health_of: Option<HealthOf>,
+    ) -> (Drive, Vec<String>) {
         let (mut drive, mut missing) = (Drive { written, ..self.drive.clone() }, self.missing.clone());
         if let Some((before, _)) = drive.health {
             drive.health = match health_of.zip(self.device()).and_then(|(of, disk)| of(disk)) {
@@ -183,7 +187,7 @@ impl<'a> Writer<'a> {
         match bytes.checked_sub(self.bytes) {
             // Until the first write completes, the threads have not begun.
             Some(_) if self.bytes == 0 && bytes == 0 => self.begin_ns = now,
-            Some(grown) => self.series.add(Interval { duration_ns: now - self.at_ns, bytes: grown }),
+            Some(grown) => self.series.add(SeriesInterval { duration_ns: now - self.at_ns, bytes: grown }),
             // The count fell because a ramp ended; writes of the ramp do not count.
             None => (self.begin_ns, self.series) = (now, Series::default()),
         }
@@ -191,9 +195,9 @@ impl<'a> Writer<'a> {
     }
 
     /// All intervals up to when the first thread was done: after that fewer threads wrote.
-    pub fn until(self, end_ns: u64) -> Vec<Interval> {
+    pub fn until(self, end_ns: u64) -> Vec<SeriesInterval> {
         let mut at = self.begin_ns;
-        let is_before = |one: &Interval| {
+        let is_before = |one: &SeriesInterval| {
             at += one.duration_ns;
             at <= end_ns
         };

@@ -18,7 +18,7 @@ use super::job::{self, Advice, Direction, Extent, Job, Placement, Target};
 use super::placement::{self, Topology};
 use super::random::seeded;
 use super::ring::{Ring, Setup};
-use super::sequence::{Piece, Region, Sequence, Whole, cut, region};
+use super::sequence::{PlannedIo, Region, Sequence, Whole, cut, region};
 use super::targets::Targets;
 use super::{Fill, cpus, direct, scratch, stamps};
 use crate::clock;
@@ -358,7 +358,7 @@ fn try_polled(setup: &Setup, places: &[OpenTarget], file: u16, job: &Job, target
     let (mut ring, _) = Ring::new(setup, job, places)?;
     let mut answer = 0;
     let bytes = u32::try_from(job.smallest_block()).unwrap_or(0);
-    ring.queue(0, &Piece { direction: Direction::Read, file, bytes, offset: 0 });
+    ring.queue(0, &PlannedIo { direction: Direction::Read, file, bytes, offset: 0 });
     while ring.in_flight() > 0 {
         match ring.enter(1, None) {
             Err(e) if !matches!(e.raw_os_error(), Some(libc::EINTR | libc::EAGAIN)) => return Err(e.into()),

@@ -12,7 +12,7 @@ use super::engine::uring::Uring;
 use super::engine::uring::abi::{self, Rest, Verb};
 use super::engine::{Engine, OpenTarget, rw_flags, trim};
 use super::job::{Direction, Job};
-use super::sequence::Piece;
+use super::sequence::PlannedIo;
 use crate::refusal::reason;
 use setup::unavailable;
 
@@ -59,7 +59,7 @@ impl Kind {
     const NONE: Self = Self(u64::MAX);
 
     #[inline(always)]
-    fn of(piece: &Piece) -> Self {
+    fn of(piece: &PlannedIo) -> Self {
         Self(u64::from(piece.bytes) | u64::from(piece.file) << 32 | (piece.direction.index() as u64) << 48)
     }
 }
@@ -144,7 +144,7 @@ impl Ring {
             | flag(self.fixed_files, abi::NOP_FIXED_FILE)
             | flag(fixed_buffers, abi::NOP_FIXED_BUFFER);
         self.drafts.iter_mut().for_each(|draft| draft.rest.op_flags = op_flags);
-        self.queue(0, &Piece { direction: Direction::Read, file: 0, bytes: 0, offset: 0 });
+        self.queue(0, &PlannedIo { direction: Direction::Read, file: 0, bytes: 0, offset: 0 });
         let mut answer = 0;
         while self.in_flight() > 0 {
             match self.enter(1, None) {
@@ -162,7 +162,7 @@ impl Ring {
 
     /// Rewrites the slot's entry for this I/O.
     #[inline(never)]
-    fn queue_anew(&mut self, slot: u32, piece: &Piece) {
+    fn queue_anew(&mut self, slot: u32, piece: &PlannedIo) {
         if piece.direction == Direction::Trim && !self.nop {
             let result = trim::trim(&self.places[usize::from(piece.file)], piece.offset, piece.bytes);
             return self.at_once.push((slot, result));
@@ -213,7 +213,7 @@ impl Engine for Ring {
     }
 
     #[inline(always)]
-    fn queue(&mut self, slot: u32, piece: &Piece) {
+    fn queue(&mut self, slot: u32, piece: &PlannedIo) {
         let Self { drafts, uring, .. } = self;
         let draft = &drafts[slot as usize];
         if draft.kind != Kind::of(piece) {
@@ -222,7 +222,7 @@ impl Engine for Ring {
         push(uring, draft.verb, piece.offset, &draft.rest);
     }
 
-    fn queue_with_priority(&mut self, slot: u32, piece: &Piece, priority: u16) {
+    fn queue_with_priority(&mut self, slot: u32, piece: &PlannedIo, priority: u16) {
         if piece.direction == Direction::Trim {
             return self.queue(slot, piece);
         }
@@ -358,8 +358,8 @@ mod tests {
         Setup { delivery, no_array, polled: false, fetched, any_file: true, missing: Vec::new() }
     }
 
-    fn piece(direction: Direction, offset: u64, bytes: u32) -> Piece {
-        Piece { direction, file: 0, bytes, offset }
+    fn piece(direction: Direction, offset: u64, bytes: u32) -> PlannedIo {
+        PlannedIo { direction, file: 0, bytes, offset }
     }
 
     #[test]
@@ -466,7 +466,7 @@ mod tests {
             // SAFETY: as above.
             unsafe { *ring.buffer(slot) }
         };
-        let run = |ring: &mut Ring, slot, what: Option<Piece>| {
+        let run = |ring: &mut Ring, slot, what: Option<PlannedIo>| {
             match what {
                 Some(piece) => ring.queue(slot, &piece),
                 None => ring.queue_sync(slot, 0, true),

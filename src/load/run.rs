@@ -15,8 +15,8 @@ use super::guard::Opened;
 use super::job::{Job, Placement};
 use super::prepare::{Phase, PreparedJob, PreparedJobs, Progress, Rates};
 use super::ring_workers::{self, Meter};
-use super::worker::{self, Control, Done, Ends, Gates, Meeting, Outcome, Plan, Ready, circles};
-use super::{Interval, JobResult, LoadSummary, RingWorkers, cpus};
+use super::worker::{self, Control, Done, Ends, Gates, Meeting, Outcome, Ready, ThreadPlan, circles};
+use super::{JobResult, LoadSummary, RingWorkers, SeriesInterval, cpus};
 use crate::clock;
 use crate::refusal::{Refusal, reason};
 use crate::wire::generator::WireGenerator;
@@ -26,7 +26,7 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 
 /// The result of a round of jobs: per job the outcomes and the bytes written per interval; and the CPU time of
 /// io_uring's workers.
-type Round = (Vec<(Vec<Outcome>, Vec<Interval>)>, Result<RingWorkers, &'static str>);
+type RoundResult = (Vec<(Vec<Outcome>, Vec<SeriesInterval>)>, Result<RingWorkers, &'static str>);
 
 impl PreparedJobs {
     /// Runs the load until its time is over or `stop` is set, then drains. Returns a summary per job.
@@ -106,7 +106,7 @@ impl PreparedJobs {
         &self,
         job: &PreparedJob,
         outcomes: Vec<Outcome>,
-        written: Vec<Interval>,
+        written: Vec<SeriesInterval>,
         ring_workers: Result<RingWorkers, &'static str>,
         alone: bool,
     ) -> LoadSummary {
@@ -176,7 +176,7 @@ impl PreparedJobs {
         control: &Control,
         progress: &dyn Fn(Progress),
         shared: &[WireGenerator],
-    ) -> Result<Round> {
+    ) -> Result<RoundResult> {
         let threads: usize = jobs.iter().map(|job| job.job.numjobs as usize).sum();
         let done: Vec<Done> = (0..threads).map(|_| Done::default()).collect();
         let runtime_ns = jobs.iter().map(|job| total_ns(&job.job)).max().unwrap_or(u64::MAX);
@@ -191,7 +191,7 @@ impl PreparedJobs {
             for (place, ((job, circle), own)) in jobs.iter().zip(circle).zip(&own).enumerate() {
                 let ends = Ends { stop, exit: control.exit(place) };
                 for (number, done) in (0..job.job.numjobs).zip(&mut done_of) {
-                    let plan = Plan {
+                    let plan = ThreadPlan {
                         job: &job.job,
                         number,
                         cpus: cpus_of(job, before + number as usize, number as usize),

@@ -1,7 +1,7 @@
 //! Counts one thread's operations, latencies and failures while it runs.
 
 use super::job::Direction;
-use super::{Failures, JobResult, Sample, Served, Transfer};
+use super::{Failures, JobResult, Served, Transfer, TransferSample};
 use crate::hist::Histogram;
 
 /// Kind of operation in a slot.
@@ -95,7 +95,7 @@ pub struct Tally {
     submitted: Histogram,
     reaped: Histogram,
     depths: Histogram,
-    samples: Vec<Sample>,
+    samples: Vec<TransferSample>,
     /// End of the last interval, and the totals then.
     sampled: IntervalCounters,
     /// Latency above which an operation is late, ns; 0: none is.
@@ -155,7 +155,7 @@ impl Tally {
         let latency_ns = self.transfers.each_ref().map(|transfer| transfer.lat.sum());
         let every_ns = self.sampled.every_ns;
         let since = |now: [u64; 3], then: [u64; 3]| std::array::from_fn(|at| now[at] - then[at]);
-        self.samples.push(Sample {
+        self.samples.push(TransferSample {
             duration_ns: now - self.sampled.at_ns,
             operations: since(operations, self.sampled.operations),
             bytes: since(bytes, self.sampled.bytes),

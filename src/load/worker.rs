@@ -40,7 +40,7 @@ use control::Turn;
 pub use gate::{Gates, Meeting, circles};
 
 /// The plan of one thread.
-pub struct Plan<'a> {
+pub struct ThreadPlan<'a> {
     pub job: &'a Job,
     /// Number within its job.
     pub number: u32,
@@ -116,7 +116,7 @@ pub struct Outcome {
 
 /// Sets up, waits for the others, runs the load, drains. `told` is dropped when nothing is in flight any more.
 pub fn run(
-    mut plan: Plan<'_>,
+    mut plan: ThreadPlan<'_>,
     ends: Ends<'_>,
     gates: &Gates,
     told: Sender<Ready>,
@@ -194,7 +194,7 @@ enum Way {
 
 impl Way {
     /// Must be called on the thread that uses it. Also returns requested features that are not available.
-    fn new(plan: &Plan<'_>) -> Result<(Self, Vec<String>)> {
+    fn new(plan: &ThreadPlan<'_>) -> Result<(Self, Vec<String>)> {
         if let Some(priority) = plan.job.priority {
             cpus::set_io_priority(priority).map_err(|error| {
                 let (name, why) = (job::priority_name(priority), reason(&error));

@@ -117,7 +117,7 @@ enum Source {
 }
 
 /// Collects the results of samples.
-struct Window {
+struct ThreadInterval {
     tally: Tally,
     rounds: u64,
     samples: u64,
@@ -131,7 +131,7 @@ pub struct ThreadProbe {
     options: Options,
     hz: u32,
     missing: Vec<Missing>,
-    window: RefCell<Window>,
+    window: RefCell<ThreadInterval>,
     start: Reading,
     began: Instant,
     /// Number of the next sample's period.
@@ -190,7 +190,7 @@ impl ThreadProbe {
         let hz = options.hz.unwrap_or(default).max(1);
         let now = now_ns();
         let began = Instant::now();
-        let window = Window { tally: Tally::new(now), rounds: 0, samples: 0, loss: Loss::default() };
+        let window = ThreadInterval { tally: Tally::new(now), rounds: 0, samples: 0, loss: Loss::default() };
         Ok(Self {
             source,
             options,

@@ -60,9 +60,9 @@ impl LineProgress {
 }
 
 /// On drop, wakes the waiting threads: no more results are consumed, at the end or after an error.
-struct End<'a>(&'a LineProgress);
+struct ConsumerGuard<'a>(&'a LineProgress);
 
-impl Drop for End<'_> {
+impl Drop for ConsumerGuard<'_> {
     fn drop(&mut self) {
         self.0.set(u64::MAX);
     }
@@ -89,7 +89,7 @@ impl<R: BufRead + Send> Pieces<R> {
         let began = notes.began.clone();
         let taken = LineProgress::default();
         thread::scope(|scope| {
-            let _end = End(&taken);
+            let _end = ConsumerGuard(&taken);
             let mut number = lines.number;
             taken.set(number);
             // Round-robin: each thread gets every Nth line, so reading the channels in turn gives the results in order.

@@ -11,7 +11,7 @@ use crate::merge::{Merge, Summary};
 
 /// The intervals of one recording, merged.
 #[derive(Debug, Clone)]
-pub struct Run<V> {
+pub struct MergedRecording<V> {
     /// Where it was read from.
     name: String,
     /// Its machine, if the recording names it.
@@ -34,7 +34,7 @@ const SLACK_NS: i128 = 2_000_000;
 /// whichever is longer.
 const ALIKE: f64 = 0.01;
 
-impl<V: Merge + View> Run<V> {
+impl<V: Merge + View> MergedRecording<V> {
     /// Starts with one interval.
     pub fn new(name: String, piece: Piece<V>) -> Self {
         let end_ns = start_ns(&piece).map(|start| start + i128::from(piece.envelope.duration_ns));
@@ -105,7 +105,7 @@ impl Write for Counter {
     }
 }
 
-impl<V: Summary> Run<V> {
+impl<V: Summary> MergedRecording<V> {
     /// The result of all its intervals.
     pub fn whole(mut self) -> Piece<V> {
         self.piece.view.settle();
@@ -178,7 +178,7 @@ impl fmt::Display for Apart {
 /// Recordings to be merged.
 #[derive(Debug)]
 pub struct Together<V> {
-    runs: Vec<Run<V>>,
+    runs: Vec<MergedRecording<V>>,
     bytes: u64,
 }
 
@@ -191,7 +191,7 @@ impl<V> Default for Together<V> {
 impl<V: Summary + View> Together<V> {
     /// # Errors
     /// If they are too large together.
-    pub fn add(&mut self, mut run: Run<V>) -> Result<(), Apart> {
+    pub fn add(&mut self, mut run: MergedRecording<V>) -> Result<(), Apart> {
         self.bytes = self.bytes.saturating_add(run.measure());
         if self.bytes > MOST_BYTES {
             return Err(Apart::Large(run.name));
@@ -207,7 +207,7 @@ impl<V: Summary + View> Together<V> {
     pub fn merge(mut self) -> Result<Piece<V>, Apart> {
         self.refuse_own_lines()?;
         self.runs.sort_by_key(|run| (run.host.clone(), start_ns(&run.piece)));
-        let mut machines: Vec<Run<V>> = Vec::new();
+        let mut machines: Vec<MergedRecording<V>> = Vec::new();
         for run in self.runs {
             match machines.last_mut().filter(|last| last.host == run.host) {
                 Some(last) => last.follow(run)?,
@@ -239,7 +239,7 @@ impl<V: Summary + View> Together<V> {
     }
 }
 
-impl<V> Run<V> {
+impl<V> MergedRecording<V> {
     fn is_over_before(&self, next: &Self) -> bool {
         self.end_ns.zip(start_ns(&next.piece)).is_some_and(|(end, start)| start + SLACK_NS >= end)
     }
@@ -252,7 +252,7 @@ impl<V> Run<V> {
     }
 }
 
-impl<V: Summary + View> Run<V> {
+impl<V: Summary + View> MergedRecording<V> {
     fn follow(&mut self, next: Self) -> Result<(), Apart> {
         if !self.is_over_before(&next) {
             let (a, b) = (self.name.clone(), next.name.clone());

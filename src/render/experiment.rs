@@ -41,7 +41,7 @@ pub fn extent(curve: &Curve) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::Point;
+    use crate::experiment::BlockResult;
 
     #[test]
     fn an_arm_is_a_row_and_one_without_blocks_has_no_zero() {
@@ -51,7 +51,7 @@ mod tests {
             numjobs: 1,
             ratio: None,
             blocks: rate
-                .map(|rate| vec![Point { operations_per_second: rate, mean_ns: Some(1e9 / rate) }; 3])
+                .map(|rate| vec![BlockResult { operations_per_second: rate, mean_ns: Some(1e9 / rate) }; 3])
                 .unwrap_or_default(),
         };
         let mut curve = Curve {

@@ -21,7 +21,7 @@ use crate::analyze::top::TopInterval;
 use crate::envelope::{Envelope, View};
 use crate::load::random::below;
 use crate::merge::Summary;
-use crate::recording::together::{Run, Together};
+use crate::recording::together::{MergedRecording, Together};
 use crate::recording::{Piece, Pieces, Span, name_of, source};
 use crate::rules::fixtures::Case;
 use crate::rules::{self, Summaries, inputs};
@@ -116,7 +116,7 @@ fn check<V: View + Summary + Clone + Debug>(
         };
         some.iter().for_each(&shown);
         let Some((first, rest)) = some.split_first() else { continue };
-        let mut run = Run::new("a".to_string(), first.clone());
+        let mut run = MergedRecording::new("a".to_string(), first.clone());
         rest.iter().chain([first, first]).for_each(|piece| run.add(piece.clone()).unwrap());
         shown(&run.clone().whole());
         let mut together = Together::default();
@@ -226,17 +226,17 @@ fn merged<V: View + Summary + Clone>(
     state: &mut u64,
     mut look: impl FnMut(&V),
 ) -> Option<Piece<V>> {
-    let mut run: Option<Run<V>> = None;
+    let mut run: Option<MergedRecording<V>> = None;
     for _ in 0..3 {
         let line = hostile(&lines[below(state, lines.len() as u64) as usize], state);
         let Some(piece) = read::<V>(&line) else { continue };
         look(&piece.view);
         match &mut run {
             Some(run) => run.add(piece).unwrap(),
-            None => run = Some(Run::new("a".to_string(), piece)),
+            None => run = Some(MergedRecording::new("a".to_string(), piece)),
         }
     }
-    run.map(Run::whole)
+    run.map(MergedRecording::whole)
 }
 
 /// A line of host.json about a machine with this disk.

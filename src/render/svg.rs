@@ -7,7 +7,7 @@ mod frame;
 mod heatmap;
 mod lines;
 
-pub use self::curve::{Point, curve};
+pub use self::curve::{CurvePoint, curve};
 pub use self::dots::{Rounds, dots};
 pub use self::heatmap::{Column, heatmap};
 pub use self::lines::{ChartLine, lines};

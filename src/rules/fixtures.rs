@@ -15,7 +15,7 @@ use crate::analyze::rates::DeviceRates;
 use crate::analyze::stacks::{CpuClass, ProfileSummary};
 use crate::analyze::stage::Stage;
 use crate::envelope::Envelope;
-use crate::experiment::{Arm, Curve, Point, Tried};
+use crate::experiment::{Arm, BlockResult, Curve, Tried};
 use crate::hist::Histogram;
 use crate::host::cpu_quota::CpuQuota;
 use crate::host::{BlockDevice, HardwareQueue, Hop, Host, Link};
@@ -63,7 +63,7 @@ impl Case {
             // Blocks differ by a percent.
             blocks: (0..6)
                 .map(|n| 1.0 + 0.002 * f64::from(n % 3))
-                .map(|drift| Point {
+                .map(|drift| BlockResult {
                     operations_per_second: rate * drift,
                     mean_ns: Some(f64::from(iodepth) * 1e9 / rate),
                 })

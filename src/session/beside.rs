@@ -65,15 +65,15 @@ struct Threads {
 
 /// A part of the result, and its label where it is missing.
 #[derive(Clone, Copy)]
-struct Part(&'static str, &'static str);
+struct ResultPart(&'static str, &'static str);
 
-const INTERRUPTS: Part = Part("interrupts", "interrupts were not counted");
-const PROFILE: Part = Part("profile", "there is no profile and no flame graph");
-const LOCKS: Part = Part("locks", "locks were not measured");
-const PAGECACHE: Part = Part("pagecache", "the page cache was not measured");
-const THREADS: Part = Part("threads", "threads were not sampled");
+const INTERRUPTS: ResultPart = ResultPart("interrupts", "interrupts were not counted");
+const PROFILE: ResultPart = ResultPart("profile", "there is no profile and no flame graph");
+const LOCKS: ResultPart = ResultPart("locks", "locks were not measured");
+const PAGECACHE: ResultPart = ResultPart("pagecache", "the page cache was not measured");
+const THREADS: ResultPart = ResultPart("threads", "threads were not sampled");
 
-impl Part {
+impl ResultPart {
     fn refused(self, error: &anyhow::Error) -> Missing {
         Missing {
             part: Some(self.0.to_string()),
@@ -129,7 +129,7 @@ impl PreparedProbes {
     pub fn new(host: &Host, options: &Options) -> Self {
         let root = Path::new("/");
         let mut missing = Vec::new();
-        let mut refused = |what: Part, error: &anyhow::Error| missing.push(what.refused(error));
+        let mut refused = |what: ResultPart, error: &anyhow::Error| missing.push(what.refused(error));
         let pressure = Pressure::start(host, options)
             .inspect_err(|error| [LOCKS, PAGECACHE].into_iter().for_each(|part| refused(part, error)))
             .ok();
@@ -148,7 +148,7 @@ impl PreparedProbes {
     /// Opens the intervals of all probes together, so that all results cover the same time.
     pub fn begin(self) -> Probes {
         let mut missing = self.missing;
-        let mut refused = |what: Part, error: &anyhow::Error| missing.push(what.refused(error));
+        let mut refused = |what: ResultPart, error: &anyhow::Error| missing.push(what.refused(error));
         let sampler = StacksProbe::attach(self.frequency).inspect_err(|error| refused(PROFILE, error)).ok();
         self.pressure.iter().for_each(Background::begin);
         self.threads.iter().for_each(Background::begin);

@@ -17,7 +17,7 @@ use crate::symbols::{Helper, Names, Symbolizer};
 use crate::{probe, wire};
 use anyhow::Result;
 
-use super::watch::{Live, Piece};
+use super::watch::{Live, WatchInterval};
 use crate::probe::Probe;
 
 /// Samples per second and CPU, where the LRU functions cannot be traced.
@@ -253,7 +253,7 @@ impl Live for PressureView<'_> {
     fn summary(
         &mut self,
         probes: &Probes,
-        piece: &Piece<'_, Reading>,
+        piece: &WatchInterval<'_, Reading>,
         envelope: Envelope,
     ) -> (Envelope, PressureSummary) {
         let mut seen = self.naming.whole(piece.from, piece.to);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::watch::{Live, Piece};
+use super::watch::{Live, WatchInterval};
 use crate::analyze::threads::{Column, Meaning, Source, ThreadSummary, addresses, summarize, trust};
 use crate::envelope::{Envelope, Missing};
 use crate::host::Host;
@@ -69,7 +69,7 @@ impl Live for ThreadView<'_> {
     fn summary(
         &mut self,
         probe: &ThreadProbe,
-        piece: &Piece<'_, Reading>,
+        piece: &WatchInterval<'_, Reading>,
         envelope: Envelope,
     ) -> (Envelope, ThreadSummary) {
         let (summary, missing) = self.naming.summary(probe, &piece.to.window, self.columns);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::watch::{Live, Piece};
+use super::watch::{Live, WatchInterval};
 use super::window::are_gone;
 use super::{stop, wall_clock};
 use crate::analyze::top::{self, TopInterval};
@@ -123,7 +123,7 @@ impl Live for TopView {
     fn summary(
         &mut self,
         disks: &Disks,
-        piece: &Piece<'_, Activity>,
+        piece: &WatchInterval<'_, Activity>,
         envelope: Envelope,
     ) -> (Envelope, TopInterval) {
         let line = top::line(piece.from, piece.to, &disks.total);

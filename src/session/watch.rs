@@ -20,7 +20,7 @@ pub struct Often {
 }
 
 /// A piece of the window, between two readings.
-pub struct Piece<'a, R> {
+pub struct WatchInterval<'a, R> {
     pub from: &'a R,
     pub to: &'a R,
     /// Whether it is the last piece.
@@ -39,7 +39,7 @@ pub trait Live {
     fn summary(
         &mut self,
         probe: &Self::Probe,
-        piece: &Piece<'_, Reading<Self>>,
+        piece: &WatchInterval<'_, Reading<Self>>,
         envelope: Envelope,
     ) -> (Envelope, Self::Summary);
 
@@ -143,7 +143,7 @@ pub fn follow<V: Live>(
         let reading = probe.read()?;
         let end_ns = clock::now_ns();
         start.read_ns = Some(since(started, next_started));
-        let piece = Piece { from: &last, to: &reading, is_last: false };
+        let piece = WatchInterval { from: &last, to: &reading, is_last: false };
         let (envelope, summary) = view.summary(probe, &piece, start);
         let is_further = shown > 0;
         let (envelope, summary) = (&envelope, &summary);
@@ -161,7 +161,8 @@ pub fn follow<V: Live>(
     let end_ns = clock::now_ns();
     start.read_ns = Some(since(started, closing));
     let status = window.status();
-    let (envelope, summary) = view.summary(probe, &Piece { from: &last, to: &end, is_last: true }, start);
+    let (envelope, summary) =
+        view.summary(probe, &WatchInterval { from: &last, to: &end, is_last: true }, start);
     let (envelope, summary) = (&envelope, &summary);
     let (is_further, is_interval) = (shown > 0, grid.is_some());
     show(probe, &IntervalView { envelope, summary, status, is_further, is_interval, end_ns })?;

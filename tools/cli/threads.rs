@@ -4,7 +4,7 @@ use biopsy::analyze::threads::Column;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
 
-use super::common::{Interval, LineArgs, Output, Window, sorts};
+use super::common::{IntervalArgs, LineArgs, MeasurementArgs, Output, sorts};
 use super::input::{Input, replaces_live};
 use super::values::{column, comm};
 
@@ -25,7 +25,7 @@ The device that a thread waits for is known if the thread has submitted a bio an
 #[command(mut_arg("input", replaces_live(&["hz", "group_by", "pids", "comms", "cgroups", "stacks"])))]
 pub struct Threads {
     #[command(flatten)]
-    pub window: Window,
+    pub window: MeasurementArgs,
     #[command(flatten)]
     pub input: Input,
     #[command(flatten)]
@@ -56,7 +56,7 @@ pub struct Threads {
     #[arg(long, value_enum, value_name = "FORMAT", conflicts_with_all = ["json", "group_by"])]
     pub stacks: Option<Stacks>,
     #[command(flatten)]
-    pub interval: Interval,
+    pub interval: IntervalArgs,
     /// Run COMMAND and measure until it exits, or for --for (COMMAND keeps running).
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,

@@ -11,7 +11,7 @@ use biopsy::probe::stacks::StacksProbe;
 use biopsy::render::flame::{Caption, Options};
 use biopsy::render::flame_diff;
 use biopsy::session::flame::OnCpuView;
-use biopsy::session::watch::{Live as _, Piece};
+use biopsy::session::watch::{Live as _, WatchInterval};
 use biopsy::wire::stacks::RawProfile;
 
 /// Samples per second and CPU. Not a multiple of the kernel's timer frequency.
@@ -104,7 +104,7 @@ impl Observer for Stacks {
     fn end(&mut self, arm: usize, round: &mut Round) -> Result<()> {
         let (Some(from), to) = (self.from.take(), self.probe.read()?) else { return Ok(()) };
         self.lost += to.lost;
-        let piece = Piece { from: &from, to: &to, is_last: false };
+        let piece = WatchInterval { from: &from, to: &to, is_last: false };
         let (_, summary) = self.view.summary(&self.probe, &piece, Envelope::default());
         let rate = round.values.get(Kind::Iops.name());
         self.rounds.push(RoundProfile {

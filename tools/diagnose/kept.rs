@@ -33,7 +33,7 @@ pub enum IntervalSource<'a> {
 }
 
 /// All intervals, merged.
-pub struct Window {
+pub struct MergedIntervals {
     pub measured: IntervalSummaries,
     pub timeline: Timeline,
     /// On-CPU stacks; None: not recorded.
@@ -48,7 +48,7 @@ impl IntervalSource<'_> {
     ///
     /// # Errors
     /// If there is no latency, or a view is damaged.
-    pub fn window(self, span: Span) -> Result<Window> {
+    pub fn window(self, span: Span) -> Result<MergedIntervals> {
         let mut timeline = Timeline::default();
         let lines = self.lines::<LatencySummary>()?;
         let latency =
@@ -67,7 +67,7 @@ impl IntervalSource<'_> {
         let profile = stacks.as_ref().and_then(profile);
         let measured =
             IntervalSummaries { envelope, latency, interrupts, pressure, threads, profile, system };
-        Ok(Window { measured, timeline, stacks, damaged, command_status })
+        Ok(MergedIntervals { measured, timeline, stacks, damaged, command_status })
     }
 
     fn name(self) -> String {

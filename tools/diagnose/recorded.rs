@@ -8,7 +8,7 @@ use biopsy::analyze::loss;
 use biopsy::recording::Span;
 
 use super::answer::{Answer, DiagnosisResult};
-use super::kept::{IntervalSource, Window};
+use super::kept::{IntervalSource, MergedIntervals};
 use super::pictures::Pictures;
 use crate::cli::{Color, Diagnose, LeastSeverity, Report};
 use crate::replay;
@@ -67,7 +67,7 @@ pub fn run(asked: &DiagnosisRequest<'_>, color: Color) -> Result<()> {
     let kept = IntervalSource::At(asked.recording);
     let machine = replay::machine::<HostSummary>(asked.recording)?.view;
     let mut answer = Answer::open(asked.page.clone(), asked.json, asked.verbose, asked.fail_on, color)?;
-    let Window { measured, timeline, stacks, damaged, command_status } = kept.window(asked.span)?;
+    let MergedIntervals { measured, timeline, stacks, damaged, command_status } = kept.window(asked.span)?;
     let host = &machine.machine;
     let doubt = loss::distrust(&measured.latency, &measured.envelope.lost, asked.max_loss);
     let mut pictures = Pictures::new(&host.hostname, &measured.envelope);

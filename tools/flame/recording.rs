@@ -171,7 +171,7 @@ fn folded_text(bytes: Vec<u8>, name: String, unit: Option<Unit>) -> Result<Recor
 
 fn profile(bytes: &[u8], name: String, unit: Option<Unit>) -> Result<Recording> {
     let mut naming = FrameSymbolizer::new();
-    let part = Part::new(&Reading::new(bytes)?, unit, &mut naming)?;
+    let part = ProfilePart::new(&Reading::new(bytes)?, unit, &mut naming)?;
     Ok(part.recording(name, naming))
 }
 
@@ -187,7 +187,7 @@ pub fn intervals(mut profiles: Profiles, name: String, unit: Option<Unit>, span:
             let start = reading.start_ns.and_then(wall_clock::rfc3339).unwrap_or_default();
             let begin = begin.get_or_insert_with(|| start.clone());
             if span.holds(begin, &start)? {
-                let part = Part::new(&reading, unit, &mut naming)?;
+                let part = ProfilePart::new(&reading, unit, &mut naming)?;
                 match &mut sum {
                     Some(sum) => sum.add(part)?,
                     None => sum = Some(Sum::new(part)),
@@ -204,7 +204,7 @@ pub fn intervals(mut profiles: Profiles, name: String, unit: Option<Unit>, span:
 }
 
 /// A profile, or the sum of several.
-struct Part {
+struct ProfilePart {
     stacks: Profile,
     counts: Option<Profile>,
     values: Values,
@@ -214,7 +214,7 @@ struct Part {
     period_ns: Option<u64>,
 }
 
-impl Part {
+impl ProfilePart {
     fn new(reading: &Reading<'_>, unit: Option<Unit>, naming: &mut FrameSymbolizer) -> Result<Self> {
         let values = reading.values(unit)?;
         let names = naming.names(reading.nameless())?;
@@ -274,7 +274,7 @@ impl Part {
 
 /// The sum of intervals.
 struct Sum {
-    all: Part,
+    all: ProfilePart,
     intervals: u64,
     /// By the text without its numbers: the first one, the number of intervals with it, and whether all texts are
     /// equal.
@@ -285,7 +285,7 @@ struct Sum {
 }
 
 impl Sum {
-    fn new(first: Part) -> Self {
+    fn new(first: ProfilePart) -> Self {
         let mut sum = Self {
             intervals: 1,
             missing: Vec::new(),
@@ -298,7 +298,7 @@ impl Sum {
         sum
     }
 
-    fn add(&mut self, mut part: Part) -> Result<()> {
+    fn add(&mut self, mut part: ProfilePart) -> Result<()> {
         let missing = part.origin.as_mut().map(take_missing);
         self.intervals += 1;
         self.note(missing.unwrap_or_default());
@@ -340,7 +340,7 @@ impl Sum {
         }
     }
 
-    fn whole(mut self) -> Part {
+    fn whole(mut self) -> ProfilePart {
         let all = self.intervals;
         let missing = self.missing.into_iter().map(|(_, mut missing, n, same)| {
             if n < all || !same {

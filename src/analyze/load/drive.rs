@@ -104,7 +104,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::load::Interval;
+    use crate::load::SeriesInterval;
 
     #[test]
     fn what_is_not_known_is_null() {
@@ -130,7 +130,7 @@ mod tests {
         let drive = Drive {
             sampled: Some(BlockCounts { samples: 64, zeros: 16, ..BlockCounts::default() }),
             health: Some((before, after)),
-            written: vec![Interval { duration_ns: 100, bytes: 4096 }],
+            written: vec![SeriesInterval { duration_ns: 100, bytes: 4096 }],
             ..Drive::default()
         };
         let keys = json!(DriveFacts::of(&drive));

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Figures, LoadResult};
 use crate::analyze::knee::Knee;
-use crate::analyze::sweep::{Curve, Metric, Point, Sweep};
+use crate::analyze::sweep::{Curve, Metric, Sweep, SweepPoint};
 
 /// The sweep of a load.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -88,7 +88,7 @@ fn names(words: &[String]) -> Vec<String> {
 }
 
 impl PointRecord {
-    fn of(words: &[String], point: &Point) -> Self {
+    fn of(words: &[String], point: &SweepPoint) -> Self {
         Self {
             values: words.iter().cloned().zip(point.values.iter().cloned()).collect(),
             failed: point.failed.clone(),

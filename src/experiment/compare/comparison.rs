@@ -9,7 +9,7 @@ use super::metric::Kind;
 use super::stages::{self, StageDifference, StageMean};
 use crate::envelope::View;
 use crate::experiment::ratio::{ERROR, LEAST_BLOCKS};
-use crate::experiment::{Plan, Verdict};
+use crate::experiment::{EvaluationPlan, Verdict};
 use crate::names::names;
 use crate::stats::{Paired, drift, holm, welch};
 
@@ -49,7 +49,7 @@ pub struct Round {
 
 names! {
     /// Why there are no more rounds.
-    pub enum End {
+    pub enum StopReason {
         /// The interval is as narrow as `--until` requires, or entirely beyond the margin.
         Precise = "precise",
         /// All planned rounds were run.
@@ -125,7 +125,7 @@ pub struct Comparison {
     pub stages_per: Option<String>,
     /// What the primary metric changed by over the run, in both arms; null where it did not.
     pub drift_percent: Option<f64>,
-    pub end: Option<End>,
+    pub end: Option<StopReason>,
     /// What qualifies the result.
     pub notes: Vec<String>,
 }
@@ -188,7 +188,7 @@ impl Comparison {
     }
 
     /// Whether the primary metric of every arm is known precisely enough.
-    pub fn is_enough(&self, plan: &Plan, p: f64) -> bool {
+    pub fn is_enough(&self, plan: &EvaluationPlan, p: f64) -> bool {
         let Some(primary) = self.primary else { return false };
         (1..self.arms.len()).all(|arm| {
             let (b, a) = self.pairs(primary.name(), arm);
@@ -198,7 +198,7 @@ impl Comparison {
     }
 
     /// Computes what follows from the rounds. `p` is that of the last look, `margin` that of means and rates.
-    pub fn derive(&mut self, plan: &Plan, p: f64, margin: f64) {
+    pub fn derive(&mut self, plan: &EvaluationPlan, p: f64, margin: f64) {
         let measured = |kind: &Kind| self.rounds.iter().any(|round| round.values.contains_key(kind.name()));
         let others = Kind::ALL.into_iter().filter(|kind| Some(*kind) != self.primary && measured(kind));
         let kinds: Vec<Kind> = self.primary.into_iter().chain(others).collect();
@@ -340,7 +340,7 @@ pub(crate) mod tests {
             arms: vec![arm("none"), arm("mq-deadline")],
             rounds,
             primary: Some(Kind::Iops),
-            end: Some(End::Planned),
+            end: Some(StopReason::Planned),
             ..Comparison::default()
         };
         found.derive_at_once();
@@ -350,7 +350,7 @@ pub(crate) mod tests {
     impl Comparison {
         fn derive_at_once(&mut self) {
             let blocks = self.whole_blocks().len();
-            let mut plan = Plan::fixed(blocks.max(1), 0.05, 0.05);
+            let mut plan = EvaluationPlan::fixed(blocks.max(1), 0.05, 0.05);
             let p = plan.look(blocks);
             self.derive(&plan, p, 0.05);
         }

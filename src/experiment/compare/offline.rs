@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use serde::Deserialize as _;
 use serde_json::Value;
 
-use super::comparison::{Arm, Comparison, Difference, End, Round};
+use super::comparison::{Arm, Comparison, Difference, Round, StopReason};
 use super::metric::Kind;
-use crate::experiment::Plan;
+use crate::experiment::EvaluationPlan;
 use crate::experiment::ratio::ERROR;
 use crate::settings::Key;
 
@@ -67,12 +67,12 @@ impl Source {
 }
 
 type Setup = Vec<(&'static str, String)>;
-type Sample = BTreeMap<String, f64>;
+type MetricValues = BTreeMap<String, f64>;
 
 /// The set-up by name, with the samples of a value.
-type SetupSamples = (BTreeMap<String, String>, Vec<Sample>);
+type SetupSamples = (BTreeMap<String, String>, Vec<MetricValues>);
 
-fn one((setup, sample): (Setup, Sample)) -> SetupSamples {
+fn one((setup, sample): (Setup, MetricValues)) -> SetupSamples {
     (setup.into_iter().map(|(what, value)| (what.to_string(), value)).collect(), vec![sample])
 }
 
@@ -99,7 +99,7 @@ fn of_compare(value: &Value) -> Option<SetupSamples> {
     Some((setup, samples))
 }
 
-fn sample(values: &[(Kind, Option<f64>)]) -> Sample {
+fn sample(values: &[(Kind, Option<f64>)]) -> MetricValues {
     let known = |(kind, value): &(Kind, Option<f64>)| {
         Some((kind.name().to_string(), value.filter(|value| value.is_finite())?))
     };
@@ -116,7 +116,7 @@ fn text(value: &Value) -> Option<String> {
 }
 
 /// `biopsy.load/1` of one job.
-fn of_load(load: &Value) -> (Setup, Sample) {
+fn of_load(load: &Value) -> (Setup, MetricValues) {
     let words = ["rw", "iodepth", "numjobs", "engine", "direct", "rwmixread", "hipri", "size"];
     let said = words.iter().filter_map(|word| Some(format!("{word}={}", text(&load[*word])?)));
     let setup = [
@@ -149,13 +149,13 @@ fn known<const N: usize>(setup: [(&'static str, Option<String>); N]) -> Setup {
 }
 
 /// An interval of `biopsy.latency/1`: all its devices together.
-fn of_latency(line: &Value) -> (Setup, Sample) {
+fn of_latency(line: &Value) -> (Setup, MetricValues) {
     let devices = || line["devices"].as_array().into_iter().flatten();
     let names: Vec<&str> = devices().filter_map(|device| device["name"].as_str()).collect();
     let setup = [("kernel", text(&line["kernel"])), ("device", Some(names.join(", ")))];
     let sum = |key: &str| devices().filter_map(|device| device[key].as_f64()).sum::<f64>();
     let Some(seconds) = line["duration_ns"].as_f64().filter(|ns| *ns > 0.0).map(|ns| ns / 1e9) else {
-        return (known(setup), Sample::new());
+        return (known(setup), MetricValues::new());
     };
     let ops = devices().filter_map(|device| device["ops"].as_object()).flat_map(|ops| ops.values());
     // The sum of the request stages is the time in the block layer.
@@ -171,7 +171,7 @@ fn of_latency(line: &Value) -> (Setup, Sample) {
 }
 
 /// fio's JSON: all its jobs together. Quantiles only for a single job with one direction, since they cannot be added.
-fn of_fio(result: &Value) -> (Setup, Sample) {
+fn of_fio(result: &Value) -> (Setup, MetricValues) {
     const DIRECTIONS: [&str; 3] = ["read", "write", "trim"];
     let jobs = || result["jobs"].as_array().into_iter().flatten();
     let word = |job: &Value, word: &str| {
@@ -224,14 +224,14 @@ fn bytes(word: &str) -> Option<u64> {
 }
 
 /// Averages consecutive samples, so that few remain.
-fn averaged(samples: &[Sample]) -> Vec<Sample> {
+fn averaged(samples: &[MetricValues]) -> Vec<MetricValues> {
     if samples.len() <= MOST_SAMPLES {
         return samples.to_vec();
     }
     let part = |index: usize| {
         let bound = |index: usize| index * samples.len() / MOST_SAMPLES;
         let part = &samples[bound(index)..bound(index + 1)];
-        let mut mean = Sample::new();
+        let mut mean = MetricValues::new();
         for name in part.iter().flat_map(BTreeMap::keys) {
             let values: Vec<f64> = part.iter().filter_map(|sample| sample.get(name).copied()).collect();
             mean.insert(name.clone(), values.iter().sum::<f64>() / values.len() as f64);
@@ -267,7 +267,7 @@ pub fn offline(a: &Source, b: &Source, primary: Kind, margin: f64) -> Comparison
             .to_string()
     });
     let rounds = [a, b].into_iter().enumerate().flat_map(|(arm, source)| {
-        let round = move |(block, values): (usize, &Sample)| Round {
+        let round = move |(block, values): (usize, &MetricValues)| Round {
             arm,
             block,
             values: values
@@ -287,11 +287,11 @@ pub fn offline(a: &Source, b: &Source, primary: Kind, margin: f64) -> Comparison
         is_paired: false,
         differences: differences(&a.setup, &b.setup),
         notes: notes.into_iter().collect(),
-        end: Some(End::Planned),
+        end: Some(StopReason::Planned),
         ..Comparison::default()
     };
     let samples = a.samples.len().min(b.samples.len());
-    let mut plan = Plan::fixed(samples.max(1), margin, ERROR);
+    let mut plan = EvaluationPlan::fixed(samples.max(1), margin, ERROR);
     let p = plan.look(samples);
     comparison.derive(&plan, p, margin);
     comparison

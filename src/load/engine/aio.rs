@@ -8,7 +8,7 @@ use anyhow::Result;
 
 use super::super::buffers::Slots;
 use super::super::job::{Direction, Job};
-use super::super::sequence::Piece;
+use super::super::sequence::PlannedIo;
 use super::sync::Done;
 use super::trim::{one_by_one, trim};
 use super::{Engine, OpenTarget, rw_flags};
@@ -134,7 +134,7 @@ impl Aio {
     }
 
     #[inline]
-    fn transfer(&mut self, slot: u32, piece: &Piece, priority: Option<u16>) {
+    fn transfer(&mut self, slot: u32, piece: &PlannedIo, priority: Option<u16>) {
         /// `IOCB_FLAG_IOPRIO`.
         const PRIORITY: u32 = 2;
         let place = self.places[usize::from(piece.file)];
@@ -263,11 +263,11 @@ impl Engine for Aio {
     }
 
     #[inline]
-    fn queue(&mut self, slot: u32, piece: &Piece) {
+    fn queue(&mut self, slot: u32, piece: &PlannedIo) {
         self.transfer(slot, piece, None);
     }
 
-    fn queue_with_priority(&mut self, slot: u32, piece: &Piece, priority: u16) {
+    fn queue_with_priority(&mut self, slot: u32, piece: &PlannedIo, priority: u16) {
         self.transfer(slot, piece, Some(priority));
     }
 
@@ -391,7 +391,7 @@ mod tests {
         let mut turned = 0;
         for _ in 0..20 {
             for (file, bytes) in [(0, LONG), (1, BLOCK)] {
-                let piece = Piece { direction: Direction::Read, file, bytes, offset: 0 };
+                let piece = PlannedIo { direction: Direction::Read, file, bytes, offset: 0 };
                 engine.queue(file.into(), &piece);
             }
             let mut order = Vec::new();
@@ -427,7 +427,7 @@ mod tests {
         let mut engine = engine(8, &[file.place(), OpenTarget { fd: -1, is_device: false }]);
         for slot in 0..8 {
             let (file, offset) = (u16::from(slot % 3 == 0), u64::from(slot * BLOCK));
-            engine.queue(slot, &Piece { direction: Direction::Read, file, bytes: BLOCK, offset });
+            engine.queue(slot, &PlannedIo { direction: Direction::Read, file, bytes: BLOCK, offset });
         }
         assert_eq!(engine.enter(8, None).unwrap(), 8);
         let mut results = [0; 8];

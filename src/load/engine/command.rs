@@ -17,7 +17,7 @@ use zerocopy::{Immutable, IntoBytes};
 use super::super::buffers::{Buffers, Slots};
 use super::super::direct::has_poll_queues;
 use super::super::job::{Direction, Job};
-use super::super::sequence::Piece;
+use super::super::sequence::PlannedIo;
 use super::sync::Done;
 use super::uring::Uring;
 use super::uring::abi::{self, Entry, Head, Rest, Verb};
@@ -311,7 +311,7 @@ impl Commands {
     /// Reads one block to find out whether the kernel supports polling and registered buffers for commands.
     fn settle(&mut self, job: &Job, missing: &mut Vec<String>) -> Result<()> {
         let Some((_, drive)) = self.drives.first().copied() else { return Ok(()) };
-        let piece = Piece { direction: Direction::Read, file: 0, bytes: drive.block() as u32, offset: 0 };
+        let piece = PlannedIo { direction: Direction::Read, file: 0, bytes: drive.block() as u32, offset: 0 };
         // A slot has room for at least 4 KiB; a larger logical block needs larger buffers.
         if piece.bytes as usize > self.slots.stride() {
             return Ok(());
@@ -388,7 +388,7 @@ impl Engine for Commands {
     const SUBMITS_APART: bool = false;
 
     #[inline]
-    fn queue(&mut self, slot: u32, piece: &Piece) {
+    fn queue(&mut self, slot: u32, piece: &PlannedIo) {
         let drive = self.drives[usize::from(piece.file)].1;
         let (command, buffer) = match piece.direction {
             Direction::Read | Direction::Write => {

@@ -16,7 +16,7 @@ use anyhow::Result;
 
 use super::super::buffers::Slots;
 use super::super::job::{Advice, Direction, Job};
-use super::super::sequence::Piece;
+use super::super::sequence::PlannedIo;
 use super::OpenTarget;
 use super::sync::{Done, Synchronous, answer, sync};
 use crate::refusal::{Refusal, reason};
@@ -65,7 +65,7 @@ impl Region {
     }
 
     /// Copies between a buffer and the mapping, whose pages are `window`. Returns the bytes, or a negative errno.
-    fn copy(&mut self, (from, to, bytes): (*const u8, *mut u8, usize), window: Window) -> i32 {
+    fn copy(&mut self, (from, to, bytes): (*const u8, *mut u8, usize), window: CopyRange) -> i32 {
         if let Some(errno) = self.broken {
             return -errno;
         }
@@ -74,7 +74,7 @@ impl Region {
         // SAFETY: both are as long; a mapping is no memory that Rust knows of, and the handler replaces a missing page.
         unsafe { ptr::copy_nonoverlapping(from, to, bytes) };
         compiler_fence(Ordering::SeqCst);
-        if WINDOW.replace(Window::NONE).length == window.length {
+        if WINDOW.replace(CopyRange::NONE).length == window.length {
             return bytes as i32;
         }
         self.repair(window)
@@ -83,7 +83,7 @@ impl Region {
     /// Maps the target again where the handler put anonymous memory. Returns the result of the copy: 0 at the end of a
     /// shortened target, as a read would, otherwise a negative errno.
     #[cold]
-    fn repair(&mut self, window: Window) -> i32 {
+    fn repair(&mut self, window: CopyRange) -> i32 {
         let offset = window.begin - self.base as usize;
         let again = libc::MAP_SHARED | libc::MAP_FIXED;
         let at = self.base.wrapping_add(offset);
@@ -146,13 +146,13 @@ fn page() -> usize {
 
 /// The pages of a mapping that this thread copies from or to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Window {
+struct CopyRange {
     begin: usize,
     /// 0: no copy is running, or the handler has replaced pages.
     length: usize,
 }
 
-impl Window {
+impl CopyRange {
     const NONE: Self = Self { begin: 0, length: 0 };
 
     /// The pages of these bytes.
@@ -164,7 +164,7 @@ impl Window {
 
 thread_local! {
     /// Has no destructor and a constant initial value, so that a signal handler may use it.
-    static WINDOW: Cell<Window> = const { Cell::new(Window::NONE) };
+    static WINDOW: Cell<CopyRange> = const { Cell::new(CopyRange::NONE) };
 }
 
 /// The previous SIGBUS action, for every SIGBUS that is not caused by a copy.
@@ -216,7 +216,7 @@ extern "C" fn on_bus_error(signal: libc::c_int, info: *mut libc::siginfo_t, cont
             );
             *libc::__errno_location() = errno;
             if memory != libc::MAP_FAILED {
-                WINDOW.set(Window { length: 0, ..window });
+                WINDOW.set(CopyRange { length: 0, ..window });
                 return;
             }
         }
@@ -324,7 +324,7 @@ impl Synchronous for MappingEngine {
     }
 
     #[inline]
-    fn moved(&mut self, slot: u32, piece: &Piece) -> i32 {
+    fn moved(&mut self, slot: u32, piece: &PlannedIo) -> i32 {
         let buffer = self.slots.room(slot, piece.bytes);
         let region = &mut self.regions[usize::from(piece.file)];
         let (at, bytes) = region.part(piece.offset, piece.bytes);
@@ -333,7 +333,7 @@ impl Synchronous for MappingEngine {
             // Same as a read at the end of a file, and a write at the end of a device.
             return if writes && piece.bytes > 0 { -libc::ENOSPC } else { 0 };
         }
-        let window = Window::of(at, bytes, self.page);
+        let window = CopyRange::of(at, bytes, self.page);
         let copy = if writes { (buffer.cast_const(), at, bytes) } else { (at.cast_const(), buffer, bytes) };
         let told = region.copy(copy, window);
         if !self.direct || told < 0 {
@@ -353,12 +353,12 @@ impl Synchronous for MappingEngine {
     /// msync does an fdatasync of the mapped range; it has no equivalent of fsync.
     fn synced(&self, file: u16, data_only: bool) -> i32 {
         let region = &self.regions[usize::from(file)];
-        let whole = Window::of(region.base, region.bytes as usize, self.page);
+        let whole = CopyRange::of(region.base, region.bytes as usize, self.page);
         if data_only && whole.length > 0 { written_back(whole) } else { sync(&region.place, data_only) }
     }
 }
 
-fn written_back(window: Window) -> i32 {
+fn written_back(window: CopyRange) -> i32 {
     // SAFETY: whole pages of a mapping of our own.
     answer(|| unsafe { libc::msync(window.begin as *mut c_void, window.length, libc::MS_SYNC) as isize })
 }

@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::super::buffers::Slots;
 use super::super::job::Job;
-use super::super::sequence::Piece;
+use super::super::sequence::PlannedIo;
 use super::Engine;
 use super::sync::Done;
 
@@ -31,7 +31,7 @@ impl<const ALONE: bool> Engine for Null<ALONE> {
     const SUBMITS_APART: bool = !ALONE;
 
     #[inline]
-    fn queue(&mut self, slot: u32, piece: &Piece) {
+    fn queue(&mut self, slot: u32, piece: &PlannedIo) {
         self.done.push(slot, piece.bytes as i32);
     }
 

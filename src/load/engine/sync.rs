@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::super::buffers::Slots;
 use super::super::job::{self, Direction, Job};
-use super::super::sequence::Piece;
+use super::super::sequence::PlannedIo;
 use super::trim::trim;
 use super::{Engine, OpenTarget, rw_flags};
 
@@ -54,7 +54,7 @@ pub trait Synchronous {
     fn place(&self, file: u16) -> &OpenTarget;
 
     /// Reads or writes: returns the bytes, or a negative errno.
-    fn moved(&mut self, slot: u32, piece: &Piece) -> i32;
+    fn moved(&mut self, slot: u32, piece: &PlannedIo) -> i32;
 
     fn synced(&self, file: u16, data_only: bool) -> i32 {
         sync(self.place(file), data_only)
@@ -66,7 +66,7 @@ impl<S: Synchronous> Engine for S {
     const SUBMITS_APART: bool = false;
 
     #[inline]
-    fn queue(&mut self, slot: u32, piece: &Piece) {
+    fn queue(&mut self, slot: u32, piece: &PlannedIo) {
         let result = match piece.direction {
             Direction::Read | Direction::Write => self.moved(slot, piece),
             Direction::Trim => trim(self.place(piece.file), piece.offset, piece.bytes),
@@ -172,7 +172,7 @@ impl Synchronous for Sync {
     }
 
     #[inline]
-    fn moved(&mut self, slot: u32, piece: &Piece) -> i32 {
+    fn moved(&mut self, slot: u32, piece: &PlannedIo) -> i32 {
         let place = self.places[usize::from(piece.file)];
         let buffer = self.slots.room(slot, piece.bytes).cast::<libc::c_void>();
         // -1 would mean the file position.

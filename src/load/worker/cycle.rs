@@ -11,13 +11,13 @@ use super::super::content::Content;
 use super::super::engine::Engine;
 use super::super::job::{Direction, Job, OnError, Pattern, Timestamps};
 use super::super::pace::Pace;
-use super::super::sequence::{Piece, Region, Sequence};
+use super::super::sequence::{PlannedIo, Region, Sequence};
 use super::super::stamps::Stamps;
 use super::super::submit_stamps::SubmitStamps;
 use super::super::tally::{ExpectedResult, InFlight, OpKind, Tally};
 use super::super::{JobResult, cpus};
 use super::cache::Cache;
-use super::depth_search::{DepthSearch, Step};
+use super::depth_search::{DepthSearch, SearchStep};
 use super::floor::Floor;
 use super::free::Free;
 use super::gate::Meeting;
@@ -26,7 +26,7 @@ use super::source::Source;
 use super::syncs::Syncs;
 use super::unwritten::Unwritten;
 use super::verification::Verification;
-use super::{Done, Ends, Plan};
+use super::{Done, Ends, ThreadPlan};
 
 /// A job ends after this many consecutive errors: only errors will follow.
 pub const ERRORS_IN_A_ROW: u32 = 1_000;
@@ -85,7 +85,7 @@ pub struct Cycle<'a> {
     /// Slots of a batch whose submission is timed.
     batch: Vec<u32>,
     /// The next I/O, which is not due yet.
-    pending: Option<Piece>,
+    pending: Option<PlannedIo>,
     /// Trims in flight, of a job that writes what it trims.
     trims: u32,
     /// The pending I/O waits for one of them.
@@ -111,7 +111,7 @@ pub struct Cycle<'a> {
 
 impl<'a> Cycle<'a> {
     pub fn new(
-        plan: Plan<'a>,
+        plan: ThreadPlan<'a>,
         stamps: Stamps,
         submit_stamps: Option<SubmitStamps<'a>>,
         ends: Ends<'a>,
@@ -331,10 +331,10 @@ impl<'a> Cycle<'a> {
             return;
         };
         match search.look(self.tally.operations(), self.tally.late(), now) {
-            Step::Continue => {}
-            Step::Forget => self.count_anew(now),
-            Step::Done => self.end(now),
-            Step::TooSlow(why) => {
+            SearchStep::Continue => {}
+            SearchStep::Forget => self.count_anew(now),
+            SearchStep::Done => self.end(now),
+            SearchStep::TooSlow(why) => {
                 self.too_slow = Some(why);
                 self.end(now);
             }

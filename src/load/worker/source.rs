@@ -1,7 +1,7 @@
 //! The source of a thread's I/Os: the job's sequence, or the read-back.
 
 use super::super::job::Direction;
-use super::super::sequence::{Piece, ReadBack, Sequence};
+use super::super::sequence::{PlannedIo, ReadBack, Sequence};
 use super::unwritten::Unwritten;
 
 /// The source of I/Os.
@@ -27,7 +27,7 @@ impl Source {
     }
 
     #[inline]
-    pub fn next(&mut self) -> Option<Piece> {
+    pub fn next(&mut self) -> Option<PlannedIo> {
         match self {
             Self::Order(sequence) => sequence.next(),
             Self::ReadBack(look) => look.next(),
@@ -49,7 +49,7 @@ impl Source {
 }
 
 impl Completions {
-    fn next(&mut self) -> Option<Piece> {
+    fn next(&mut self) -> Option<PlannedIo> {
         loop {
             let piece = self.back.next()?;
             if !self.unwritten.has(&piece) {

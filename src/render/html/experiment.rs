@@ -4,7 +4,7 @@ use super::escape;
 use super::tables::{Cell, table, text};
 use crate::experiment::{Arm, Curve, Tried};
 use crate::render::experiment;
-use crate::render::svg::{self, Point};
+use crate::render::svg::{self, CurvePoint};
 use crate::rules::Summaries;
 use crate::units::{short, time};
 
@@ -44,11 +44,11 @@ fn charts(curve: &Curve) -> String {
     )
 }
 
-fn points(curve: &Curve, values: &dyn Fn(&Tried) -> Vec<f64>) -> Vec<Point> {
+fn points(curve: &Curve, values: &dyn Fn(&Tried) -> Vec<f64>) -> Vec<CurvePoint> {
     let point = |tried: &Tried| {
         let values = values(tried);
         let is_apart = tried.arm == Arm::OneMoreJob;
-        (!values.is_empty()).then(|| Point {
+        (!values.is_empty()).then(|| CurvePoint {
             name: format!("depth {}{}", tried.iodepth, if is_apart { ", +1 job" } else { "" }),
             mean: values.iter().sum::<f64>() / values.len() as f64,
             low: values.iter().copied().fold(f64::INFINITY, f64::min),

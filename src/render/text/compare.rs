@@ -4,7 +4,7 @@ use super::{bytes, clean, common_time, counted, figure, fit, footer, short, sign
 use crate::envelope::Envelope;
 use crate::experiment::Verdict;
 use crate::experiment::compare::stages::{ALL, StageDifference};
-use crate::experiment::compare::{Comparison, End, Kind, Metric};
+use crate::experiment::compare::{Comparison, Kind, Metric, StopReason};
 
 /// If more rounds per arm are needed, the advice is longer rounds.
 const MOST_ROUNDS_ADVISED: usize = 400;
@@ -237,11 +237,11 @@ pub fn stage_rows(comparison: &Comparison, arm: usize) -> Vec<Vec<String>> {
 fn length(envelope: &Envelope, comparison: &Comparison) -> String {
     let rounds = counted(comparison.rounds.len() as u64, "round");
     let why = match comparison.end {
-        Some(End::Precise) => "the interval was narrow enough",
-        Some(End::Planned) if !comparison.is_paired => return String::new(),
-        Some(End::Planned) => "as planned",
-        Some(End::Time) => "--max-time was reached",
-        Some(End::Stopped) => "stopped",
+        Some(StopReason::Precise) => "the interval was narrow enough",
+        Some(StopReason::Planned) if !comparison.is_paired => return String::new(),
+        Some(StopReason::Planned) => "as planned",
+        Some(StopReason::Time) => "--max-time was reached",
+        Some(StopReason::Stopped) => "stopped",
         None => return String::new(),
     };
     format!(": {rounds} in {}, {why}", time(envelope.duration_ns))

@@ -3,7 +3,7 @@
 use super::{bytes, counted, significant, time};
 use crate::analyze::cliff::cliff;
 use crate::analyze::load::drive::{Thermal, ThrottleLevel};
-use crate::load::{BlockCounts, Drive, Interval, LoadSummary};
+use crate::load::{BlockCounts, Drive, LoadSummary, SeriesInterval};
 use crate::rules::EMPTY_SHARE;
 
 /// A line for each known fact.
@@ -38,7 +38,7 @@ fn content(sampled: BlockCounts) -> String {
 }
 
 /// When writes became slow; None if they did not.
-pub(super) fn edge(written: &[Interval]) -> Option<String> {
+pub(super) fn edge(written: &[SeriesInterval]) -> Option<String> {
     let cliff = cliff(written)?;
     Some(format!(
         "write cliff after {} ({}): {}/s → {}/s",
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn each_fact_has_its_line_and_no_other_has() {
         assert_eq!(facts(&Drive::default()), []);
-        let interval = |bytes: u64| Interval { duration_ns: 100_000_000, bytes };
+        let interval = |bytes: u64| SeriesInterval { duration_ns: 100_000_000, bytes };
         let before = Health {
             temperature: Some(40),
             transitions: [Some(7), Some(0)],

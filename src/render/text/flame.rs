@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::{clean, count, counted, fit, fitted, footer, notes, significant, table, time};
 use crate::analyze::flame::{FlameSummary, Heavy, Source, Submitter, What};
 use crate::analyze::profile::Unit;
-use crate::analyze::submits::Part;
+use crate::analyze::submits::TimePart;
 use crate::envelope::Envelope;
 
 const MOST_FRAMES: usize = 10;
@@ -130,7 +130,7 @@ fn submitters(summary: &FlameSummary) -> String {
     if all.is_empty() {
         return String::new();
     }
-    let parts: BTreeSet<Part> = all.iter().flat_map(|row| row.parts.keys().copied()).collect();
+    let parts: BTreeSet<TimePart> = all.iter().flat_map(|row| row.parts.keys().copied()).collect();
     let header: Vec<&str> = ["submitter", "function"]
         .into_iter()
         .chain(parts.iter().map(|p| p.name()))

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use super::super::trace::Tracer;
-use super::{Interval, Options, Stacks};
+use super::{IntervalWait, Options, Stacks};
 use crate::analyze::flame::{FlameSummary, Note, Source, What};
 use crate::analyze::latency::{DeviceLatency, summarize};
 use crate::analyze::profile::{Unit, folded};
@@ -28,7 +28,7 @@ use crate::wire::process_events::{self, Comm};
 use crate::wire::stacks::is_of_ring;
 use crate::wire::submits::Submits;
 
-pub fn measure(options: &Options, host: &Host, interval: Interval<'_>) -> Result<Stacks> {
+pub fn measure(options: &Options, host: &Host, interval: IntervalWait<'_>) -> Result<Stacks> {
     let root = Path::new("/");
     let of_probe = probe::Options {
         events: Some(EventOptions::default()),

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use super::{Interval, Options, Stacks, nap};
+use super::{IntervalWait, Options, Stacks, nap};
 use crate::analyze::flame::{FlameSummary, Note, Source, What};
 use crate::analyze::locks::waits::Waited;
 use crate::analyze::locks::{self, trust};
@@ -15,7 +15,7 @@ use crate::session::background::Background;
 use crate::symbols::{Helper, Symbolizer};
 use crate::wire::locks::Reading;
 
-pub fn measure(options: &Options, host: &Host, interval: Interval<'_>) -> Result<Stacks> {
+pub fn measure(options: &Options, host: &Host, interval: IntervalWait<'_>) -> Result<Stacks> {
     let of_probe = probe::Options {
         filter: options.filter.clone(),
         max_cost: options.max_cost,

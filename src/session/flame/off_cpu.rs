@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use super::{Interval, Options, Stacks, cost_of, lost, nap};
+use super::{IntervalWait, Options, Stacks, cost_of, lost, nap};
 use crate::analyze::blocked::{self, idle};
 use crate::analyze::flame::{FlameSummary, Note, Source, What};
 use crate::analyze::profile::{Unit, folded};
@@ -13,7 +13,7 @@ use crate::probe::reclaim::ReclaimProbe;
 use crate::symbols::{Helper, Symbolizer};
 use crate::wire::blocked::RawBlocked;
 
-pub fn measure(what: What, options: &Options, host: &Host, interval: Interval<'_>) -> Result<Stacks> {
+pub fn measure(what: What, options: &Options, host: &Host, interval: IntervalWait<'_>) -> Result<Stacks> {
     let waits = WaitOptions {
         filter: options.filter.clone(),
         max_cost: options.max_cost,

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use anyhow::Result;
 
-use super::super::watch::{Live, Piece};
-use super::{Interval, Options, Stacks, cost_of, lost, nap};
+use super::super::watch::{Live, WatchInterval};
+use super::{IntervalWait, Options, Stacks, cost_of, lost, nap};
 use crate::analyze::flame::{FlameSummary, Note, Source, What};
 use crate::analyze::profile::{Unit, folded};
 use crate::analyze::stack_quality::unwinding;
@@ -16,7 +16,7 @@ use crate::probe::stacks::StacksProbe;
 use crate::symbols::{Helper, Symbolizer};
 use crate::wire::stacks::{RawProfile, Sample};
 
-pub fn measure(options: &Options, interval: Interval<'_>) -> Result<Stacks> {
+pub fn measure(options: &Options, interval: IntervalWait<'_>) -> Result<Stacks> {
     let symbolizer = Symbolizer::new(Helper::own());
     let probe = StacksProbe::of_groups(options.frequency, &options.filter.cgroups)?;
     interval(&mut nap)?;
@@ -89,7 +89,7 @@ impl Live for OnCpuView {
     fn summary(
         &mut self,
         _: &StacksProbe,
-        piece: &Piece<'_, RawProfile>,
+        piece: &WatchInterval<'_, RawProfile>,
         envelope: Envelope,
     ) -> (Envelope, FlameSummary) {
         let raw = piece.to;

@@ -4,7 +4,7 @@ use std::io;
 
 use super::super::super::engine::Engine;
 use super::super::super::job::{Direction, Pattern, Timestamps};
-use super::super::super::sequence::{Piece, Sequence, Taker};
+use super::super::super::sequence::{PlannedIo, Sequence, Taker};
 use super::super::super::tally::{ExpectedResult, InFlight, OpKind};
 use super::super::free::Free;
 use super::super::source::Source;
@@ -103,7 +103,7 @@ impl Cycle<'_> {
 
     /// The first I/O of the next loop, after the last one of a loop.
     #[cold]
-    fn again(&mut self) -> Option<Piece> {
+    fn again(&mut self) -> Option<PlannedIo> {
         self.begin_loop();
         self.source.next()
     }
@@ -143,7 +143,7 @@ impl Cycle<'_> {
     /// commands. A trim is not queued after a write, which it would delay where it is done synchronously. fio's engines
     /// with trim system calls do the same; its io_uring_cmd does not wait.
     #[inline]
-    fn has_to_wait(&mut self, piece: &Piece, queued: u32) -> bool {
+    fn has_to_wait(&mut self, piece: &PlannedIo, queued: u32) -> bool {
         match piece.direction {
             Direction::Read => false,
             Direction::Write => {
@@ -193,7 +193,7 @@ impl Cycle<'_> {
     }
 
     #[inline]
-    fn depart<E: Engine>(&mut self, engine: &mut E, slot: u32, piece: &Piece, begin: u64) {
+    fn depart<E: Engine>(&mut self, engine: &mut E, slot: u32, piece: &PlannedIo, begin: u64) {
         if let Some(cache) = &mut self.cache
             && cache.begins(piece.bytes)
         {
@@ -298,7 +298,7 @@ struct Submission<'a, E> {
 
 impl<E: Engine> Taker for Submission<'_, E> {
     #[inline(always)]
-    fn take(&mut self, piece: Piece) {
+    fn take(&mut self, piece: PlannedIo) {
         self.left -= 1;
         let slot = self.slots[self.left];
         let trip = &mut self.trips[slot as usize];

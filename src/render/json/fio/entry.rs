@@ -3,7 +3,7 @@
 use super::bins::Classes;
 use crate::hist::Histogram;
 use crate::load::sections::groups;
-use crate::load::{Direction, JobResult, LoadSummary, Sample, Served, served};
+use crate::load::{Direction, JobResult, LoadSummary, Served, TransferSample, served};
 
 /// fio's statistics of a series of samples; all 0 without any.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -104,9 +104,10 @@ impl Way {
         }
         // A direction without any operation has no samples; a pause of an active one is a sample.
         if moved.operations > 0 {
-            let series = |value: fn(&Sample, usize) -> u64, unit: f64| {
-                let rate =
-                    |sample: &Sample| per_second(value(sample, direction.index()), sample.duration_ns) / unit;
+            let series = |value: fn(&TransferSample, usize) -> u64, unit: f64| {
+                let rate = |sample: &TransferSample| {
+                    per_second(value(sample, direction.index()), sample.duration_ns) / unit
+                };
                 Moments::of(&job.samples.iter().map(rate).collect::<Vec<_>>())
             };
             self.bandwidth.add(&series(|sample, at| sample.bytes[at], 1024.0));
@@ -341,11 +342,11 @@ mod tests {
 
     #[test]
     fn samples_of_threads_add_up_as_fio_adds_them() {
-        let sample = |operations| Sample {
+        let sample = |operations| TransferSample {
             duration_ns: 500_000_000,
             operations: [operations, 0, 0],
             bytes: [0; 3],
-            ..Sample::default()
+            ..TransferSample::default()
         };
         let mut load = section("a", 2, |_| ());
         for (job, rates) in load.jobs.iter_mut().zip([[100, 200], [300, 300]]) {
