@@ -120,20 +120,20 @@ fn attach(arm: Arm, host: &Host, device: &str, peer: &str) -> Result<Attached> {
 }
 
 /// The cost in one interval, all in ns per I/O.
-struct Cost {
+struct IntervalCost {
     net: f64,
     raw: f64,
     /// Net cost by program.
     programs: Vec<(String, f64)>,
 }
 
-impl Cost {
+impl IntervalCost {
     fn net_of(&self, program: &str) -> Option<f64> {
         self.programs.iter().find(|(name, _)| name == program).map(|(_, net)| *net)
     }
 }
 
-fn measure(arm: Arm, host: &Host, device: &str, peer: &str, baseline: &Baseline) -> Result<Cost> {
+fn measure(arm: Arm, host: &Host, device: &str, peer: &str, baseline: &Baseline) -> Result<IntervalCost> {
     let before: HashSet<u32> = cost::all_programs().into_iter().map(|(id, ..)| id).collect();
     let attached = attach(arm, host, device, peer)?;
     // The peer takes a while to load; biopsy's probes are attached when the call returns.
@@ -173,7 +173,7 @@ fn measure(arm: Arm, host: &Host, device: &str, peer: &str, baseline: &Baseline)
             programs.push((name.clone(), (ns - empty * runs) / ios));
         }
     }
-    Ok(Cost { net: programs.iter().map(|(_, net)| net).sum(), raw, programs })
+    Ok(IntervalCost { net: programs.iter().map(|(_, net)| net).sum(), raw, programs })
 }
 
 /// Time from the start of the executable to the start of the run in ms, and its memory then in MiB: the cost of a view
@@ -235,7 +235,7 @@ fn main() -> Result<()> {
     let mut prepared = load::prepare(&[job], &Permission::default(), &stop, &|_| {})?;
     let results = thread::scope(|scope| {
         let load = scope.spawn(|| prepared.run_one(&stop, &|_| {}, &[]));
-        let mut results: Vec<Vec<Cost>> = arms.iter().map(|_| Vec::new()).collect();
+        let mut results: Vec<Vec<IntervalCost>> = arms.iter().map(|_| Vec::new()).collect();
         let measured = (0..rounds).try_for_each(|round| -> Result<()> {
             for turn in 0..arms.len() {
                 let arm = (turn + round) % arms.len();

@@ -15,7 +15,8 @@ use std::time::Duration;
 use anyhow::Result;
 use biopsy::envelope::Envelope;
 use biopsy::experiment::compare::{
-    self, Arm, CommandDriver, Comparison, Kind, LoadDriver, Observer, Options, Printed, RoundProgress, Source,
+    self, Arm, CommandDriver, Comparison, LoadDriver, MetricKind, Observer, Options, Printed, RoundProgress,
+    SampleSource,
 };
 use biopsy::host::{Host, select};
 use biopsy::load::options;
@@ -76,7 +77,7 @@ struct PreparedComparison {
     keys: Vec<(Key, Vec<String>)>,
     work: Work,
     disk: Option<String>,
-    primary: Kind,
+    primary: MetricKind,
     printed: Option<Printed>,
     target: String,
     notes: Vec<String>,
@@ -324,9 +325,9 @@ fn prepare(args: &Compare) -> Result<PreparedComparison> {
             return Err(Refusal::Usage(why).into());
         }
         let default = match &args.value {
-            Some(_) if args.less_is_better => Kind::LessValue,
-            Some(_) => Kind::Value,
-            None => Kind::Elapsed,
+            Some(_) if args.less_is_better => MetricKind::LessValue,
+            Some(_) => MetricKind::Value,
+            None => MetricKind::Elapsed,
         };
         (Work::Command, None, args.command.join(" "), default)
     };
@@ -398,7 +399,7 @@ fn rounds(
     args: &Compare,
     prepared: &PreparedComparison,
     keeper: Option<&mut Keeper>,
-    kept: Option<&Source>,
+    kept: Option<&SampleSource>,
     envelope: &mut Envelope,
     comparison: &mut Comparison,
 ) -> Result<Vec<(String, String)>> {

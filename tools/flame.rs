@@ -14,7 +14,7 @@ use biopsy::host::kernel;
 use biopsy::refusal::Refusal;
 use biopsy::render;
 use biopsy::render::flame::{Caption, Options};
-use biopsy::render::pprof::Column;
+use biopsy::render::pprof::ProfileColumn;
 use biopsy::render::pprof::origin::Origin;
 use biopsy::render::{folded, pprof, speedscope};
 use biopsy::session::flame::{self, Measurement};
@@ -267,7 +267,7 @@ pub fn profile(summary: &FlameSummary, envelope: &Envelope, place: &str, doubt: 
 }
 
 /// The values of the stacks as pprof columns.
-fn columns(summary: &FlameSummary) -> Vec<Column<'_>> {
+fn columns(summary: &FlameSummary) -> Vec<ProfileColumn<'_>> {
     let (profile, counts) = (&summary.profile, &summary.counts);
     match (summary.what, &summary.recorded, counts, summary.period_ns) {
         (Some(What::OnCpu), _, _, Some(period)) if profile.unit == Unit::Samples => {
@@ -276,13 +276,16 @@ fn columns(summary: &FlameSummary) -> Vec<Column<'_>> {
         // The name in the file, from another tool or from biopsy.
         (_, Some(recorded), ..) => {
             let unit = if profile.unit == Unit::Nanoseconds { "nanoseconds" } else { "count" };
-            let counts = counts.as_ref().map(|counts| Column {
+            let counts = counts.as_ref().map(|counts| ProfileColumn {
                 kind: &recorded.counts,
                 unit: "count",
                 profile: counts,
                 factor: 1,
             });
-            counts.into_iter().chain([Column { kind: &recorded.values, unit, profile, factor: 1 }]).collect()
+            counts
+                .into_iter()
+                .chain([ProfileColumn { kind: &recorded.values, unit, profile, factor: 1 }])
+                .collect()
         }
         (.., Some(counts), _) => pprof::contentions(counts, profile).to_vec(),
         (Some(What::Io), ..) => pprof::io_time(profile).to_vec(),

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use biopsy::analyze::profile::{Unit, folded};
-use biopsy::analyze::threads::{Column, ThreadSummary};
+use biopsy::analyze::threads::{GroupColumn, ThreadSummary};
 use biopsy::envelope::Envelope;
 use biopsy::host::Host;
 use biopsy::host::cgroups::Hierarchy;
@@ -88,8 +88,8 @@ pub fn run(args: &Threads, color: Color) -> Result<()> {
 }
 
 /// The columns to group by: as given, or the default.
-fn columns(args: &Threads) -> Vec<Column> {
-    let asked = if args.group_by.is_empty() { &Column::USUAL[..] } else { &args.group_by };
+fn columns(args: &Threads) -> Vec<GroupColumn> {
+    let asked = if args.group_by.is_empty() { &GroupColumn::USUAL[..] } else { &args.group_by };
     let mut columns = Vec::new();
     for column in asked {
         if !columns.contains(column) {
@@ -99,7 +99,7 @@ fn columns(args: &Threads) -> Vec<Column> {
     columns
 }
 
-fn options(args: &Threads, host: &Host, devices: &[String], columns: &[Column]) -> Result<Options> {
+fn options(args: &Threads, host: &Host, devices: &[String], columns: &[GroupColumn]) -> Result<Options> {
     let root = Path::new("/");
     let pids = args.pids.iter().map(|pid| processes::find(root, *pid)).collect::<Result<_>>()?;
     let hierarchy = Hierarchy::read(root);
@@ -121,9 +121,9 @@ fn options(args: &Threads, host: &Host, devices: &[String], columns: &[Column]) 
     Ok(Options {
         hz: args.hz,
         sleepers: args.all,
-        by_process: columns.contains(&Column::Pid),
-        by_cgroup: columns.contains(&Column::Cgroup),
-        by_device: columns.contains(&Column::Device) || !devices.is_empty(),
+        by_process: columns.contains(&GroupColumn::Pid),
+        by_cgroup: columns.contains(&GroupColumn::Cgroup),
+        by_device: columns.contains(&GroupColumn::Device) || !devices.is_empty(),
         pids,
         comms: args.comms.clone(),
         cgroups,

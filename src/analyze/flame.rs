@@ -85,7 +85,7 @@ impl What {
 
 /// Where the values come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Source {
+pub enum StackSource {
     /// Samples, at this frequency per CPU.
     Sampler {
         sampler: Sampler,
@@ -98,7 +98,7 @@ pub enum Source {
     Reclaim,
     Locks {
         waits: u64,
-        by: wire::locks::Source,
+        by: wire::locks::LockEventSource,
     },
     /// I/Os with a stack.
     Ios {
@@ -120,7 +120,7 @@ pub struct FlameSummary {
     /// Number of waits by the same stacks; None where only the time is known.
     pub counts: Option<Profile>,
     pub duration_ns: u64,
-    pub source: Source,
+    pub source: StackSource,
     /// Measurements behind the values (samples, waits), and lost ones.
     pub measured: u64,
     pub lost: u64,
@@ -182,7 +182,7 @@ impl FlameSummary {
             profile,
             counts: None,
             duration_ns: 0,
-            source: Source::Recorded(String::new()),
+            source: StackSource::Recorded(String::new()),
             measured: 0,
             lost: 0,
             period_ns: None,

@@ -16,7 +16,7 @@ use anyhow::{Result, ensure};
 use serde::Serialize;
 
 use crate::analyze::flame::What;
-use crate::analyze::profile::tree::{Row, Tree};
+use crate::analyze::profile::tree::{StackRow, Tree};
 use crate::analyze::profile::{Area, Frame, Profile, Unit};
 
 /// What the values of both sides are divided by.
@@ -33,7 +33,7 @@ pub enum Basis {
 
 /// One of the two profiles.
 #[derive(Debug, Clone, Copy)]
-pub struct Side<'a> {
+pub struct DiffSide<'a> {
     pub profile: &'a Profile,
     /// Number of measurements behind the values: waits, sampled I/Os. Not needed for samples, which count themselves.
     /// None: not known, so there are no confidence intervals.
@@ -42,7 +42,7 @@ pub struct Side<'a> {
     pub what: Option<What>,
 }
 
-impl Side<'_> {
+impl DiffSide<'_> {
     fn events(&self) -> Option<f64> {
         match self.profile.unit {
             Unit::Samples => Some(self.profile.total() as f64),
@@ -107,7 +107,7 @@ const WIDTH: f64 = (1u64 << 50) as f64;
 /// # Errors
 ///
 /// If the units differ, or one profile is empty or has nothing to be divided by.
-pub fn compare(before: Side<'_>, after: Side<'_>, basis: Basis) -> Result<Comparison> {
+pub fn compare(before: DiffSide<'_>, after: DiffSide<'_>, basis: Basis) -> Result<Comparison> {
     let unit = before.profile.unit;
     ensure!(
         unit == after.profile.unit,
@@ -198,7 +198,7 @@ impl Comparison {
         let order = self.stacks.order();
         let row = |place: &u32| {
             let stack = &self.stacks.stacks()[*place as usize];
-            Row { frames: &stack.frames, value: stack.value, before: self.before[*place as usize] }
+            StackRow { frames: &stack.frames, value: stack.value, before: self.before[*place as usize] }
         };
         Tree::new(order.iter().map(row), min_share)
     }
@@ -221,7 +221,7 @@ struct Sums {
     total: u64,
 }
 
-fn sums(side: Side<'_>) -> impl Iterator<Item = (&Frame, Sums)> {
+fn sums(side: DiffSide<'_>) -> impl Iterator<Item = (&Frame, Sums)> {
     let profile = side.profile;
     let mut sums = vec![Sums::default(); profile.frames().len()];
     // A recursive function counts once per stack.

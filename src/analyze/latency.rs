@@ -28,7 +28,7 @@ use crate::names::names;
 use crate::wire::COVERS;
 use crate::wire::parts::PartRow;
 use crate::wire::reading::{DeviceSample, Reading};
-use crate::wire::rows::Row;
+use crate::wire::rows::IoRow;
 
 /// The view of `biopsy latency`. Devices are sorted by I/Os, most first.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -678,19 +678,19 @@ fn layers_of(host: &Host, device: &BlockDevice) -> Vec<Layer> {
 }
 
 /// The I/Os of a row that are not lost, and their stages.
-pub(super) fn io_row(row: &Row) -> (u64, BTreeMap<Stage, Histogram>) {
+pub(super) fn io_row(row: &IoRow) -> (u64, BTreeMap<Stage, Histogram>) {
     let mut stages = BTreeMap::new();
     add_stages(&mut stages, row);
     (counted(row), stages)
 }
 
 /// I/Os of a row that are not lost.
-fn counted(row: &Row) -> u64 {
+fn counted(row: &IoRow) -> u64 {
     row.stages[1].count() + row.further + row.untimed + row.never_issued
 }
 
 /// Adds the stages that have values; others get no key.
-fn add_stages(stages: &mut BTreeMap<Stage, Histogram>, row: &Row) {
+fn add_stages(stages: &mut BTreeMap<Stage, Histogram>, row: &IoRow) {
     for (stage, hist) in [Stage::Queue, Stage::Device, Stage::Complete].into_iter().zip(&row.stages) {
         if !hist.is_empty() {
             stages.entry(stage).or_default().merge(hist);

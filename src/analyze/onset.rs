@@ -223,7 +223,7 @@ struct RunSeries<'a> {
 
 /// Cuts that belong together: the part before ends at `from`, the part after begins at `to`.
 #[derive(Debug, Clone, Copy)]
-struct Event {
+struct CutGroup {
     /// Start of the part before, and end of the first part after.
     begin: usize,
     from: usize,
@@ -267,7 +267,7 @@ impl<'a> RunSeries<'a> {
     }
 
     /// The cuts that may be an onset, alone or with those after them.
-    fn events(&self, cuts: &[usize]) -> Vec<Event> {
+    fn events(&self, cuts: &[usize]) -> Vec<CutGroup> {
         let mut events = Vec::new();
         for (at, from) in cuts.iter().enumerate() {
             let mut to_at = at;
@@ -285,16 +285,16 @@ impl<'a> RunSeries<'a> {
         to - from <= SHORTEST || ns <= TOGETHER_NS
     }
 
-    fn event(&self, cuts: &[usize], first: usize, last: usize) -> Event {
+    fn event(&self, cuts: &[usize], first: usize, last: usize) -> CutGroup {
         let (from, to) = (cuts[first], cuts[last]);
         // Parts too short for a level are joined with the next ones.
         let before = cuts[..first].iter().rev().copied().find(|cut| from - cut >= LEAST_ON_A_SIDE);
         let behind = cuts[last + 1..].iter().copied().find(|cut| cut - to >= LEAST_ON_A_SIDE);
-        Event { begin: before.unwrap_or(0), from, to, end: behind.unwrap_or(self.moments.len()) }
+        CutGroup { begin: before.unwrap_or(0), from, to, end: behind.unwrap_or(self.moments.len()) }
     }
 
-    fn judge(&self, event: Event, cuts: &[usize]) -> Option<Judged> {
-        let Event { begin, from, to, .. } = event;
+    fn judge(&self, event: CutGroup, cuts: &[usize]) -> Option<Judged> {
+        let CutGroup { begin, from, to, .. } = event;
         let count = self.moments.len();
         if from - begin < LEAST_ON_A_SIDE || count - to < LEAST_ON_A_SIDE {
             return None;
@@ -334,8 +334,8 @@ impl<'a> RunSeries<'a> {
     }
 
     /// The cut near the event that fits these signals best, and how much better than no cut it is.
-    fn place(&self, signals: &[(&SignalSeries, Way)], event: Event) -> Option<(usize, f64)> {
-        let Event { begin, from, to, end } = event;
+    fn place(&self, signals: &[(&SignalSeries, Way)], event: CutGroup) -> Option<(usize, f64)> {
+        let CutGroup { begin, from, to, end } = event;
         let reach = SHORTEST.max(2 * self.moments.len().div_ceil(MOST_STEPS));
         let low = from.saturating_sub(reach).max(begin + SHORTEST);
         let high = (to + reach).min(end.checked_sub(SHORTEST)?);
@@ -347,8 +347,8 @@ impl<'a> RunSeries<'a> {
 
     /// Tests whether two lines explain the signal significantly better than one. The bound is above the 0.1 % point of
     /// F(3, n − 5) for every n from ten on: 33.2 for n = 10, 12.6 for 15, 7.5 for 30, 5.4 for many.
-    fn bent(&self, series: &SignalSeries, event: Event) -> Option<(Way, usize, f64)> {
-        let Event { begin, end, .. } = event;
+    fn bent(&self, series: &SignalSeries, event: CutGroup) -> Option<(Way, usize, f64)> {
+        let CutGroup { begin, end, .. } = event;
         let (place, better) = self.place(&[(series, Way::Lines)], event)?;
         let degrees = series.count(begin, end).checked_sub(5).filter(|degrees| *degrees > 0)? as f64;
         let (one, two) = (series.left(begin, end), Way::Lines.left(series, begin, place, end));
@@ -359,8 +359,8 @@ impl<'a> RunSeries<'a> {
     /// Tests whether the levels before and after differ significantly, and explain more than a line for which a gap is
     /// as long as a sample. The bound is above the 0.1 % point of Student's t for the degrees of freedom of the shorter
     /// part: 8.6 for 4, 5.0 for 8, 3.6 for 30.
-    fn apart(&self, series: &SignalSeries, event: Event) -> Option<(Way, usize, f64)> {
-        let Event { begin, end, .. } = event;
+    fn apart(&self, series: &SignalSeries, event: CutGroup) -> Option<(Way, usize, f64)> {
+        let CutGroup { begin, end, .. } = event;
         let (place, better) = self.place(&[(series, Way::Levels)], event)?;
         let counts = [series.count(begin, place), series.count(place, end)];
         let few = counts[0].min(counts[1]).checked_sub(1).filter(|few| *few > 0)? as f64;

@@ -9,7 +9,7 @@ use std::hash::{Hash, Hasher};
 
 use serde::Serialize;
 
-use self::tree::{Row, Tree};
+use self::tree::{StackRow, Tree};
 /// Where a frame without a name is located.
 pub use crate::symbols::Place;
 pub use crate::symbols::by_label;
@@ -420,7 +420,7 @@ impl Profile {
     pub fn tree(&self, min_share: f64) -> Tree {
         let rows = self.sorted();
         Tree::new(
-            rows.iter().map(|stack| Row { frames: &stack.frames, value: stack.value, before: 0 }),
+            rows.iter().map(|stack| StackRow { frames: &stack.frames, value: stack.value, before: 0 }),
             min_share,
         )
     }

@@ -15,7 +15,7 @@ use super::stack_quality::ending;
 use super::stacks::{WORKERS_FOR, addresses_of, escape, fold_as};
 use super::stage::Stage;
 use super::trace::io::{Route, TracedIo};
-use super::trace::operation::Kind;
+use super::trace::operation::SubmitMethod;
 use crate::symbols::{Addresses, Names};
 use crate::wire::events::NO_ROOM;
 use crate::wire::files::WireFile;
@@ -59,7 +59,7 @@ impl TimePart {
 
 /// The unit of an exact time: a device and part, and for I/Os also a class.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-struct Class {
+struct TimeClass {
     device: String,
     op: Option<Op>,
     part: TimePart,
@@ -78,10 +78,10 @@ struct Origin {
 #[derive(Debug, Clone, Default)]
 pub struct Tally {
     /// By class and stack: ns × number of I/Os represented.
-    times: HashMap<Class, HashMap<Origin, u128>>,
+    times: HashMap<TimeClass, HashMap<Origin, u128>>,
     /// Delay caused by taking stacks, ns, by class: of the operation itself and of later ones in the same call, and of
     /// requests in the plug.
-    later: BTreeMap<Class, u64>,
+    later: BTreeMap<TimeClass, u64>,
     /// Timed I/Os with a stack, and those of them that are not further parts of a split bio.
     ios: u64,
     bios: u64,
@@ -106,7 +106,7 @@ impl Tally {
         let mut all = None;
         let mut add = |op: Option<Op>, part: TimePart, ns: u64| {
             *all.get_or_insert(0.0) += ns as f64 * route.stands_for as f64;
-            let class = Class { device: device.to_string(), op, part };
+            let class = TimeClass { device: device.to_string(), op, part };
             let sum = self.times.entry(class).or_default().entry(origin).or_default();
             *sum += u128::from(ns) * u128::from(route.stands_for);
         };
@@ -150,10 +150,10 @@ impl Tally {
         if route.part {
             return;
         }
-        let class = |op, part| Class { device: device.to_string(), op, part: TimePart::Stage(part) };
+        let class = |op, part| TimeClass { device: device.to_string(), op, part: TimePart::Stage(part) };
         let plugged = u64::from(route.plugged);
         if let Some(operation) = io.operation {
-            let batch = operation.end.filter(|end| end.kind != Kind::Call);
+            let batch = operation.end.filter(|end| end.kind != SubmitMethod::Call);
             let behind = batch.map_or(0, |end| plugged / u64::from(end.ios.max(1)));
             *self.later.entry(class(None, Stage::Submit)).or_default() += (1 + behind) * route.took_ns;
         }
@@ -317,11 +317,11 @@ impl Way {
 }
 
 /// Exact times of all I/Os and operations.
-fn exact(latency: &LatencySummary) -> BTreeMap<Class, u64> {
+fn exact(latency: &LatencySummary) -> BTreeMap<TimeClass, u64> {
     let mut all = BTreeMap::new();
     for device in &latency.devices {
         let mut add = |op: Option<Op>, part: TimePart, ns: u64| {
-            let class = Class { device: device.name.clone(), op, part };
+            let class = TimeClass { device: device.name.clone(), op, part };
             *all.entry(class).or_insert(0) += ns;
         };
         for (op, times) in &device.ops {

@@ -1,7 +1,7 @@
 use super::super::latency::{DeviceLatency, OpLatency};
 use super::super::operations::OperationLatency;
 use super::super::trace::io::Route as TracedRoute;
-use super::super::trace::operation::{Kind, OperationEnd, TracedOperation};
+use super::super::trace::operation::{OperationEnd, SubmitMethod, TracedOperation};
 use super::*;
 use crate::hist::Histogram;
 use crate::wire::files::FILE_REGULAR;
@@ -358,9 +358,11 @@ fn what_a_stack_held_up_is_left_out() {
         ..LatencySummary::default()
     };
     let routes = submits(&[(1, Sample::new(5, 0, 0, b"a", &[10], &[]))]);
-    for (kind, submit) in
-        [(Kind::Aio, 15_000 - 5 * 500), (Kind::Ring, 15_000 - 5 * 500), (Kind::Call, 15_000 - 500)]
-    {
+    for (kind, submit) in [
+        (SubmitMethod::Aio, 15_000 - 5 * 500),
+        (SubmitMethod::Ring, 15_000 - 5 * 500),
+        (SubmitMethod::Call, 15_000 - 500),
+    ] {
         let mut taken = io(1, 5, 4_000, 100, Some(3_000));
         let route = taken.route.as_mut().unwrap();
         (route.plugged, route.took_ns) = (4, 500);

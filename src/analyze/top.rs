@@ -22,10 +22,10 @@ const PAGE: u64 = 4096;
 
 /// CPU time of all CPUs that were there at both readings.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Shares {
+pub struct CpuShares {
     pub cpus: usize,
     /// They add up to 1.
-    pub share: Share,
+    pub share: CpuSplit,
     /// The time that passed less what the kernel accounts for, as a share: ticks are counted whole, so a short
     /// interval has some. Below zero where the kernel counted more.
     pub unaccounted_share: f64,
@@ -33,7 +33,7 @@ pub struct Shares {
     pub error_share: f64,
 }
 
-impl Shares {
+impl CpuShares {
     /// Merges two intervals of given lengths.
     fn with(&self, ns: u64, later: &Self, later_ns: u64) -> Self {
         let wall = |of: &Self, ns: u64| ns as f64 * of.cpus as f64;
@@ -43,12 +43,12 @@ impl Shares {
             (a * of_a + b * of_b) / (of_a + of_b).max(f64::MIN_POSITIVE)
         };
         let by_wall = |a: f64, b: f64| mean(a, wall(self, ns), b, wall(later, later_ns));
-        let share = |of: fn(&Share) -> f64| {
+        let share = |of: fn(&CpuSplit) -> f64| {
             mean(of(&self.share), all(self, ns), of(&later.share), all(later, later_ns))
         };
         Self {
             cpus: self.cpus.min(later.cpus),
-            share: Share {
+            share: CpuSplit {
                 user: share(|of| of.user),
                 system: share(|of| of.system),
                 idle: share(|of| of.idle),
@@ -64,9 +64,9 @@ impl Shares {
     }
 }
 
-impl Shares {
+impl CpuShares {
     fn is_finite(&self) -> bool {
-        let Share { user, system, idle, iowait, irq, softirq, steal } = self.share;
+        let CpuSplit { user, system, idle, iowait, irq, softirq, steal } = self.share;
         let shares = [user, system, idle, iowait, irq, softirq, steal];
         shares.into_iter().chain([self.unaccounted_share, self.error_share]).all(f64::is_finite)
     }
@@ -74,7 +74,7 @@ impl Shares {
 
 /// What CPU time is split into, in the order of the view. All of it is in one of them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Share {
+pub struct CpuSplit {
     pub user: f64,
     pub system: f64,
     pub idle: f64,
@@ -84,7 +84,7 @@ pub struct Share {
     pub steal: f64,
 }
 
-impl Share {
+impl CpuSplit {
     fn of([user, system, idle, iowait, irq, softirq, steal]: [f64; 7]) -> Self {
         Self { user, system, idle, iowait, irq, softirq, steal }
     }
@@ -179,7 +179,7 @@ pub struct TopInterval {
     pub suspended_ns: u64,
     pub tasks: Tasks,
     /// None: no CPU was there at both readings.
-    pub cpu: Option<Shares>,
+    pub cpu: Option<CpuShares>,
     /// At the end of the interval.
     pub memory: Option<Memory>,
     pub paging: Option<Paging>,
@@ -219,7 +219,7 @@ impl Merge for TopInterval {
         let cpu = self.cpu.as_ref().zip(later.cpu.as_ref());
         let cpu = cpu.map(|(mine, theirs)| mine.with(self.duration_ns, theirs, later.duration_ns));
         // Values of a damaged line may add up to infinity, which JSON does not have.
-        let cpu = cpu.filter(Shares::is_finite);
+        let cpu = cpu.filter(CpuShares::is_finite);
         self.merge_fields(later);
         self.cpu = cpu;
     }
@@ -292,7 +292,7 @@ fn grown(from: Option<u64>, to: Option<u64>) -> Option<u64> {
     to?.checked_sub(from?)
 }
 
-fn cpus(from: &Activity, to: &Activity, duration_ns: u64, missing: &mut Vec<Missing>) -> Option<Shares> {
+fn cpus(from: &Activity, to: &Activity, duration_ns: u64, missing: &mut Vec<Missing>) -> Option<CpuShares> {
     let (mut sums, mut count) = ([0u64; 7], 0usize);
     for cpu in from.cpus.keys().chain(to.cpus.keys()).copied().collect::<BTreeSet<u32>>() {
         let why = match (from.cpus.get(&cpu), to.cpus.get(&cpu)) {
@@ -317,9 +317,9 @@ fn cpus(from: &Activity, to: &Activity, duration_ns: u64, missing: &mut Vec<Miss
     }
     let all: f64 = sums.iter().map(|ns| *ns as f64).sum();
     let wall = duration_ns as f64 * count as f64;
-    (all > 0.0 && wall > 0.0).then(|| Shares {
+    (all > 0.0 && wall > 0.0).then(|| CpuShares {
         cpus: count,
-        share: Share::of(sums.map(|ns| ns as f64 / all)),
+        share: CpuSplit::of(sums.map(|ns| ns as f64 / all)),
         unaccounted_share: 1.0 - all / wall,
         // Each column is truncated at both ends.
         error_share: (BELONGS.len() as u64 * TICK_NS) as f64 * count as f64 / wall,
@@ -394,9 +394,9 @@ mod tests {
 
     #[test]
     fn shares_that_are_no_numbers_are_not_known() {
-        let shares = |user, unaccounted_share| Shares {
+        let shares = |user, unaccounted_share| CpuShares {
             cpus: 2,
-            share: Share { user, ..Share::default() },
+            share: CpuSplit { user, ..CpuSplit::default() },
             unaccounted_share,
             error_share: 0.0,
         };
@@ -406,7 +406,7 @@ mod tests {
         assert_eq!(merged.cpu.as_ref().map(|cpu| cpu.share.user), Some(0.5));
         merged.merge_with(&line(shares(1e300, -1e300)));
         assert_eq!(merged.cpu, None);
-        let all = Share { user: f64::MAX, system: f64::MAX, idle: -1.0, ..Share::default() };
+        let all = CpuSplit { user: f64::MAX, system: f64::MAX, idle: -1.0, ..CpuSplit::default() };
         assert_eq!(all.percent()[..3], [u32::MAX, u32::MAX, 0]);
     }
 
@@ -435,7 +435,7 @@ mod tests {
         let line = line(&from, &to, &[]);
         let cpu = line.cpu.unwrap();
         assert_eq!((cpu.cpus, cpu.unaccounted_share.abs() < 1e-12), (2, true));
-        assert_eq!(cpu.share, Share::of([0.02, 0.825, 0.1, 0.04, 0.005, 0.005, 0.005]));
+        assert_eq!(cpu.share, CpuSplit::of([0.02, 0.825, 0.1, 0.04, 0.005, 0.005, 0.005]));
         assert_eq!(cpu.share.percent().iter().sum::<u32>(), 100);
         assert_eq!(cpu.share.percent(), [2, 83, 10, 4, 1, 0, 0], "the largest rest first, then by place");
     }
@@ -443,7 +443,7 @@ mod tests {
     #[test]
     fn whole_percent_of_thirds_are_a_hundred() {
         let third = 1.0 / 3.0;
-        let share = Share::of([third, third, third, 0.0, 0.0, 0.0, 0.0]);
+        let share = CpuSplit::of([third, third, third, 0.0, 0.0, 0.0, 0.0]);
         assert_eq!(share.percent(), [34, 33, 33, 0, 0, 0, 0]);
     }
 
@@ -526,8 +526,8 @@ mod tests {
         assert_eq!(line(&from, &to, &[]).suspended_ns, 0, "the clocks are read one after the other");
     }
 
-    fn adds_up(share: &Share) -> bool {
-        let Share { user, system, idle, iowait, irq, softirq, steal } = share;
+    fn adds_up(share: &CpuSplit) -> bool {
+        let CpuSplit { user, system, idle, iowait, irq, softirq, steal } = share;
         (user + system + idle + iowait + irq + softirq + steal - 1.0).abs() < 1e-9
     }
 

@@ -151,7 +151,7 @@ impl<'de, A: MapAccess<'de>, K: Keys> MapAccess<'de> for Others<'_, A, K> {
     type Error = A::Error;
 
     fn next_key_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, A::Error> {
-        while let Some(Key(key)) = self.map.next_key()? {
+        while let Some(JsonKey(key)) = self.map.next_key()? {
             match self.keys.take(&key, &mut self.map)? {
                 KeyOwner::Inner => {}
                 KeyOwner::Outer => return seed.deserialize(CowStrDeserializer::new(key)).map(Some),
@@ -174,4 +174,4 @@ impl<'de, A: MapAccess<'de>, K: Keys> MapAccess<'de> for Others<'_, A, K> {
 
 /// A key, borrowed from the line if it has no escapes.
 #[derive(Deserialize)]
-struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
+struct JsonKey<'a>(#[serde(borrow)] Cow<'a, str>);

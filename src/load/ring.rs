@@ -47,14 +47,14 @@ pub struct Ring {
 struct EntryTemplate {
     rest: Rest,
     verb: Verb,
-    kind: Kind,
+    kind: EntryKind,
 }
 
 /// Everything that determines the entry of an I/O, except for the offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Kind(u64);
+struct EntryKind(u64);
 
-impl Kind {
+impl EntryKind {
     /// No I/O.
     const NONE: Self = Self(u64::MAX);
 
@@ -100,7 +100,7 @@ impl Ring {
             let buffer = if fixed_buffers { slot as usize / per_buffer } else { 0 };
             let (address, buffer) = (slots.at(slot) as u64, buffer as u16);
             let rest = Rest { address, buffer, user_data: slot.into(), ..Rest::default() };
-            EntryTemplate { rest, verb: Verb::default(), kind: Kind::NONE }
+            EntryTemplate { rest, verb: Verb::default(), kind: EntryKind::NONE }
         };
         let drafts = (0..depth).map(draft).collect();
         let opcodes = match (job.nop, fixed_buffers) {
@@ -171,7 +171,7 @@ impl Ring {
         assert!(bytes as usize <= self.slots.stride() || self.nop, "{bytes} bytes are above the slot's room");
         let verb = self.verbs[usize::from(piece.file)][piece.direction.index()];
         let draft = &mut self.drafts[slot as usize];
-        (draft.verb, draft.rest.bytes, draft.kind) = (verb, bytes, Kind::of(piece));
+        (draft.verb, draft.rest.bytes, draft.kind) = (verb, bytes, EntryKind::of(piece));
         if !self.nop {
             draft.rest.op_flags = self.rw_flags[piece.direction.index()];
         }
@@ -216,7 +216,7 @@ impl Engine for Ring {
     fn queue(&mut self, slot: u32, piece: &PlannedIo) {
         let Self { drafts, uring, .. } = self;
         let draft = &drafts[slot as usize];
-        if draft.kind != Kind::of(piece) {
+        if draft.kind != EntryKind::of(piece) {
             return self.queue_anew(slot, piece);
         }
         push(uring, draft.verb, piece.offset, &draft.rest);
@@ -231,7 +231,7 @@ impl Engine for Ring {
         self.queue_anew(slot, piece);
         self.verbs[usize::from(piece.file)][piece.direction.index()].priority = plain;
         // The slot's next operation has no priority.
-        self.drafts[slot as usize].kind = Kind::NONE;
+        self.drafts[slot as usize].kind = EntryKind::NONE;
     }
 
     fn queue_sync(&mut self, slot: u32, file: u16, data_only: bool) {

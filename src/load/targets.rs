@@ -13,7 +13,7 @@ use crate::refusal::Refusal;
 /// The open targets. Only the jobs of this run share a target that one of them writes.
 #[derive(Debug, Default)]
 pub struct Targets {
-    open: Vec<(Key, Arc<Opened>)>,
+    open: Vec<(DescriptorKey, Arc<Opened>)>,
     /// Created files that must be filled, with their length.
     unfilled: Vec<(PathBuf, Arc<Opened>, u64)>,
 }
@@ -21,7 +21,7 @@ pub struct Targets {
 /// Two jobs share a descriptor if they have the same path and agree on write access, direct I/O and command
 /// passthrough.
 #[derive(Debug, Clone, PartialEq)]
-struct Key {
+struct DescriptorKey {
     path: PathBuf,
     writes: bool,
     direct: bool,
@@ -29,7 +29,7 @@ struct Key {
     null: bool,
 }
 
-impl Key {
+impl DescriptorKey {
     fn new(path: &Path, job: &Job) -> Self {
         Self {
             path: path.to_path_buf(),
@@ -90,7 +90,7 @@ impl Targets {
                     let Target::Existing(path) = target else { continue };
                     if self.get(target, job).is_none() {
                         let opened = self.open_one(path, job, jobs, permission)?;
-                        self.open.push((Key::new(path, job), opened));
+                        self.open.push((DescriptorKey::new(path, job), opened));
                     }
                 }
             }
@@ -162,8 +162,9 @@ impl Targets {
     /// The open target for a job: a reader shares a writer's descriptor. None for scratch files.
     pub fn get(&self, target: &Target, job: &Job) -> Option<Arc<Opened>> {
         let Target::Existing(path) = target else { return None };
-        let wanted = Key::new(path, job);
-        let serves = |key: &Key| *key == wanted || *key == Key { writes: true, ..wanted.clone() };
+        let wanted = DescriptorKey::new(path, job);
+        let serves =
+            |key: &DescriptorKey| *key == wanted || *key == DescriptorKey { writes: true, ..wanted.clone() };
         self.open.iter().find(|(key, _)| serves(key)).map(|(_, opened)| Arc::clone(opened))
     }
 

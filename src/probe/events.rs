@@ -222,7 +222,7 @@ fn look(rings: &[RingBuffer<'_>], first: usize) -> Result<bool> {
 
 /// State shared by the thread that empties the ring buffers and its owner.
 struct SharedQueue {
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
     /// Signals that there is something to take, or that it is over.
     came: Condvar,
     /// Signals that there is room, or that it should end.
@@ -232,7 +232,7 @@ struct SharedQueue {
 }
 
 #[derive(Default)]
-struct State {
+struct QueueState {
     looks: VecDeque<PollResult>,
     /// Number of events in `looks`.
     waiting: usize,
@@ -249,11 +249,11 @@ impl SharedQueue {
     }
 
     /// If the thread panicked, its counts and lists are still consistent.
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn tell(&self, what: impl FnOnce(&mut State)) {
+    fn tell(&self, what: impl FnOnce(&mut QueueState)) {
         what(&mut self.state());
         self.told.notify_all();
     }
@@ -265,7 +265,7 @@ impl SharedQueue {
     /// Waits until there is room for the result of a poll; returns a buffer, and whether to end. None: the owner is
     /// gone.
     fn room(&self) -> Option<(Vec<Event>, bool)> {
-        let full = |state: &mut State| state.waiting >= self.most && !state.gone;
+        let full = |state: &mut QueueState| state.waiting >= self.most && !state.gone;
         let waited = self.told.wait_while(self.state(), full);
         let mut state = waited.unwrap_or_else(PoisonError::into_inner);
         let buffer = state.spare.pop().unwrap_or_default();
@@ -285,7 +285,7 @@ impl SharedQueue {
     }
 
     fn nap(&self) {
-        let idle = |state: &mut State| !state.ending && !state.gone;
+        let idle = |state: &mut QueueState| !state.ending && !state.gone;
         // Either the time is over or the end was requested: the caller checks both.
         let _either = self.told.wait_timeout_while(self.state(), NAP, idle);
     }
@@ -296,7 +296,7 @@ impl SharedQueue {
     }
 
     fn take(&self, patience: Option<Duration>) -> Result<Option<PollResult>> {
-        let nothing = |state: &mut State| state.looks.is_empty() && state.over.is_none();
+        let nothing = |state: &mut QueueState| state.looks.is_empty() && state.over.is_none();
         let state = self.state();
         let mut state = match patience {
             Some(patience) => self

@@ -45,9 +45,9 @@ use crate::refusal::Refusal;
 use crate::wire::Record;
 use crate::wire::locks::stacks::{StackSample, Whos, WireLockWho, decode_stack};
 use crate::wire::locks::{
-    HolderSample, Kind, LockName, LockSample, ProcessSample, Reading, Source, WaiterSample, WireLock,
-    WireLockCpu, WireLockHolder, WireLockProcess, WireLockRecent, WireLockRecentProcess, WireLockWaiter,
-    WireNvmePlaces,
+    HolderSample, LockEventSource, LockName, LockSample, ProcessSample, Reading, WaiterSample, WireLock,
+    WireLockCpu, WireLockHolder, WireLockKind, WireLockProcess, WireLockRecent, WireLockRecentProcess,
+    WireLockWaiter, WireNvmePlaces,
 };
 use crate::wire::stacks::KTHREAD;
 
@@ -223,7 +223,7 @@ impl LockProbe {
                 slow path of spinlocks: use a newer kernel, or one with CONFIG_KPROBE_EVENTS";
             return Err(Refusal::Refused(why.to_string()).into());
         }
-        let source = if has_events { Source::Events } else { Source::SlowPath };
+        let source = if has_events { LockEventSource::Events } else { LockEventSource::SlowPath };
         let mut missing = options.filter.missing_of_locks();
         let beside = if has_events { Beside::Locks } else { Beside::Ios };
         let meter = if options.cost { CostMeter::beside(beside) } else { None };
@@ -296,7 +296,7 @@ impl LockProbe {
     fn attach_programs(&mut self, slow_paths: &[&str]) -> libbpf_rs::Result<()> {
         let programs = &self.skel.progs;
         match self.wanted.source {
-            Source::Events => {
+            LockEventSource::Events => {
                 // Ends are attached first: the start of a wait in progress is not recorded.
                 self.links.push(programs.lock_end.attach()?);
                 self.links.push(programs.lock_begin.attach()?);
@@ -311,7 +311,7 @@ impl LockProbe {
                     }
                 }
             }
-            Source::SlowPath => {
+            LockEventSource::SlowPath => {
                 for name in slow_paths {
                     self.links.push(programs.slow_end.attach_kprobe(true, name)?);
                     self.links.push(programs.slow_begin.attach_kprobe(false, name)?);
@@ -376,17 +376,17 @@ impl LockProbe {
     fn metered(&self) -> Vec<Metered<'_>> {
         let programs = &self.skel.progs;
         let mut all = match self.wanted.source {
-            Source::Events => {
+            LockEventSource::Events => {
                 vec![metered("lock_begin", &programs.lock_begin), metered("lock_end", &programs.lock_end)]
             }
-            Source::SlowPath => {
+            LockEventSource::SlowPath => {
                 vec![metered("slow_begin", &programs.slow_begin), metered("slow_end", &programs.slow_end)]
             }
         };
         if self.wanted.holders {
             all.push(metered("lock_release", &programs.lock_release));
         }
-        if self.wanted.source == Source::Events && self.slow_path {
+        if self.wanted.source == LockEventSource::Events && self.slow_path {
             all.push(metered("slow_call", &programs.slow_call));
         }
         all
@@ -432,7 +432,7 @@ impl LockProbe {
             }
         }
         let other = |kind| Ok(WireLock::decode(&element(&maps.other_locks, kind)?)?);
-        let others = (0..Kind::ALL.len() as u32).map(other).collect::<Result<Vec<LockSample>>>()?;
+        let others = (0..WireLockKind::ALL.len() as u32).map(other).collect::<Result<Vec<LockSample>>>()?;
         // Right after the locks: while the interval is open, waits go on between reading the tables.
         let cpus = self.rows()?;
         let places = || -> Result<Vec<Option<(u32, WireLockRecentProcess)>>> {
@@ -506,7 +506,7 @@ impl LockProbe {
     /// Threads that sleep on a lock right now; None if the kernel does not allow the scan.
     fn waiting(&self) -> Option<Vec<WaiterSample>> {
         let map = &self.skel.maps.lock_waiters;
-        if self.wanted.source == Source::SlowPath {
+        if self.wanted.source == LockEventSource::SlowPath {
             return None;
         }
         // Read all keys first: after a deletion the kernel restarts the iteration.
@@ -540,11 +540,11 @@ impl LockProbe {
         let contended = entries(&self.skel.maps.locks).unwrap_or_default();
         let kind = |(key, value): &(Vec<u8>, Vec<u8>)| {
             let lock = address(key).ok().filter(&is_new)?;
-            Some((lock, Kind::of(WireLock::decode(value).ok()?.flags)))
+            Some((lock, WireLockKind::of(WireLock::decode(value).ok()?.flags)))
         };
-        let mut new: BTreeMap<u64, Kind> = contended.iter().filter_map(kind).collect();
+        let mut new: BTreeMap<u64, WireLockKind> = contended.iter().filter_map(kind).collect();
         let waited_for = waiting.iter().filter(|waiter| is_new(&waiter.lock));
-        new.extend(waited_for.map(|waiter| (waiter.lock, Kind::of(waiter.flags))));
+        new.extend(waited_for.map(|waiter| (waiter.lock, WireLockKind::of(waiter.flags))));
         if new.is_empty() {
             return;
         }

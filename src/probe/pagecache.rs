@@ -31,8 +31,8 @@ use crate::host::Host;
 use crate::host::memory_reading::{DiskTotals, MemoryReading};
 use crate::wire::Record;
 use crate::wire::pagecache::{
-    Kind, RECLAIM_KINDS, ReadaheadSource, Reading, WireIsolated, WireReadahead, WireReclaim, WireReclaimer,
-    WireReclaimerKey,
+    RECLAIM_KINDS, ReadaheadSource, Reading, ReclaimKind, WireIsolated, WireReadahead, WireReclaim,
+    WireReclaimer, WireReclaimerKey,
 };
 
 /// Time between opening or closing the interval and reading the kernel's counters: batches of pages that have been
@@ -379,7 +379,7 @@ impl PagecacheProbe {
         let at_ns = now_ns();
         let mut reclaims = BTreeMap::new();
         let mut isolated = BTreeMap::new();
-        for (number, kind) in (0u32..).zip(Kind::ALL) {
+        for (number, kind) in (0u32..).zip(ReclaimKind::ALL) {
             for node in 0..self.nodes {
                 let bytes = element(&maps.reclaims, number * self.nodes + node)?;
                 reclaims.insert((kind, node), WireReclaim::decode(&bytes)?);
@@ -470,8 +470,8 @@ impl Probe for PagecacheProbe {
 /// How often tasks have begun to reclaim, for the machine and within the limit of their cgroup.
 fn tasks_reclaims(rows: &MapHandle, nodes: u32) -> Option<u64> {
     let mut sum = 0;
-    for (number, kind) in (0u32..).zip(Kind::ALL) {
-        if !matches!(kind, Kind::Direct | Kind::Memcg) {
+    for (number, kind) in (0u32..).zip(ReclaimKind::ALL) {
+        if !matches!(kind, ReclaimKind::Direct | ReclaimKind::Memcg) {
             continue;
         }
         for node in 0..nodes {

@@ -111,7 +111,7 @@ fn folded(comm: &str) -> String {
     crate::wire::threads::fold_numbers(comm)
 }
 
-enum Source {
+enum ThreadReader {
     Kernel(Box<KernelSampler>),
     Files(Files),
 }
@@ -127,7 +127,7 @@ struct ThreadInterval {
 
 /// The probe. Dropping it leaves nothing behind.
 pub struct ThreadProbe {
-    source: Source,
+    source: ThreadReader,
     options: Options,
     hz: u32,
     missing: Vec<Missing>,
@@ -161,7 +161,7 @@ impl ThreadProbe {
         let source = match kernel {
             Ok(kernel) => {
                 missing.extend(kernel.missing());
-                Source::Kernel(Box::new(kernel))
+                ThreadReader::Kernel(Box::new(kernel))
             }
             Err(error) => {
                 let why = error.to_string();
@@ -170,7 +170,7 @@ impl ThreadProbe {
                     return Err(Refusal::Refused(format!("{what}: {why}")).into());
                 }
                 missing.extend(files::missing(&why));
-                Source::Files(Files::new(root))
+                ThreadReader::Files(Files::new(root))
             }
         };
         if options.reads_cgroups() && !options.unified_cgroups {
@@ -186,7 +186,7 @@ impl ThreadProbe {
                 ..Missing::default()
             });
         }
-        let default = if matches!(source, Source::Kernel(_)) { HZ } else { HZ_FILES };
+        let default = if matches!(source, ThreadReader::Kernel(_)) { HZ } else { HZ_FILES };
         let hz = options.hz.unwrap_or(default).max(1);
         let now = now_ns();
         let began = Instant::now();
@@ -215,7 +215,7 @@ impl ThreadProbe {
 
     /// Whether programs take the samples, not files.
     pub fn is_kernel(&self) -> bool {
-        matches!(self.source, Source::Kernel(_))
+        matches!(self.source, ThreadReader::Kernel(_))
     }
 
     /// What cannot be observed, with the reason.
@@ -265,8 +265,8 @@ impl ThreadProbe {
             tally.add(sighting, stack);
         };
         match &mut self.source {
-            Source::Kernel(kernel) => kernel.round(&mut window.tally, &mut add),
-            Source::Files(files) => files.round(options, &mut window.tally, &mut add),
+            ThreadReader::Kernel(kernel) => kernel.round(&mut window.tally, &mut add),
+            ThreadReader::Files(files) => files.round(options, &mut window.tally, &mut add),
         }
         window.samples += found;
         self.period = at.max(self.period) + 1;
@@ -276,8 +276,8 @@ impl ThreadProbe {
     /// Cost of the programs only, for a process with other probes.
     pub fn programs(&self) -> Cost {
         match &self.source {
-            Source::Kernel(kernel) => kernel.cost(),
-            Source::Files(_) => Cost::default(),
+            ThreadReader::Kernel(kernel) => kernel.cost(),
+            ThreadReader::Files(_) => Cost::default(),
         }
     }
 
@@ -336,7 +336,7 @@ impl Probe for ThreadProbe {
     fn detach(&mut self) -> Result<Reading> {
         let reading = self.read()?;
         *self.ended.borrow_mut() = Some((reading.at_ns, process_cpu_ns()));
-        if let Source::Kernel(kernel) = &mut self.source {
+        if let ThreadReader::Kernel(kernel) = &mut self.source {
             kernel.detach();
         }
         Ok(reading)

@@ -80,7 +80,7 @@ impl<V: Merge + View> MergedRecording<V> {
 
     /// Its size as JSON.
     fn measure(&mut self) -> u64 {
-        let mut written = Counter(0);
+        let mut written = ByteCounter(0);
         // Cannot fail: the counter returns no error, and JSON can represent every value.
         let _counted = serde_json::to_writer(
             &mut written,
@@ -92,9 +92,9 @@ impl<V: Merge + View> MergedRecording<V> {
 }
 
 /// Counts the bytes written.
-struct Counter(u64);
+struct ByteCounter(u64);
 
-impl Write for Counter {
+impl Write for ByteCounter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0 = self.0.saturating_add(bytes.len() as u64);
         Ok(bytes.len())

@@ -104,7 +104,7 @@ mod tests {
     fn a_view_is_read_back_from_its_object() {
         let seen = top::TopInterval {
             duration_ns: 2_000_000_000,
-            cpu: Some(top::Shares { cpus: 2, ..top::Shares::default() }),
+            cpu: Some(top::CpuShares { cpus: 2, ..top::CpuShares::default() }),
             devices: vec![top::Disk {
                 name: "vd\n\"a".to_string(),
                 moved: top::DiskTransfers { reads: 4, ..Default::default() },

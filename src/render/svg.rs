@@ -9,7 +9,7 @@ mod lines;
 
 pub use self::curve::{CurvePoint, curve};
 pub use self::dots::{Rounds, dots};
-pub use self::heatmap::{Column, heatmap};
+pub use self::heatmap::{HeatmapColumn, heatmap};
 pub use self::lines::{ChartLine, lines};
 use crate::analyze::stage::Stage;
 use crate::hist::Histogram;

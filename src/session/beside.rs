@@ -9,7 +9,7 @@ use crate::analyze::interrupts::{self, InterruptSummary};
 use crate::analyze::latency::LatencySummary;
 use crate::analyze::pressure::PressureSummary;
 use crate::analyze::stacks::{self, ProfileSummary};
-use crate::analyze::threads::{Column, ThreadSummary, trust};
+use crate::analyze::threads::{GroupColumn, ThreadSummary, trust};
 use crate::envelope::{Cost, Envelope, Missing, Reason};
 use crate::host::Host;
 use crate::probe::Probe;
@@ -29,7 +29,8 @@ use super::background::Background;
 use super::{pressure, threads};
 
 /// The thread columns that the findings use.
-const COLUMNS: [Column; 4] = [Column::Comm, Column::State, Column::Wchan, Column::Kstack];
+const COLUMNS: [GroupColumn; 4] =
+    [GroupColumn::Comm, GroupColumn::State, GroupColumn::Wchan, GroupColumn::Kstack];
 
 /// CPU budget of lock-wait stacks, in percent of each CPU.
 const MAX_COST: f64 = 1.0;

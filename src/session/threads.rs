@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::watch::{Live, WatchInterval};
-use crate::analyze::threads::{Column, Meaning, Source, ThreadSummary, addresses, summarize, trust};
+use crate::analyze::threads::{
+    GroupColumn, Meaning, ThreadSampler, ThreadSummary, addresses, summarize, trust,
+};
 use crate::envelope::{Envelope, Missing};
 use crate::host::Host;
 use crate::host::cgroups::Hierarchy;
@@ -35,19 +37,19 @@ impl<'a> ThreadSymbolizer<'a> {
         &mut self,
         probe: &ThreadProbe,
         sampled: &ThreadSamples,
-        columns: &[Column],
+        columns: &[GroupColumn],
     ) -> (ThreadSummary, Vec<Missing>) {
         let names = self.symbolizer.names(&addresses(sampled));
         let scheduler = match sampled.stacks.is_empty() {
             true => &Scheduler::default(),
             false => &*self.scheduler.get_or_insert_with(Scheduler::read),
         };
-        let cgroups = match columns.contains(&Column::Cgroup) {
+        let cgroups = match columns.contains(&GroupColumn::Cgroup) {
             true => Hierarchy::read(self.root).map(|hierarchy| hierarchy.paths()).unwrap_or_default(),
             false => BTreeMap::new(),
         };
         let meaning = Meaning { names: &names, scheduler, cgroups: &cgroups, devices: &self.devices };
-        let source = Some(if probe.is_kernel() { Source::Bpf } else { Source::Proc });
+        let source = Some(if probe.is_kernel() { ThreadSampler::Bpf } else { ThreadSampler::Proc });
         let summary = ThreadSummary { hz: probe.hz(), source, ..summarize(sampled, &meaning, columns) };
         (summary, names.missing.clone())
     }
@@ -57,7 +59,7 @@ impl<'a> ThreadSymbolizer<'a> {
 pub struct ThreadView<'a> {
     pub naming: ThreadSymbolizer<'a>,
     /// Columns to group by.
-    pub columns: &'a [Column],
+    pub columns: &'a [GroupColumn],
     /// The process also does other work, so the cost includes only the programs.
     pub shares_process: bool,
 }

@@ -15,7 +15,7 @@ pub(super) type NameList = Arc<[String]>;
 
 /// Identifies a file: equal keys mean the same file.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) enum Key {
+pub(super) enum FileKey {
     /// The same build-id, written by the same user: any user can put any build-id into a file with arbitrary names.
     Built(BuildId, Owner),
     /// A file at a point in time: without a build-id, only size and time reveal a change of its content.
@@ -26,7 +26,7 @@ pub(super) enum Key {
 /// next call.
 #[derive(Debug, Default)]
 pub(super) struct NameCache {
-    names: HashMap<Key, HashMap<u64, NameList>>,
+    names: HashMap<FileKey, HashMap<u64, NameList>>,
     number: usize,
 }
 
@@ -34,11 +34,11 @@ impl NameCache {
     /// Above this they are dropped: a live view may run for days.
     const MOST: usize = 1 << 20;
 
-    pub fn get(&self, key: &Key, address: u64) -> Option<&NameList> {
+    pub fn get(&self, key: &FileKey, address: u64) -> Option<&NameList> {
         self.names.get(key)?.get(&address)
     }
 
-    fn insert(&mut self, key: &Key, address: u64, names: NameList) {
+    fn insert(&mut self, key: &FileKey, address: u64, names: NameList) {
         self.number += 1;
         self.names.entry(key.clone()).or_default().insert(address, names);
     }
@@ -47,7 +47,7 @@ impl NameCache {
 /// Files with places to be symbolized.
 #[derive(Debug, Default)]
 pub(super) struct Files {
-    wanted: BTreeMap<Key, FileLookup>,
+    wanted: BTreeMap<FileKey, FileLookup>,
 }
 
 #[derive(Debug)]
@@ -69,15 +69,15 @@ pub(super) const DEBUG_FOLDERS: [&str; 2] = ["/usr/lib/debug", "/lib/debug"];
 
 impl Files {
     /// The key of a file.
-    pub fn key(file: &MappedFile) -> Key {
+    pub fn key(file: &MappedFile) -> FileKey {
         match file.build_id() {
-            Some(id) => Key::Built(id.clone(), file.owner()),
-            None => Key::File(file.id(), file.stamp()),
+            Some(id) => FileKey::Built(id.clone(), file.owner()),
+            None => FileKey::File(file.id(), file.stamp()),
         }
     }
 
     /// Requests a name, unless it is known.
-    pub fn want(&mut self, file: &Arc<MappedFile>, key: &Key, address: u64, known: &NameCache) {
+    pub fn want(&mut self, file: &Arc<MappedFile>, key: &FileKey, address: u64, known: &NameCache) {
         if known.get(key, address).is_none() {
             let new = || FileLookup { file: Arc::clone(file), addresses: BTreeSet::new() };
             self.wanted.entry(key.clone()).or_insert_with(new).addresses.insert(address);
@@ -96,9 +96,9 @@ impl Files {
             *known = NameCache::default();
         }
         let mut failures = Failures::default();
-        let debug_of = |key: &Key| match key {
-            Key::Built(id, _) => debug_file(folders, id),
-            Key::File(..) => None,
+        let debug_of = |key: &FileKey| match key {
+            FileKey::Built(id, _) => debug_file(folders, id),
+            FileKey::File(..) => None,
         };
         let debug: Vec<Option<File>> = self.wanted.keys().map(debug_of).collect();
         // The debug file has more names; where it has none, the file itself may have one.
@@ -140,11 +140,11 @@ fn own(wanted: &FileLookup, addresses: Vec<u64>) -> Option<Job<'_>> {
 fn run(
     program: &HelperProgram,
     jobs: &[Job<'_>],
-    of: &[&Key],
+    of: &[&FileKey],
     known: &mut NameCache,
     bounds: Bounds,
     failures: &mut Failures,
-    mut unnamed: impl FnMut(&Key, u64),
+    mut unnamed: impl FnMut(&FileKey, u64),
 ) {
     let answers = child::names(program, jobs, bounds);
     failures.files += answers.failed.len();

@@ -7,7 +7,7 @@ use std::os::fd::FromRawFd as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::files::Key;
+use super::files::FileKey;
 use super::perf_map::PerfMap;
 use super::place::Place;
 use crate::host::elf::Elf;
@@ -25,7 +25,7 @@ pub(super) enum Meaning {
     Place {
         place: Place,
         /// The file to read; None if it is gone, or no longer the one that ran.
-        file: Option<(Key, Arc<MappedFile>)>,
+        file: Option<(FileKey, Arc<MappedFile>)>,
     },
 }
 

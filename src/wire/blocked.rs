@@ -117,7 +117,7 @@ pub struct Totals {
     /// In addition: run-queue delay after wakeups.
     pub queued_ns: u64,
     /// Reclaim: by kind.
-    pub reclaims: BTreeMap<pagecache::Kind, Sum>,
+    pub reclaims: BTreeMap<pagecache::ReclaimKind, Sum>,
 }
 
 /// What was not counted, or has no stack, by reason.

@@ -34,7 +34,7 @@ pub const MUTEX: u32 = 32;
 names! {
     /// `enum wire_lock_kind`.
     #[derive(Default, PartialOrd, Ord, Hash)]
-    pub enum Kind {
+    pub enum WireLockKind {
         #[default]
         Spin = "spin",
         Rwlock = "rwlock",
@@ -46,7 +46,7 @@ names! {
     }
 }
 
-impl Kind {
+impl WireLockKind {
     /// Whether a waiter spins on its CPU.
     pub fn spins(self) -> bool {
         matches!(self, Self::Spin | Self::Rwlock)
@@ -289,7 +289,7 @@ pub struct SpinSample {
 names! {
     /// How begins of waits are detected.
     #[derive(Default)]
-    pub enum Source {
+    pub enum LockEventSource {
         /// `contention_begin` and `contention_end`.
         #[default]
         Events = "events",
@@ -303,7 +303,7 @@ names! {
 pub struct Reading {
     /// CLOCK_MONOTONIC.
     pub at_ns: u64,
-    pub source: Source,
+    pub source: LockEventSource,
     pub cpus: Vec<WireLockCpu>,
     /// By address.
     pub locks: BTreeMap<u64, LockSample>,
@@ -347,7 +347,7 @@ mod tests {
 
     #[test]
     fn flags_name_the_kind() {
-        let kinds = [1, 3, 5, 32, 33, 2, 4, 18, 20, 8, 10, 0].map(|flags| Kind::of(flags).name());
+        let kinds = [1, 3, 5, 32, 33, 2, 4, 18, 20, 8, 10, 0].map(|flags| WireLockKind::of(flags).name());
         assert_eq!(
             kinds,
             [

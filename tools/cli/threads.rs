@@ -1,6 +1,6 @@
 //! The command line of `biopsy threads`.
 
-use biopsy::analyze::threads::Column;
+use biopsy::analyze::threads::GroupColumn;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
 
@@ -38,7 +38,7 @@ pub struct Threads {
     /// Group by these (comma-separated).
     #[arg(short = 'G', long = "group-by", value_name = "WORD,...", value_parser = column(), value_delimiter = ',',
         num_args = 1)]
-    pub group_by: Vec<Column>,
+    pub group_by: Vec<GroupColumn>,
     /// Only threads of this process. Can be repeated.
     #[arg(short, long = "pid", value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
     pub pids: Vec<u32>,

@@ -2,10 +2,10 @@
 
 use anyhow::Result;
 use biopsy::analyze::flame::What;
-use biopsy::analyze::flame_diff::{Basis, Side, compare};
+use biopsy::analyze::flame_diff::{Basis, DiffSide, compare};
 use biopsy::analyze::profile::{Profile, Unit};
 use biopsy::envelope::Envelope;
-use biopsy::experiment::compare::{Comparison, Kind, Observer, Round};
+use biopsy::experiment::compare::{Comparison, MetricKind, Observer, Round};
 use biopsy::probe::Probe;
 use biopsy::probe::stacks::StacksProbe;
 use biopsy::render::flame::{Caption, Options};
@@ -64,7 +64,7 @@ impl Stacks {
             let (a, b) = (&comparison.arms[0].name, &comparison.arms[arm].name);
             let after = merged(arm);
             let [first, second] =
-                [&before, &after].map(|profile| Side { profile, events: None, what: Some(What::OnCpu) });
+                [&before, &after].map(|profile| DiffSide { profile, events: None, what: Some(What::OnCpu) });
             let basis = basis([0, arm].map(|arm| of_arm(arm).collect::<Vec<_>>()));
             let by = if matches!(basis, Basis::Ios { .. }) { "per I/O" } else { "per time" };
             let caption = Caption {
@@ -106,7 +106,7 @@ impl Observer for Stacks {
         self.lost += to.lost;
         let piece = WatchInterval { from: &from, to: &to, is_last: false };
         let (_, summary) = self.view.summary(&self.probe, &piece, Envelope::default());
-        let rate = round.values.get(Kind::Iops.name());
+        let rate = round.values.get(MetricKind::Iops.name());
         self.rounds.push(RoundProfile {
             arm,
             profile: summary.profile,

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, ensure};
 use biopsy::analyze::flame::What;
-use biopsy::analyze::flame_diff::{Basis, Side, compare};
+use biopsy::analyze::flame_diff::{Basis, DiffSide, compare};
 use biopsy::analyze::profile::Unit;
 use biopsy::refusal::Refusal;
 use biopsy::render;
@@ -45,7 +45,7 @@ pub fn run(args: &Flame, path: &Path, options: &Options) -> Result<()> {
             other.title()
         ));
     }
-    let sides = [before_read, after_read].map(|read| Side {
+    let sides = [before_read, after_read].map(|read| DiffSide {
         profile: &read.measurement.summary.profile,
         events: None,
         what: read.measurement.summary.what,

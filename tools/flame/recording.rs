@@ -8,14 +8,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
-use biopsy::analyze::flame::{FlameSummary, Note, Recorded, Source};
+use biopsy::analyze::flame::{FlameSummary, Note, Recorded, StackSource};
 use biopsy::analyze::profile::{Place, Profile, Unit, by_label, folded};
 use biopsy::envelope::{Envelope, Missing};
 use biopsy::recording::stacks::Profiles;
 use biopsy::recording::{Span, source};
 use biopsy::refusal::{Refusal, reason};
 use biopsy::render::pprof::origin::Origin;
-use biopsy::render::pprof::reading::{self, Reading, Values};
+use biopsy::render::pprof::reading::{self, Reading, SelectedValues};
 use biopsy::render::text;
 use biopsy::session::flame::Measurement;
 use biopsy::session::wall_clock;
@@ -160,7 +160,7 @@ fn folded_text(bytes: Vec<u8>, name: String, unit: Option<Unit>) -> Result<Recor
     let profile = folded::parse(&text, unit.unwrap_or(Unit::Samples))?;
     let recorded = Recorded { file: name, values: values(profile.unit).to_string(), ..Recorded::default() };
     let summary = FlameSummary {
-        source: Source::Recorded("folded text".to_string()),
+        source: StackSource::Recorded("folded text".to_string()),
         recorded: Some(recorded),
         ..FlameSummary::new(None, profile)
     };
@@ -207,7 +207,7 @@ pub fn intervals(mut profiles: Profiles, name: String, unit: Option<Unit>, span:
 struct ProfilePart {
     stacks: Profile,
     counts: Option<Profile>,
-    values: Values,
+    values: SelectedValues,
     origin: Option<Origin>,
     start_ns: Option<i64>,
     duration_ns: u64,
@@ -257,7 +257,7 @@ impl ProfilePart {
             devices: origin.devices,
             counts: self.counts,
             duration_ns: envelope.duration_ns,
-            source: Source::Recorded(origin.source),
+            source: StackSource::Recorded(origin.source),
             measured: origin.measured,
             lost: origin.lost,
             period_ns: self.period_ns,

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use biopsy::analyze::condition::{Condition, Metric};
+use biopsy::analyze::condition::{Condition, TriggerMetric};
 use biopsy::analyze::latency::LatencySummary;
 use biopsy::clock::now_ns;
 use biopsy::envelope::{Envelope, Missing, Reason};
@@ -38,11 +38,11 @@ const HOUR: Duration = Duration::from_secs(3600);
 pub struct Trigger {
     /// The parsed bound and its text.
     when: Option<(Condition, String)>,
-    state: Mutex<State>,
+    state: Mutex<TriggerState>,
 }
 
 #[derive(Default)]
-struct State {
+struct TriggerState {
     /// The bound was crossed, and the value has not come back yet.
     is_crossed: bool,
     /// The requested dump.
@@ -68,8 +68,8 @@ impl Trigger {
         } else if let Some(crossed) = condition.crossed(summary) {
             state.is_crossed = true;
             let value = match condition.metric {
-                Metric::Iops => text::count(crossed.value as u64),
-                Metric::Latency { .. } => text::time(crossed.value as u64),
+                TriggerMetric::Iops => text::count(crossed.value as u64),
+                TriggerMetric::Latency { .. } => text::time(crossed.value as u64),
             };
             let op = crossed.op.map(|op| format!(" {}", op.name())).unwrap_or_default();
             let why = format!("{words}: {value} of {}{op}", text::clean(&crossed.device));

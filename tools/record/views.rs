@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use anyhow::Result;
 use biopsy::analyze::flame::FlameSummary;
 use biopsy::analyze::latency::LatencySummary;
-use biopsy::analyze::threads::Column;
+use biopsy::analyze::threads::GroupColumn;
 use biopsy::envelope::{Missing, Reason, View};
 use biopsy::host::{Host, kernel};
 use biopsy::probe;
@@ -252,7 +252,7 @@ fn add<'scope>(
             let prepare = move || {
                 let naming = threads::ThreadSymbolizer::new(host, root);
                 Ok((
-                    ThreadView { naming, columns: &Column::USUAL, shares_process: true },
+                    ThreadView { naming, columns: &GroupColumn::USUAL, shares_process: true },
                     ThreadProbe::prepare(root, options)?,
                 ))
             };

@@ -10,7 +10,7 @@ use crate::hist::{self, Histogram};
 use crate::host::Host;
 use crate::host::counters::Counters;
 use crate::load::{Direction, Job, JobResult, Target, Transfer};
-use crate::wire::rows::{OperationRow, Row};
+use crate::wire::rows::{IoRow, OperationRow};
 use crate::wire::{COVERS, OPERATION_STAGES, OPS, OPS_SHARDED, TOTALS};
 
 /// Reads of one disk, with all stages; a test modifies `end`.
@@ -37,7 +37,7 @@ fn counters(reads: u64) -> Option<Counters> {
 }
 
 fn sample(reads: u64) -> DeviceSample {
-    let mut row = Row { bytes: reads * 4096, ..Row::default() };
+    let mut row = IoRow { bytes: reads * 4096, ..IoRow::default() };
     row.stages[0] = times(TIMES[1], reads);
     row.stages[1] = times(TIMES[2], reads);
     let mut operations =
@@ -50,14 +50,14 @@ fn sample(reads: u64) -> DeviceSample {
     let mut sums = [0; OPERATION_STAGES - 1];
     sums.iter_mut().zip(TIMES).for_each(|(sum, ns)| *sum = ns * reads);
     operations[0].by_total[total.ilog2() as usize] = (reads, sums);
-    let mut rows = vec![Row::default(); OPS_SHARDED];
+    let mut rows = vec![IoRow::default(); OPS_SHARDED];
     rows[0] = row;
     DeviceSample {
         name: "sda".into(),
         hw_queues: 1,
         shards: 1,
         rows,
-        rare: vec![Row::default(); OPS - OPS_SHARDED],
+        rare: vec![IoRow::default(); OPS - OPS_SHARDED],
         operations,
         operation_shards: 1,
         kernel_before: counters(reads),
@@ -189,7 +189,7 @@ fn an_io_of_no_operation_that_is_in_one_row_alone_fails() {
         let mut world = World::new();
         for device in [&mut world.start.devices[0], &mut world.end.devices[0]] {
             device.unowned_shards = 1;
-            device.unowned = vec![Row::default(); OPS];
+            device.unowned = vec![IoRow::default(); OPS];
         }
         let device = world.device();
         device.rows[0].unowned = 3;

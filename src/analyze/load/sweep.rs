@@ -23,12 +23,12 @@ pub struct SweepRecord {
 }
 
 /// A value for each option.
-pub type Values = BTreeMap<String, String>;
+pub type OptionValues = BTreeMap<String, String>;
 
 /// What a single run would be, with its values and what was wrong with it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PointRecord {
-    pub values: Values,
+    pub values: OptionValues,
     pub failed: Option<String>,
     pub cut: bool,
     /// Absent as all figures are where it was not run.
@@ -51,7 +51,7 @@ pub struct KneeRecord {
 #[serde(default)]
 pub struct CurveRecord {
     /// The other words.
-    pub values: Values,
+    pub values: OptionValues,
     pub best: Option<String>,
     pub enough: Option<String>,
     pub knee: Option<String>,

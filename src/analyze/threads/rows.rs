@@ -1,6 +1,6 @@
 //! Counts samples by batch, and estimates averages with their error.
 
-use super::Share;
+use super::ThreadShare;
 use crate::wire::threads::ThreadSamples;
 
 /// With fewer batches of equal length the spread is unknown.
@@ -23,10 +23,10 @@ impl BatchCounts {
     }
 
     /// The average over the whole interval.
-    pub fn share(&self, sampled: &ThreadSamples) -> Share {
+    pub fn share(&self, sampled: &ThreadSamples) -> ThreadShare {
         let samples: u64 = self.0.iter().sum();
         let rounds = sampled.rounds.max(1) as f64;
-        Share { samples, average_threads: samples as f64 / rounds, error: self.error(sampled) }
+        ThreadShare { samples, average_threads: samples as f64 / rounds, error: self.error(sampled) }
     }
 
     /// From the spread of the batches' averages: rounds are not independent, because a thread's state lasts longer than

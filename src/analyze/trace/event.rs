@@ -3,7 +3,7 @@
 use super::super::op::Op;
 use super::super::stage::Stage;
 use super::io::{Owner, Route, Stages, TracedIo};
-use super::operation::{Kind, OperationEnd, TracedOperation};
+use super::operation::{OperationEnd, SubmitMethod, TracedOperation};
 use super::scene::TracedDevice;
 use crate::wire::events::{
     IO_BIO, IO_FLUSHED, IO_FUSED, IO_HAS_SUBMITTER, IO_MERGED, IO_NEGATIVE, IO_STARTED_BEFORE,
@@ -115,16 +115,16 @@ pub fn ended(operation: &WireOperation, last: bool) -> TracedOperation {
         stages[Stage::Reap as usize] = None;
     }
     let kind = match u8::try_from(operation.from) {
-        Ok(CALL_RING) => Kind::Ring,
-        Ok(CALL_AIO) => Kind::Aio,
-        _ => Kind::Call,
+        Ok(CALL_RING) => SubmitMethod::Ring,
+        Ok(CALL_AIO) => SubmitMethod::Aio,
+        _ => SubmitMethod::Call,
     };
     TracedOperation {
         id: operation.operation,
         end: Some(OperationEnd {
             kind,
-            user_data: (kind != Kind::Call).then_some(operation.user_data),
-            opcode: (kind == Kind::Ring).then_some(operation.opcode),
+            user_data: (kind != SubmitMethod::Call).then_some(operation.user_data),
+            opcode: (kind == SubmitMethod::Ring).then_some(operation.opcode),
             ios: operation.parts,
             last,
             stages: in_order.then_some(Stages(stages)),

@@ -196,7 +196,7 @@ impl Join {
 #[cfg(test)]
 mod tests {
     use super::super::fixtures::{io, numbers, operation, scene};
-    use super::super::operation::{Kind, OperationEnd, TracedOperation};
+    use super::super::operation::{OperationEnd, SubmitMethod, TracedOperation};
     use super::*;
     use crate::wire::events::IO_MERGED;
 
@@ -213,7 +213,7 @@ mod tests {
         assert_eq!((io.total_ns, io.offset, io.bytes), (Some(5_001), Some(4096), Some(4096)));
         assert_eq!(io.stages.iter().map(|(_, ns)| ns).sum::<u64>(), 5_001);
         let end = end(io);
-        assert_eq!((end.kind, end.user_data, end.opcode), (Kind::Ring, Some(77), Some(0)));
+        assert_eq!((end.kind, end.user_data, end.opcode), (SubmitMethod::Ring, Some(77), Some(0)));
         assert_eq!(end.stages.unwrap().iter().map(|(_, ns)| ns).sum::<u64>(), 6_100);
         assert_eq!((end.total_ns, end.last), (Some(6_100), true));
         join.finish();

@@ -14,7 +14,7 @@ pub struct TracedOperation {
 /// Facts that are known when an operation has ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct OperationEnd {
-    pub kind: Kind,
+    pub kind: SubmitMethod,
     /// The application's `user_data`; None for a system call, which has none.
     pub user_data: Option<u64>,
     /// For io_uring.
@@ -30,7 +30,7 @@ pub struct OperationEnd {
 
 /// How an operation is submitted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Kind {
+pub enum SubmitMethod {
     /// A blocking system call.
     #[default]
     Call,
@@ -38,7 +38,7 @@ pub enum Kind {
     Aio,
 }
 
-impl Kind {
+impl SubmitMethod {
     pub fn name(self) -> &'static str {
         match self {
             Self::Call => "call",

@@ -10,7 +10,7 @@ use anyhow::Result;
 
 use super::comparison::{Arm, Round};
 use super::load::apply;
-use super::metric::Kind;
+use super::metric::MetricKind;
 use super::printed::Printed;
 use super::rounds::{Driver, Observer, observed};
 use crate::refusal::{Refusal, reason};
@@ -128,9 +128,9 @@ impl CommandDriver<'_> {
         let begin = Instant::now();
         let text = run(command, program, self.printed.is_some(), self.stop)?;
         let mut values =
-            BTreeMap::from([(Kind::Elapsed.name().to_string(), begin.elapsed().as_nanos() as f64)]);
+            BTreeMap::from([(MetricKind::Elapsed.name().to_string(), begin.elapsed().as_nanos() as f64)]);
         if let Some(printed) = self.printed.filter(|_| !self.stop.load(Ordering::Relaxed)) {
-            let kind = if printed.less_is_better { Kind::LessValue } else { Kind::Value };
+            let kind = if printed.less_is_better { MetricKind::LessValue } else { MetricKind::Value };
             let number = printed.number(&text).map_err(|why| {
                 Refusal::Refused(format!("'{}' has no value: {why}", program.escape_debug()))
             })?;

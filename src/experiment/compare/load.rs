@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::comparison::{Arm, Round};
-use super::metric::Kind;
+use super::metric::MetricKind;
 use super::rounds::{Driver, Observer, observed};
 use crate::host::counters::Counters;
 use crate::load::random::seeded;
@@ -49,8 +49,8 @@ pub struct LoadDriver<'a> {
 
 /// All values of a round, with quantiles interpolated within their buckets.
 pub fn values(load: &LoadSummary) -> Result<BTreeMap<String, f64>> {
-    let value = |kind: Kind| Some((kind.name().to_string(), kind.of(load)?));
-    Ok(Kind::ALL.into_iter().filter_map(value).collect())
+    let value = |kind: MetricKind| Some((kind.name().to_string(), kind.of(load)?));
+    Ok(MetricKind::ALL.into_iter().filter_map(value).collect())
 }
 
 /// Applies the settings of an arm.

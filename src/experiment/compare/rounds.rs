@@ -185,7 +185,7 @@ mod tests {
 
     use super::*;
     use crate::experiment::Verdict;
-    use crate::experiment::compare::{Arm, Kind};
+    use crate::experiment::compare::{Arm, MetricKind};
 
     /// Arms with fixed rates, and an alternating noise of 1 %.
     struct Fixed {
@@ -218,7 +218,7 @@ mod tests {
     fn run_with(driver: &mut Fixed, change: impl Fn(&mut Options)) -> Comparison {
         let arm = |n: usize| Arm { name: n.to_string(), ..Arm::default() };
         let arms = (0..driver.rates.len()).map(arm).collect();
-        let mut comparison = Comparison { arms, primary: Some(Kind::Iops), ..Comparison::default() };
+        let mut comparison = Comparison { arms, primary: Some(MetricKind::Iops), ..Comparison::default() };
         let mut options = Options {
             rounds: None,
             most_rounds: 24,
@@ -267,8 +267,11 @@ mod tests {
         let stop = AtomicBool::new(false);
         let seen = Cell::new(0);
         let arm = |n: &str| Arm { name: n.to_string(), ..Arm::default() };
-        let mut comparison =
-            Comparison { arms: vec![arm("a"), arm("b")], primary: Some(Kind::Iops), ..Comparison::default() };
+        let mut comparison = Comparison {
+            arms: vec![arm("a"), arm("b")],
+            primary: Some(MetricKind::Iops),
+            ..Comparison::default()
+        };
         let longest = Duration::from_secs(60);
         let options = Options { rounds: None, most_rounds: 24, margin: 0.05, until: 1e-6, longest, seed: 1 };
         let progress = |_| {

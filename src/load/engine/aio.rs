@@ -41,14 +41,14 @@ struct Iocb {
 /// `struct io_event` of linux/aio_abi.h.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
-struct Event {
+struct IoEvent {
     data: u64,
     iocb: u64,
     result: i64,
     result2: i64,
 }
 
-const _: () = assert!(size_of::<Iocb>() == 64 && size_of::<Event>() == 32);
+const _: () = assert!(size_of::<Iocb>() == 64 && size_of::<IoEvent>() == 32);
 
 /// `struct aio_ring` of fs/aio.c. The kernel maps it at the address that is the context's id, and its events follow.
 /// The reader moves the head.
@@ -78,7 +78,7 @@ pub struct Aio {
     queued: Vec<*mut Iocb>,
     /// Submitted operations whose event was not fetched yet.
     outside: u32,
-    events: Vec<Event>,
+    events: Vec<IoEvent>,
     /// Number of fetched events that are not reaped yet.
     fetched: usize,
     done: Done,
@@ -123,7 +123,7 @@ impl Aio {
             iocbs: vec![Iocb::default(); depth as usize],
             queued: Vec::with_capacity(depth as usize),
             outside: 0,
-            events: vec![Event::default(); depth as usize],
+            events: vec![IoEvent::default(); depth as usize],
             fetched: 0,
             done: Done::new(depth),
             slots,
@@ -219,7 +219,7 @@ impl Aio {
         // SAFETY: the ring is mapped until the context is destroyed. The kernel fills an event before it moves the
         // tail. It does not write there again until the head has passed it, and only this thread moves the head.
         unsafe {
-            let (events, count) = (shared.add(1).cast::<Event>(), (*shared).events);
+            let (events, count) = (shared.add(1).cast::<IoEvent>(), (*shared).events);
             let mut head = (*shared).head.load(Ordering::Relaxed);
             let tail = (*shared).tail.load(Ordering::Acquire);
             while head != tail && self.fetched < self.events.len() {

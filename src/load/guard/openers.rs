@@ -239,7 +239,7 @@ fn registered_files(fdinfo: &str) -> impl Iterator<Item = &str> {
 
 impl DeviceGraph {
     /// The name of the device or file that a descriptor refers to.
-    fn named(&self, data: &Stat) -> Option<String> {
+    fn named(&self, data: &StatxFields) -> Option<String> {
         match data.mode & libc::S_IFMT {
             libc::S_IFBLK => self.blocks.get(&data.number).cloned(),
             libc::S_IFCHR => self.chars.get(&data.number).cloned(),
@@ -250,14 +250,14 @@ impl DeviceGraph {
 }
 
 /// The fields of statx that are compared.
-struct Stat {
+struct StatxFields {
     mode: u32,
     number: DeviceNumber,
     identity: (u64, u64),
 }
 
 /// Does not ask a file server, which might not answer.
-fn stat(path: &Path) -> io::Result<Stat> {
+fn stat(path: &Path) -> io::Result<StatxFields> {
     let path = CString::new(path.as_os_str().as_bytes())?;
     let mut data = MaybeUninit::<libc::statx>::zeroed();
     let flags = libc::AT_STATX_DONT_SYNC | libc::AT_NO_AUTOMOUNT;
@@ -269,7 +269,7 @@ fn stat(path: &Path) -> io::Result<Stat> {
         }
         data.assume_init()
     };
-    Ok(Stat {
+    Ok(StatxFields {
         mode: u32::from(data.stx_mode),
         number: (data.stx_rdev_major, data.stx_rdev_minor),
         identity: (libc::makedev(data.stx_dev_major, data.stx_dev_minor), data.stx_ino),

@@ -22,7 +22,7 @@ use super::floor::Floor;
 use super::free::Free;
 use super::gate::Meeting;
 use super::priorities::Priorities;
-use super::source::Source;
+use super::source::IoSource;
 use super::syncs::Syncs;
 use super::unwritten::Unwritten;
 use super::verification::Verification;
@@ -47,7 +47,7 @@ pub struct Cycle<'a> {
     job: &'a Job,
     number: u32,
     regions: &'a [Region],
-    source: Source,
+    source: IoSource,
     others: &'a Meeting,
     own: &'a Meeting,
     /// Its end ends others.
@@ -125,7 +125,7 @@ impl<'a> Cycle<'a> {
             job: plan.job,
             number: plan.number,
             regions: plan.regions,
-            source: Source::Order(Sequence::new(plan.job, plan.regions, plan.number)),
+            source: IoSource::Order(Sequence::new(plan.job, plan.regions, plan.number)),
             others: plan.others,
             own: plan.own,
             exits: plan.control.has_exitall(),
@@ -307,7 +307,7 @@ impl<'a> Cycle<'a> {
             }
             self.search_depth(now);
             // Reads of the read-back do not count as progress.
-            if now >= publish && matches!(self.source, Source::Order(_)) {
+            if now >= publish && matches!(self.source, IoSource::Order(_)) {
                 self.done.store(&self.tally);
                 publish = now + PUBLISH_NS;
             }
@@ -326,7 +326,7 @@ impl<'a> Cycle<'a> {
     /// Feeds the depth search of a job with `latency_target`.
     #[inline]
     fn search_depth(&mut self, now: u64) {
-        let is_over = self.over || self.ended_at.is_some() || !matches!(self.source, Source::Order(_));
+        let is_over = self.over || self.ended_at.is_some() || !matches!(self.source, IoSource::Order(_));
         let Some(search) = self.depth_search.as_mut().filter(|_| !is_over && self.ramp_end.is_none()) else {
             return;
         };
@@ -370,7 +370,7 @@ impl<'a> Cycle<'a> {
         // Values that every completion changes are kept in registers.
         let (slots, trips) = (&mut slots[..], &trips[..]);
         let (mut free, mut failures, mut ends) = (*count, self.failures, false);
-        let looks = matches!(self.source, Source::ReadBack(_));
+        let looks = matches!(self.source, IoSource::ReadBack(_));
         let mends = !unwritten.is_empty();
         let (settles, mut settled) = (looks || mends || self.job.rw == Pattern::TrimWrite, 0);
         let is_trim = |trip: &InFlight| trip.load.kind() == OpKind::Transfer(Direction::Trim);
@@ -431,7 +431,7 @@ impl<'a> Cycle<'a> {
     fn begin_to_count(&mut self, end: u64) {
         self.ramp_end = None;
         let begun = self.transfers_in_flight() + u64::from(self.pending.is_some());
-        if let Source::Order(sequence) = &mut self.source {
+        if let IoSource::Order(sequence) = &mut self.source {
             sequence.count_from_here(self.job, begun);
         }
         self.count_anew(end);

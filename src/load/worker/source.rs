@@ -5,7 +5,7 @@ use super::super::sequence::{PlannedIo, ReadBack, Sequence};
 use super::unwritten::Unwritten;
 
 /// The source of I/Os.
-pub enum Source {
+pub enum IoSource {
     Order(Sequence),
     /// The read-back of what was written.
     ReadBack(Completions),
@@ -21,7 +21,7 @@ pub struct Completions {
     pub cut: bool,
 }
 
-impl Source {
+impl IoSource {
     pub fn read_back(back: ReadBack, unwritten: Unwritten) -> Self {
         Self::ReadBack(Completions { back, unwritten, skipped: 0, cut: false })
     }

@@ -19,7 +19,7 @@ use crate::wire::groups::GroupsSample;
 use crate::wire::parts::{PART_UNITS, PartRow};
 use crate::wire::places::WirePlace;
 use crate::wire::reading::{DeviceSample, Reading};
-use crate::wire::rows::{OperationRow, Row};
+use crate::wire::rows::{IoRow, OperationRow};
 use crate::wire::{COVERS, OPS, OPS_SHARDED, WireBioIo, WireCounters, WireSlot};
 
 /// Sets the file names of groups.
@@ -166,7 +166,7 @@ impl LatencyProbe {
 
     pub(super) fn samples(&self, with_operations: bool) -> Result<Vec<DeviceSample>> {
         let maps = &self.skel.maps;
-        let row = |index: u32| -> Result<Row> { Ok(Row::decode(&element(&maps.rows, index)?)?) };
+        let row = |index: u32| -> Result<IoRow> { Ok(IoRow::decode(&element(&maps.rows, index)?)?) };
         let operations = |index: u32| -> Result<OperationRow> {
             Ok(OperationRow::decode(&element(&maps.operation_rows, index)?)?)
         };

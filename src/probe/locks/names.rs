@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::memory::{Layout, Memory};
 use crate::host::kallsyms::Kallsyms;
 use crate::host::mounts::Mount;
-use crate::wire::locks::{Kind, LockName, RecognisedBy};
+use crate::wire::locks::{LockName, RecognisedBy, WireLockKind};
 
 /// Data about the machine from other sources.
 #[derive(Debug, Default)]
@@ -44,12 +44,12 @@ impl<'a> Namer<'a> {
     }
 
     /// Names a lock. None: no struct around it could be verified, and neither a symbol nor a slab cache is known.
-    pub fn name(&self, lock: u64, kind: Kind) -> Option<LockName> {
+    pub fn name(&self, lock: u64, kind: WireLockKind) -> Option<LockName> {
         let found = match kind {
-            Kind::Spin | Kind::Rwlock => self.spin(lock),
-            Kind::Mutex | Kind::RtMutex => self.mutex(lock),
-            Kind::Rwsem | Kind::PercpuRwsem => self.rwsem(lock),
-            Kind::Semaphore => None,
+            WireLockKind::Spin | WireLockKind::Rwlock => self.spin(lock),
+            WireLockKind::Mutex | WireLockKind::RtMutex => self.mutex(lock),
+            WireLockKind::Rwsem | WireLockKind::PercpuRwsem => self.rwsem(lock),
+            WireLockKind::Semaphore => None,
         };
         found.or_else(|| self.symbol(lock)).or_else(|| self.slab(lock))
     }

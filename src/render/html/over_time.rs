@@ -4,7 +4,7 @@ use super::charts::wide;
 use super::escape;
 use crate::analyze::timeline::{Interval, Timed, Timeline};
 use crate::hist::Histogram;
-use crate::render::svg::{self, ChartLine, Column};
+use crate::render::svg::{self, ChartLine, HeatmapColumn};
 use crate::rules::Summaries;
 use crate::units::{bytes, figure, short, time};
 
@@ -63,10 +63,10 @@ fn of_device(timeline: &Timeline, name: &str, timed: Timed) -> String {
         chart("I/Os in flight", &[line("", &|interval| Some(interval.mean_in_flight(name)))], &figure),
     ];
     let none = Histogram::default();
-    let columns: Vec<Column<'_>> = timeline
+    let columns: Vec<HeatmapColumn<'_>> = timeline
         .intervals()
         .iter()
-        .map(|interval| Column {
+        .map(|interval| HeatmapColumn {
             from_seconds: interval.start_ns as f64 / 1e9,
             to_seconds: interval.end_ns() as f64 / 1e9,
             latency: interval.devices.get(name).and_then(|one| one.latency(timed)).unwrap_or(&none),

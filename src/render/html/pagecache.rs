@@ -5,7 +5,7 @@ use super::tables::{Cell, facts, table, text};
 use crate::analyze::memory_sample::MemorySample;
 use crate::analyze::onset::LEAST_MOMENTS;
 use crate::analyze::pagecache::paths::PathSummary;
-use crate::analyze::pagecache::{Kind, PagecacheSummary};
+use crate::analyze::pagecache::{PagecacheSummary, ReclaimKind};
 use crate::render::svg::{self, ChartLine};
 use crate::units::{bytes, count, range, short, significant, time};
 
@@ -16,7 +16,7 @@ const MOST_RECLAIMERS: usize = 16;
 pub fn pagecache(summary: Option<&PagecacheSummary>) -> String {
     let Some(summary) = summary else { return String::new() };
     let mut out = facts(&memory(summary));
-    let used: Vec<Kind> = Kind::ALL
+    let used: Vec<ReclaimKind> = ReclaimKind::ALL
         .into_iter()
         .filter(|kind| summary.reclaims.get(kind).is_some_and(|one| one.count > 0 || one.batches > 0))
         .collect();
@@ -105,8 +105,8 @@ fn memory(summary: &PagecacheSummary) -> Vec<(&'static str, String)> {
     rows
 }
 
-fn reclaims(summary: &PagecacheSummary, used: &[Kind]) -> String {
-    let row = |kind: &Kind| {
+fn reclaims(summary: &PagecacheSummary, used: &[ReclaimKind]) -> String {
+    let row = |kind: &ReclaimKind| {
         let of = summary.reclaim(*kind);
         let quantile = |q| Cell::Number(of.time.quantile(q).map_or("-".to_string(), time));
         vec![
@@ -128,7 +128,7 @@ fn reclaimers(summary: &PagecacheSummary) -> String {
         vec![
             text(&of.comm),
             Cell::Number(of.pid.to_string()),
-            text(of.kind.map_or("-", Kind::name)),
+            text(of.kind.map_or("-", ReclaimKind::name)),
             text(of.cgroup.as_deref().unwrap_or("-")),
             Cell::Number(count(of.count)),
             Cell::Number(time(of.ns)),

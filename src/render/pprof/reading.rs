@@ -140,14 +140,14 @@ impl LocationContent {
 
 /// The selected values of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Values {
+pub struct SelectedValues {
     column: usize,
     /// The file's name for them: `cpu`. Not escaped.
     pub name: String,
     pub unit: Unit,
     factor: u64,
     /// For times: the column that counts the underlying measurements.
-    pub counts: Option<Box<Values>>,
+    pub counts: Option<Box<SelectedValues>>,
 }
 
 impl<'a> Reading<'a> {
@@ -282,7 +282,7 @@ impl<'a> Reading<'a> {
     /// # Errors
     ///
     /// If there are none of that unit, or they cannot be used as widths.
-    pub fn values(&self, wanted: Option<Unit>) -> Result<Values> {
+    pub fn values(&self, wanted: Option<Unit>) -> Result<SelectedValues> {
         let mut all = Vec::new();
         for (column, value) in self.types.iter().enumerate() {
             let (name, word) = (self.text(value.kind)?.into_owned(), self.text(value.unit)?.into_owned());
@@ -321,7 +321,7 @@ impl<'a> Reading<'a> {
             let (name, word, unit, column) = &all[place];
             let (unit, factor) = unit
                 .with_context(|| format!("its values are {}, neither times nor counts", one(name, word)))?;
-            anyhow::Ok(Values { column: *column, name: name.clone(), unit, factor, counts: None })
+            anyhow::Ok(SelectedValues { column: *column, name: name.clone(), unit, factor, counts: None })
         };
         let mut values = of(chosen)?;
         if let (Unit::Nanoseconds, Some(place)) = (values.unit, counts()) {
@@ -337,7 +337,7 @@ impl<'a> Reading<'a> {
     ///
     /// If a stack is damaged, refers to a missing location or has more than [`MOST_DEPTH`] frames, if a value is
     /// negative, or if a limit is exceeded.
-    pub fn profile(&self, values: &Values, names: &[Option<Arc<[String]>>]) -> Result<Profile> {
+    pub fn profile(&self, values: &SelectedValues, names: &[Option<Arc<[String]>>]) -> Result<Profile> {
         let mut profile = Profile::new(values.unit);
         let mut known: Vec<Option<LocationFrames>> = self.held.iter().map(|_| None).collect();
         let mut ids: HashMap<(usize, Area), u32> = HashMap::new();

@@ -5,7 +5,7 @@ use flate2::write::GzEncoder;
 use proptest::prelude::*;
 
 use super::super::message::{self, Line};
-use super::super::{About, Column, on_cpu, render};
+use super::super::{About, ProfileColumn, on_cpu, render};
 use super::*;
 use crate::render::folded;
 
@@ -468,8 +468,8 @@ proptest! {
     #[test]
     fn two_values_of_a_stack_come_back(first in profiles(), second in profiles()) {
         let columns = [
-            Column { kind: "contentions", unit: "count", profile: &first, factor: 1 },
-            Column { kind: "delay", unit: "nanoseconds", profile: &second, factor: 1 },
+            ProfileColumn { kind: "contentions", unit: "count", profile: &first, factor: 1 },
+            ProfileColumn { kind: "delay", unit: "nanoseconds", profile: &second, factor: 1 },
         ];
         let file = unpacked(render(&columns, &About::default())).unwrap();
         let reading = Reading::new(&file).unwrap();

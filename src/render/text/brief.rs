@@ -14,7 +14,7 @@ use crate::hist::Histogram;
 use crate::load::LoadSummary;
 use crate::merge::SaturatingSum as _;
 use crate::render::numbers;
-use crate::render::shares::{self, Row};
+use crate::render::shares::{self, StageShare};
 use crate::units::in_percent;
 
 /// No terminal has fewer columns.
@@ -355,7 +355,7 @@ fn stages(page: &Page<'_>, device: &DeviceLatency) -> Vec<String> {
     let [name, mean, percent] = [0, 1, 2].map(width);
     let used = 2 + name + 2 + mean + 2 + percent + 2 + note.chars().count();
     let longest = BAR.min(WIDTH.saturating_sub(used)) as f64;
-    let row = |(i, (cells, row)): (usize, (&[String; 3], &Row))| {
+    let row = |(i, (cells, row)): (usize, (&[String; 3], &StageShare))| {
         let bar = "█".repeat((row.share * longest).round().max(1.0) as usize);
         let note = if i == 0 { note.as_str() } else { "" };
         format!("  {:name$}  {:>mean$}  {:>percent$}  {bar}{note}", cells[0], cells[1], cells[2])

@@ -103,7 +103,7 @@ fn short(value: f64, base: f64, bytes: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analyze::top::{DiskTransfers, Share, Shares, Tasks};
+    use crate::analyze::top::{CpuShares, CpuSplit, DiskTransfers, Tasks};
     use crate::host::activity::Memory;
 
     #[test]
@@ -145,9 +145,9 @@ mod tests {
         let seen = TopInterval {
             duration_ns: 1_000_000_000,
             tasks: Tasks { running: Some(3), blocked: Some(0), new: Some(0) },
-            cpu: Some(Shares {
-                share: Share { user: 0.02, system: 0.08, idle: 0.90, ..Share::default() },
-                ..Shares::default()
+            cpu: Some(CpuShares {
+                share: CpuSplit { user: 0.02, system: 0.08, idle: 0.90, ..CpuSplit::default() },
+                ..CpuShares::default()
             }),
             memory: Some(Memory::new(251 << 30, 249 << 30, 41 << 20, 406 << 20)),
             paging: None,

@@ -9,7 +9,7 @@ use anyhow::Result;
 
 use super::super::trace::Tracer;
 use super::{IntervalWait, Options, Stacks};
-use crate::analyze::flame::{FlameSummary, Note, Source, What};
+use crate::analyze::flame::{FlameSummary, Note, StackSource, What};
 use crate::analyze::latency::{DeviceLatency, summarize};
 use crate::analyze::profile::{Unit, folded};
 use crate::analyze::submits::{self, Tally};
@@ -80,7 +80,7 @@ pub fn measure(options: &Options, host: &Host, interval: IntervalWait<'_>) -> Re
         summary: FlameSummary {
             devices: with_ios.iter().map(|device| device.name.clone()).collect(),
             duration_ns: latency.duration_ns,
-            source: Source::Ios { sampled: summary.sampled, of: summary.ios },
+            source: StackSource::Ios { sampled: summary.sampled, of: summary.ios },
             measured: summary.ios,
             lost: lost.ios,
             notes,

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::Result;
 
 use super::{IntervalWait, Options, Stacks, nap};
-use crate::analyze::flame::{FlameSummary, Note, Source, What};
+use crate::analyze::flame::{FlameSummary, Note, StackSource, What};
 use crate::analyze::locks::waits::Waited;
 use crate::analyze::locks::{self, trust};
 use crate::envelope::Lost;
@@ -47,7 +47,7 @@ pub fn measure(options: &Options, host: &Host, interval: IntervalWait<'_>) -> Re
     Ok(Stacks {
         summary: FlameSummary {
             duration_ns: summary.duration_ns,
-            source: Source::Locks { waits: summary.events.contentions, by: summary.source },
+            source: StackSource::Locks { waits: summary.events.contentions, by: summary.source },
             measured: summary.events.contentions,
             lost: left_out.events,
             notes: Note::of_lock_waits(&waited, &summary.stacks),

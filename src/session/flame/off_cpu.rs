@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use super::{IntervalWait, Options, Stacks, cost_of, lost, nap};
 use crate::analyze::blocked::{self, idle};
-use crate::analyze::flame::{FlameSummary, Note, Source, What};
+use crate::analyze::flame::{FlameSummary, Note, StackSource, What};
 use crate::analyze::profile::{Unit, folded};
 use crate::envelope::Missing;
 use crate::host::Host;
@@ -58,7 +58,7 @@ fn named(what: What, raw: &RawBlocked, mut missing: Vec<Missing>, with_idle: boo
     Stacks {
         summary: FlameSummary {
             duration_ns: summary.duration_ns,
-            source: if what == What::Reclaim { Source::Reclaim } else { Source::Switches },
+            source: if what == What::Reclaim { StackSource::Reclaim } else { StackSource::Switches },
             measured: summary.totals.all.count,
             lost: gone,
             notes,

@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::super::watch::{Live, WatchInterval};
 use super::{IntervalWait, Options, Stacks, cost_of, lost, nap};
-use crate::analyze::flame::{FlameSummary, Note, Source, What};
+use crate::analyze::flame::{FlameSummary, Note, StackSource, What};
 use crate::analyze::profile::{Unit, folded};
 use crate::analyze::stack_quality::unwinding;
 use crate::analyze::stacks;
@@ -43,7 +43,7 @@ fn named(raw: &RawProfile, symbolizer: &Symbolizer) -> (FlameSummary, Vec<Missin
     let profile = folded::profile(&std::mem::take(&mut samples.folded), Unit::Samples);
     let summary = FlameSummary {
         duration_ns: raw.duration_ns,
-        source: Source::Sampler { sampler: raw.sampler, hz: raw.frequency, cpus: raw.cpus },
+        source: StackSource::Sampler { sampler: raw.sampler, hz: raw.frequency, cpus: raw.cpus },
         // Idle samples are in no stack.
         measured: profile.total(),
         lost: raw.lost,

@@ -7,7 +7,7 @@ use super::super::super::job::{Direction, Pattern, Timestamps};
 use super::super::super::sequence::{PlannedIo, Sequence, Taker};
 use super::super::super::tally::{ExpectedResult, InFlight, OpKind};
 use super::super::free::Free;
-use super::super::source::Source;
+use super::super::source::IoSource;
 use super::{Cycle, slot_bytes};
 
 impl Cycle<'_> {
@@ -111,7 +111,7 @@ impl Cycle<'_> {
     /// Begins the next loop of a job that is repeated.
     #[cold]
     fn begin_loop(&mut self) {
-        let (Source::Order(sequence), Some(left)) = (&mut self.source, self.loops.checked_sub(1)) else {
+        let (IoSource::Order(sequence), Some(left)) = (&mut self.source, self.loops.checked_sub(1)) else {
             return;
         };
         self.loops = left;
@@ -157,13 +157,16 @@ impl Cycle<'_> {
     /// Whether I/Os are due at once, all or none are timed, and they need no further preparation.
     #[inline]
     fn is_simple(&self) -> bool {
-        self.pace.is_none() && self.pending.is_none() && self.plain && matches!(self.source, Source::Order(_))
+        self.pace.is_none()
+            && self.pending.is_none()
+            && self.plain
+            && matches!(self.source, IoSource::Order(_))
     }
 
     /// [`Self::fill`] for the common load: the work per I/O here is the generator's own overhead.
     #[inline(never)]
     fn fill_simply<E: Engine>(&mut self, engine: &mut E, most: u32, now: u64) {
-        let Self { free: Free { slots, count }, trips, batch, source: Source::Order(sequence), .. } = self
+        let Self { free: Free { slots, count }, trips, batch, source: IoSource::Order(sequence), .. } = self
         else {
             return;
         };

@@ -216,7 +216,7 @@ mod tests {
 
     use super::*;
     use crate::analyze::counting::Bracket;
-    use crate::analyze::groups::{Groups, Process, Values};
+    use crate::analyze::groups::{GroupValues, Groups, Process};
     use crate::analyze::latency::DeviceLatency;
     use crate::analyze::op::{KernelClass, Op};
     use crate::analyze::operations::OperationLatency;
@@ -309,7 +309,7 @@ mod tests {
     fn groups_have_their_own_columns() {
         let process = Some(Process { pid: 7, comm: "a\x1bb".to_string() });
         let latency = summary().devices[0].ops[&Op::Read].clone();
-        let group = Group { by: Values { process, ..Values::default() }, other: false, latency };
+        let group = Group { by: GroupValues { process, ..GroupValues::default() }, other: false, latency };
         let groups = Groups { by: vec![Dimension::Process], groups: vec![group], ..Groups::default() };
         let text = IntervalLines::default().add("10:00:01", &LatencySummary { groups, ..summary() });
         let lines = cells(&text);

@@ -66,7 +66,7 @@ fn of_lock(lock: &LockRow, duration_ns: u64) -> Vec<Cell> {
 
 /// With their time.
 fn of_reclaims(summary: &PagecacheSummary) -> Vec<(u64, Vec<Cell>)> {
-    let one = |(kind, of): (&crate::analyze::pagecache::Kind, &ReclaimSummary)| {
+    let one = |(kind, of): (&crate::analyze::pagecache::ReclaimKind, &ReclaimSummary)| {
         let name = format!("memory reclaim: {}", kind.name());
         let count = (of.count, of.ns);
         (of.count > 0).then(|| (of.ns, row("reclaim", name, &of.time, count, summary.duration_ns)))
@@ -80,7 +80,7 @@ mod tests {
 
     use super::*;
     use crate::analyze::locks::LockSummary;
-    use crate::analyze::pagecache::Kind;
+    use crate::analyze::pagecache::ReclaimKind;
     use crate::render::text::interval_lines::{IntervalLines, IntervalStyle};
 
     fn summary() -> PressureSummary {
@@ -102,7 +102,10 @@ mod tests {
         };
         let pagecache = PagecacheSummary {
             duration_ns: 2_000_000_000,
-            reclaims: BTreeMap::from([(Kind::Direct, direct), (Kind::Kswapd, ReclaimSummary::default())]),
+            reclaims: BTreeMap::from([
+                (ReclaimKind::Direct, direct),
+                (ReclaimKind::Kswapd, ReclaimSummary::default()),
+            ]),
             ..PagecacheSummary::default()
         };
         PressureSummary { locks: Some(locks), pagecache: Some(pagecache) }
