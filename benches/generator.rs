@@ -85,21 +85,21 @@ enum Tool {
 
 /// A configuration, which is measured in turn with the others.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Arm {
+struct GeneratorSetup {
     tool: Tool,
     /// Whether each latency is measured.
     latencies: bool,
 }
 
-const OURS: Arm = Arm { tool: Tool::Biopsy, latencies: false };
-const OURS_TIMED: Arm = Arm { tool: Tool::Biopsy, latencies: true };
-const RAW: Arm = Arm { tool: Tool::Raw, latencies: false };
-const RAW_TIMED: Arm = Arm { tool: Tool::Raw, latencies: true };
-const FIO: Arm = Arm { tool: Tool::Fio, latencies: false };
-const FIO_TIMED: Arm = Arm { tool: Tool::Fio, latencies: true };
-const ARMS: [Arm; 6] = [OURS, RAW, FIO_TIMED, OURS_TIMED, RAW_TIMED, FIO];
+const OURS: GeneratorSetup = GeneratorSetup { tool: Tool::Biopsy, latencies: false };
+const OURS_TIMED: GeneratorSetup = GeneratorSetup { tool: Tool::Biopsy, latencies: true };
+const RAW: GeneratorSetup = GeneratorSetup { tool: Tool::Raw, latencies: false };
+const RAW_TIMED: GeneratorSetup = GeneratorSetup { tool: Tool::Raw, latencies: true };
+const FIO: GeneratorSetup = GeneratorSetup { tool: Tool::Fio, latencies: false };
+const FIO_TIMED: GeneratorSetup = GeneratorSetup { tool: Tool::Fio, latencies: true };
+const ARMS: [GeneratorSetup; 6] = [OURS, RAW, FIO_TIMED, OURS_TIMED, RAW_TIMED, FIO];
 
-impl Arm {
+impl GeneratorSetup {
     fn name(self) -> &'static str {
         match (self.tool, self.latencies) {
             (Tool::Biopsy, false) => "biopsy, no latencies",
@@ -152,7 +152,7 @@ enum Goal {
 }
 
 /// The figure, biopsy's arm, the peer's arm, and the target.
-fn comparisons(medium: Medium) -> Vec<(SliceFigure, Arm, Arm, Goal)> {
+fn comparisons(medium: Medium) -> Vec<(SliceFigure, GeneratorSetup, GeneratorSetup, Goal)> {
     let mut all = vec![
         (SliceFigure::Rate, OURS, RAW, Goal::AtLeast(0.97)),
         (SliceFigure::Rate, OURS_TIMED, RAW, Goal::AtLeast(0.94)),
@@ -193,7 +193,7 @@ impl Bench {
         }
     }
 
-    fn command(&self, arm: Arm, name: &str, nop: bool) -> Result<Command> {
+    fn command(&self, arm: GeneratorSetup, name: &str, nop: bool) -> Result<Command> {
         let device = format!("/dev/{name}");
         let path = self.path(arm.tool).context("an arm without a tool")?;
         let complete_min = self.complete_min;
@@ -340,7 +340,7 @@ fn own_of_biopsy(said: &str) -> Option<Own> {
     })
 }
 
-impl Arm {
+impl GeneratorSetup {
     fn own(self, ended: &GeneratorOutput) -> Result<Own> {
         let own = match self.tool {
             Tool::Biopsy => own_of_biopsy(&ended.said),
@@ -363,7 +363,7 @@ fn ios(name: &str) -> Result<u64> {
 }
 
 /// Measures requests that reach a device: the kernel's counter gives their number.
-fn slice(bench: &Bench, arm: Arm, name: &str) -> Result<SliceFigures> {
+fn slice(bench: &Bench, arm: GeneratorSetup, name: &str) -> Result<SliceFigures> {
     let before = ios(name)?;
     let mut running = Running(Some(bench.command(arm, name, false)?.spawn()?));
     let deadline = Instant::now() + START;
@@ -395,7 +395,7 @@ fn slice(bench: &Bench, arm: Arm, name: &str) -> Result<SliceFigures> {
 }
 
 /// Measures requests that reach no device: the generators count them, and they keep one CPU busy all the time.
-fn slice_of_nothing(bench: &Bench, arm: Arm, name: &str) -> Result<SliceFigures> {
+fn slice_of_nothing(bench: &Bench, arm: GeneratorSetup, name: &str) -> Result<SliceFigures> {
     let running = Running(Some(bench.command(arm, name, true)?.spawn()?));
     if arm.tool == Tool::Raw {
         pause(SLICE + arm.settle() + SETTLE)?;

@@ -37,7 +37,7 @@ const SETTLE: Duration = Duration::from_millis(100);
 
 /// The arms, which are measured in turn.
 #[derive(Clone, Copy, PartialEq)]
-enum Arm {
+enum ProbeSetup {
     AllStages,
     /// `--detail`.
     Parts,
@@ -52,7 +52,7 @@ enum Arm {
     TwoClocks,
 }
 
-impl Arm {
+impl ProbeSetup {
     /// In the order of a round.
     const ALL: [Self; 8] = [
         Self::AllStages,
@@ -95,11 +95,11 @@ impl Drop for Attached {
     }
 }
 
-fn attach(arm: Arm, host: &Host, device: &str, peer: &str) -> Result<Attached> {
-    if matches!(arm, Arm::ThreeClocks | Arm::TwoClocks) {
-        return Ok(Attached::Clocks(Box::new(ClockReads::attach(arm == Arm::ThreeClocks)?)));
+fn attach(arm: ProbeSetup, host: &Host, device: &str, peer: &str) -> Result<Attached> {
+    if matches!(arm, ProbeSetup::ThreeClocks | ProbeSetup::TwoClocks) {
+        return Ok(Attached::Clocks(Box::new(ClockReads::attach(arm == ProbeSetup::ThreeClocks)?)));
     }
-    if arm == Arm::Biolatency {
+    if arm == ProbeSetup::Biolatency {
         let child =
             Command::new(peer).args(["1000", "1"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
         return Ok(Attached::Peer(child));
@@ -107,12 +107,12 @@ fn attach(arm: Arm, host: &Host, device: &str, peer: &str) -> Result<Attached> {
     let options = Options {
         devices: vec![device.to_string()],
         stages: match arm {
-            Arm::DeviceOnly => Stages::Device,
-            Arm::AllStages | Arm::Parts | Arm::Groups => Stages::All,
+            ProbeSetup::DeviceOnly => Stages::Device,
+            ProbeSetup::AllStages | ProbeSetup::Parts | ProbeSetup::Groups => Stages::All,
             _ => Stages::QueueDevice,
         },
-        parts: arm == Arm::Parts,
-        group_by: (arm == Arm::Groups).then(|| groups::mask(&[Dimension::Process])),
+        parts: arm == ProbeSetup::Parts,
+        group_by: (arm == ProbeSetup::Groups).then(|| groups::mask(&[Dimension::Process])),
         cost: false,
         ..Options::default()
     };
@@ -133,12 +133,18 @@ impl IntervalCost {
     }
 }
 
-fn measure(arm: Arm, host: &Host, device: &str, peer: &str, baseline: &Baseline) -> Result<IntervalCost> {
+fn measure(
+    arm: ProbeSetup,
+    host: &Host,
+    device: &str,
+    peer: &str,
+    baseline: &Baseline,
+) -> Result<IntervalCost> {
     let before: HashSet<u32> = cost::all_programs().into_iter().map(|(id, ..)| id).collect();
     let attached = attach(arm, host, device, peer)?;
     // The peer takes a while to load; biopsy's probes are attached when the call returns.
     let wanted = match arm {
-        Arm::DeviceOnly | Arm::TwoClocks => 2,
+        ProbeSetup::DeviceOnly | ProbeSetup::TwoClocks => 2,
         _ => 1,
     };
     let deadline = Instant::now() + Duration::from_secs(5);
@@ -213,9 +219,9 @@ fn main() -> Result<()> {
         println!("no biolatency here (Debian: apt-get install libbpf-tools): our own figures alone");
     }
     let wanted = std::env::var("ARMS").unwrap_or_default();
-    let arms: Vec<Arm> = Arm::ALL
+    let arms: Vec<ProbeSetup> = ProbeSetup::ALL
         .into_iter()
-        .filter(|arm| has_peer || *arm != Arm::Biolatency)
+        .filter(|arm| has_peer || *arm != ProbeSetup::Biolatency)
         .filter(|arm| wanted.is_empty() || wanted.split(',').any(|w| w == arm.name()))
         .collect();
     let device = Loop::new()?;
@@ -258,8 +264,8 @@ fn main() -> Result<()> {
             println!("  {program:<20} {:>28}", summary(&net));
         }
     }
-    if let Some(theirs) = arms.iter().position(|arm| *arm == Arm::Biolatency) {
-        for (arm, values) in arms.iter().zip(&results).filter(|(arm, _)| **arm != Arm::Biolatency) {
+    if let Some(theirs) = arms.iter().position(|arm| *arm == ProbeSetup::Biolatency) {
+        for (arm, values) in arms.iter().zip(&results).filter(|(arm, _)| **arm != ProbeSetup::Biolatency) {
             let ratios: Vec<f64> =
                 values.iter().zip(&results[theirs]).map(|(v, peer)| v.net / peer.net).collect();
             println!("{:<22} {} of biolatency's net cost, round by round", arm.name(), summary(&ratios));

@@ -89,7 +89,7 @@ impl<'a, V: View> OutputLine<'a, V> {
 
 impl<'de, V: View> Deserialize<'de> for Framed<V> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(reading::Whole::default())
+        deserializer.deserialize_map(reading::ObjectSeed::default())
     }
 }
 

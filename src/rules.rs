@@ -80,7 +80,7 @@ use crate::host::Host;
 use crate::host::cpu_quota::CpuQuota;
 use crate::load::{LoadSummary, Scaling};
 use crate::merge::SaturatingSum as _;
-use crate::rules::inputs::{Locks, PageCache, Threads};
+use crate::rules::inputs::{Locks, PageCache, ThreadsInput};
 
 /// The inputs of the rules.
 #[derive(Debug, Clone, Copy)]
@@ -112,7 +112,7 @@ pub struct Summaries<'a> {
     /// None: the page cache was not traced.
     pub pagecache: Option<&'a PageCache>,
     /// None: threads were not sampled.
-    pub threads: Option<&'a Threads>,
+    pub threads: Option<&'a ThreadsInput>,
 }
 
 /// A finding's computation and its page in `biopsy explain`.

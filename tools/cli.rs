@@ -21,7 +21,7 @@ pub use self::load::{FioFormat, Load};
 pub use self::locks::Locks;
 pub use self::machine::{Check, Devices};
 pub use self::record::{Pack, Record, Recordable};
-pub use self::threads::{Stacks, Threads};
+pub use self::threads::{StackFormat, Threads};
 pub use self::top::Top;
 pub use self::trace::Trace;
 pub use self::values::At;

@@ -26,8 +26,8 @@ use biopsy::render::{html, json, text};
 use biopsy::session::{stop, wall_clock};
 use biopsy::settings::{Keeper, Key, Lock, Problem, Saved, restore_left, watcher};
 
-use self::stacks::Stacks;
-use self::stages::Stages;
+use self::stacks::StackSampler;
+use self::stages::StageProbe;
 use crate::cli::{self, Compare, Load, Verb};
 use crate::load;
 use crate::output::{Sink, note, warn};
@@ -403,9 +403,9 @@ fn rounds(
     envelope: &mut Envelope,
     comparison: &mut Comparison,
 ) -> Result<Vec<(String, String)>> {
-    let mut stacks = if args.stacks { Some(Stacks::attach()?) } else { None };
+    let mut stacks = if args.stacks { Some(StackSampler::attach()?) } else { None };
     let mut stages = match args.stages {
-        true => Some(Stages::attach(prepared.disk.as_deref(), prepared.work.jobs())?),
+        true => Some(StageProbe::attach(prepared.disk.as_deref(), prepared.work.jobs())?),
         false => None,
     };
     let options = Options {
@@ -437,7 +437,7 @@ fn rounds(
                     None => compare::values(run),
                 }
             };
-            let of_probe = stages.as_ref().map(Stages::driver).transpose()?;
+            let of_probe = stages.as_ref().map(StageProbe::driver).transpose()?;
             let drive = |prepared: &mut biopsy::load::PreparedJobs| match &of_probe {
                 Some(drive) => drive(prepared),
                 None => prepared.run_one(stop, &|_| (), &[]),
@@ -491,8 +491,8 @@ fn rounds(
 
 /// The observers of the rounds.
 fn observers<'a>(
-    stages: &'a mut Option<Stages>,
-    stacks: &'a mut Option<Stacks>,
+    stages: &'a mut Option<StageProbe>,
+    stacks: &'a mut Option<StackSampler>,
 ) -> Vec<&'a mut dyn Observer> {
     let stages = stages.iter_mut().map(|stages| stages as &mut dyn Observer);
     stages.chain(stacks.iter_mut().map(|stacks| stacks as &mut dyn Observer)).collect()

@@ -58,7 +58,7 @@ impl Samplers<'_> {
 }
 
 /// The result of the measured interval.
-struct Outcome<'a> {
+struct IntervalResult<'a> {
     load: Option<LoadSummary>,
     /// None: biopsy drove the load itself.
     window: Option<Window<'a>>,
@@ -176,7 +176,7 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     let seen = others.summarize(&host, &latency, &mut envelope);
     let locks = seen.pressure.locks.as_ref().map(|locks| inputs::Locks::of(locks, host.cpus_online));
     let pagecache = seen.pressure.pagecache.as_ref().map(inputs::PageCache::from);
-    let threads = seen.threads.as_ref().map(inputs::Threads::from);
+    let threads = seen.threads.as_ref().map(inputs::ThreadsInput::from);
 
     let summaries = Summaries {
         envelope: &envelope,
@@ -330,7 +330,7 @@ fn measure<'a>(
     samplers: &mut Samplers<'_>,
     until: Until<'a>,
     line: &ProgressLine,
-) -> Result<Outcome<'a>> {
+) -> Result<IntervalResult<'a>> {
     if let Some(prepared) = prepared {
         // The generator reports its progress several times a second. The cost slices advance on each report.
         let generators = probe.generators()?;
@@ -344,7 +344,7 @@ fn measure<'a>(
             others.tick();
         };
         let load = prepared.run_one(stop::flag(), &report, generators.as_deref().unwrap_or_default())?;
-        return Ok(Outcome { load: Some(load), window: None });
+        return Ok(IntervalResult { load: Some(load), window: None });
     }
     if output::progress() && until.command.is_empty() {
         warn(&format!("observing the running I/O {}", window::how_long(until.length, &[])));
@@ -358,5 +358,5 @@ fn measure<'a>(
         others.tick();
         std::thread::sleep(window.left(probe.nap()));
     }
-    Ok(Outcome { load: None, window: Some(window) })
+    Ok(IntervalResult { load: None, window: Some(window) })
 }

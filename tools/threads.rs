@@ -18,7 +18,7 @@ use biopsy::session::threads::{ThreadSymbolizer, ThreadView};
 use biopsy::session::watch::IntervalView;
 use biopsy::session::{stop, submitters};
 
-use crate::cli::{Color, Stacks, Threads};
+use crate::cli::{Color, StackFormat, Threads};
 use crate::live::{self, LiveOptions};
 use crate::output::{self, Sink};
 use crate::screen::Screen;
@@ -47,7 +47,7 @@ pub fn run(args: &Threads, color: Color) -> Result<()> {
         window::note_disk(device, "threads");
         window::add(&mut devices, &[device.disk]);
     }
-    if matches!(args.stacks, Some(Stacks::Flame)) && args.interval.interval.is_some() {
+    if matches!(args.stacks, Some(StackFormat::Flame)) && args.interval.interval.is_some() {
         let why = "--stacks flame draws one flame graph of the whole run: leave out the interval, or use \
             --stacks folded";
         return Err(Refusal::Usage(why.to_string()).into());
@@ -73,12 +73,14 @@ pub fn run(args: &Threads, color: Color) -> Result<()> {
             output::note(&render::text::threads::aside(envelope, status, shown.is_further));
         }
         match args.stacks {
-            Some(Stacks::Folded) => return Ok(render::text::threads::folded(&summary.folded).into_bytes()),
-            Some(Stacks::Flame) if summary.folded.is_empty() => {
+            Some(StackFormat::Folded) => {
+                return Ok(render::text::threads::folded(&summary.folded).into_bytes());
+            }
+            Some(StackFormat::Flame) if summary.folded.is_empty() => {
                 output::warn("there is nothing to draw: no thread ran or waited uninterruptibly");
                 return Ok(Vec::new());
             }
-            Some(Stacks::Flame) => return picture(envelope, summary, probe),
+            Some(StackFormat::Flame) => return picture(envelope, summary, probe),
             None => {}
         }
         Ok(screen.show(shown, text))

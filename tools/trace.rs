@@ -18,7 +18,7 @@ use biopsy::probe::latency::LatencyProbe;
 use biopsy::probe::latency::options::Options;
 use biopsy::refusal::Refusal;
 use biopsy::render;
-use biopsy::session::trace::{Tracer, Whole};
+use biopsy::session::trace::{TraceTotals, Tracer};
 use biopsy::session::window::Window;
 use biopsy::session::{stop, wall_clock};
 
@@ -93,7 +93,7 @@ pub fn run(args: &Trace) -> Result<()> {
             stream.give(page.take());
         }
     }
-    let whole = Whole::read(&host, &probe, &end, started)?;
+    let whole = TraceTotals::read(&host, &probe, &end, started)?;
     let shown = page.finish().unwrap_or(tracer.ios());
     let traced = tracer.summary(shown, whole.emitted.matched, whole.latency.devices.clone());
     let mut bytes = page.bytes;

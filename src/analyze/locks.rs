@@ -257,7 +257,7 @@ pub struct LockRow {
     pub holder: Option<Holder>,
     /// The one that waited longest first. JSON has the first ones.
     #[serde(serialize_with = "first")]
-    pub stacks: Vec<Stack>,
+    pub stacks: Vec<LockStack>,
 }
 
 merge_fields!(LockRow {
@@ -297,7 +297,7 @@ const MOST_STACKS: usize = 16;
 /// Stacks kept while merging intervals, before these are chosen.
 const MOST_MERGED: usize = 4 * MOST_STACKS;
 
-fn first<S: Serializer>(stacks: &[Stack], serializer: S) -> Result<S::Ok, S::Error> {
+fn first<S: Serializer>(stacks: &[LockStack], serializer: S) -> Result<S::Ok, S::Error> {
     stacks[..stacks.len().min(MOST_STACKS)].serialize(serializer)
 }
 
@@ -311,7 +311,7 @@ impl LockRow {
 /// A way to wait for a lock.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct Stack {
+pub struct LockStack {
     /// None where that was not asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub who: Option<Who>,
@@ -324,8 +324,8 @@ pub struct Stack {
     pub samples: u64,
 }
 
-merge!(Stack { first: who frames; add: contentions wait_ns samples; });
-row!(Stack, (Option<Who>, Vec<String>), |stack| (stack.who.clone(), stack.frames.clone()));
+merge!(LockStack { first: who frames; add: contentions wait_ns samples; });
+row!(LockStack, (Option<Who>, Vec<String>), |stack| (stack.who.clone(), stack.frames.clone()));
 
 /// Who waits in a stack. All of it is written by strangers, and not escaped.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
@@ -628,7 +628,7 @@ fn locks(start: &Reading, end: &Reading, names: &Names) -> Vec<LockRow> {
     all
 }
 
-fn row(address: u64, sample: LockSample, stacks: Vec<Stack>, start: &Reading, end: &Reading) -> LockRow {
+fn row(address: u64, sample: LockSample, stacks: Vec<LockStack>, start: &Reading, end: &Reading) -> LockRow {
     let known = end.names.get(&address);
     let (name, by) = name_of(address, &stacks, end);
     LockRow {
@@ -656,7 +656,7 @@ fn taken_in(caller: &str) -> String {
 }
 
 /// A lock's name, and how it was recognised.
-fn name_of(address: u64, stacks: &[Stack], end: &Reading) -> (String, By) {
+fn name_of(address: u64, stacks: &[LockStack], end: &Reading) -> (String, By) {
     match (end.names.get(&address), caller(stacks)) {
         // A slab cache has many objects, so the caller is added.
         (Some(known), caller) if known.by == RecognisedBy::Slab => match caller {

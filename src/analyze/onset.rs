@@ -319,7 +319,7 @@ impl<'a> RunSeries<'a> {
         }
         let has = |memory: bool| moved.iter().any(|(_, moved)| moved.signal.is_memory() == memory);
         let (old, new) = (parts(0, from, cuts), parts(to, count, cuts));
-        let no_drift = ways.iter().any(|(_, way)| *way == Way::Lines);
+        let no_drift = ways.iter().any(|(_, way)| *way == SignalModel::Lines);
         if !no_drift || !has(true) || !has(false) || !lasts(&moved, &new) || !is_new(&moved, &old) {
             return None;
         }
@@ -334,7 +334,7 @@ impl<'a> RunSeries<'a> {
     }
 
     /// The cut near the event that fits these signals best, and how much better than no cut it is.
-    fn place(&self, signals: &[(&SignalSeries, Way)], event: CutGroup) -> Option<(usize, f64)> {
+    fn place(&self, signals: &[(&SignalSeries, SignalModel)], event: CutGroup) -> Option<(usize, f64)> {
         let CutGroup { begin, from, to, end } = event;
         let reach = SHORTEST.max(2 * self.moments.len().div_ceil(MOST_STEPS));
         let low = from.saturating_sub(reach).max(begin + SHORTEST);
@@ -347,39 +347,39 @@ impl<'a> RunSeries<'a> {
 
     /// Tests whether two lines explain the signal significantly better than one. The bound is above the 0.1 % point of
     /// F(3, n − 5) for every n from ten on: 33.2 for n = 10, 12.6 for 15, 7.5 for 30, 5.4 for many.
-    fn bent(&self, series: &SignalSeries, event: CutGroup) -> Option<(Way, usize, f64)> {
+    fn bent(&self, series: &SignalSeries, event: CutGroup) -> Option<(SignalModel, usize, f64)> {
         let CutGroup { begin, end, .. } = event;
-        let (place, better) = self.place(&[(series, Way::Lines)], event)?;
+        let (place, better) = self.place(&[(series, SignalModel::Lines)], event)?;
         let degrees = series.count(begin, end).checked_sub(5).filter(|degrees| *degrees > 0)? as f64;
-        let (one, two) = (series.left(begin, end), Way::Lines.left(series, begin, place, end));
+        let (one, two) = (series.left(begin, end), SignalModel::Lines.left(series, begin, place, end));
         let is_clear = (one - two) / 3.0 >= (10.0 + 120.0 / degrees) * two / degrees;
-        is_clear.then_some((Way::Lines, place, better))
+        is_clear.then_some((SignalModel::Lines, place, better))
     }
 
     /// Tests whether the levels before and after differ significantly, and explain more than a line for which a gap is
     /// as long as a sample. The bound is above the 0.1 % point of Student's t for the degrees of freedom of the shorter
     /// part: 8.6 for 4, 5.0 for 8, 3.6 for 30.
-    fn apart(&self, series: &SignalSeries, event: CutGroup) -> Option<(Way, usize, f64)> {
+    fn apart(&self, series: &SignalSeries, event: CutGroup) -> Option<(SignalModel, usize, f64)> {
         let CutGroup { begin, end, .. } = event;
-        let (place, better) = self.place(&[(series, Way::Levels)], event)?;
+        let (place, better) = self.place(&[(series, SignalModel::Levels)], event)?;
         let counts = [series.count(begin, place), series.count(place, end)];
         let few = counts[0].min(counts[1]).checked_sub(1).filter(|few| *few > 0)? as f64;
         let ((before, narrow), (after, wide)) = (series.level(begin, place)?, series.level(place, end)?);
         let error = (narrow * narrow / counts[0] as f64 + wide * wide / counts[1] as f64).sqrt();
         let is_clear = (after - before).abs() >= (4.0 + 20.0 / few) * error
-            && 2.0 * Way::Levels.left(series, begin, place, end) <= series.left_in_steps(begin, end);
-        is_clear.then_some((Way::Levels, place, better))
+            && 2.0 * SignalModel::Levels.left(series, begin, place, end) <= series.left_in_steps(begin, end);
+        is_clear.then_some((SignalModel::Levels, place, better))
     }
 }
 
 /// How a signal is modelled on either side of a cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum SignalModel {
     Lines,
     Levels,
 }
 
-impl Way {
+impl SignalModel {
     /// The squared error that it leaves.
     fn left(self, series: &SignalSeries, begin: usize, cut: usize, end: usize) -> f64 {
         match self {

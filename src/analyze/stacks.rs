@@ -9,7 +9,7 @@ use crate::merge::{Merge, merge_fields};
 use crate::symbols::{Addresses, Mapped, Names, UNKNOWN};
 use crate::wire::blocked::NO_USER;
 use crate::wire::stacks::{
-    KERNEL_FAILED, KTHREAD, MAX_FRAMES, RING_POLLER, RING_WORKER, RawProfile, Sample, Sampler, Tally,
+    KERNEL_FAILED, KTHREAD, MAX_FRAMES, RING_POLLER, RING_WORKER, RawProfile, Sample, SampleTotal, Sampler,
 };
 
 /// CPU class of a sample.
@@ -186,7 +186,7 @@ fn unseen_idle(raw: &RawProfile, classes: &BTreeMap<CpuClass, u64>) -> u64 {
 
 /// Mean period of samples whose period varies.
 fn mean_period(raw: &RawProfile) -> Option<f64> {
-    let sum = |pick: fn(&Tally) -> u64| raw.samples.values().map(|t| pick(t) as f64).sum::<f64>();
+    let sum = |pick: fn(&SampleTotal) -> u64| raw.samples.values().map(|t| pick(t) as f64).sum::<f64>();
     let (samples, period) = (sum(|t| t.samples), sum(|t| t.period));
     (raw.sampler == Sampler::Cycles && samples > 0.0 && period > 0.0).then(|| period / samples)
 }

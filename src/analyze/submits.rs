@@ -76,7 +76,7 @@ struct Origin {
 
 /// Accumulates the I/Os with a stack.
 #[derive(Debug, Clone, Default)]
-pub struct Tally {
+pub struct SubmitTally {
     /// By class and stack: ns × number of I/Os represented.
     times: HashMap<TimeClass, HashMap<Origin, u128>>,
     /// Delay caused by taking stacks, ns, by class: of the operation itself and of later ones in the same call, and of
@@ -93,7 +93,7 @@ pub struct Tally {
     lost: u64,
 }
 
-impl Tally {
+impl SubmitTally {
     /// Counts I/Os with a stack whose event was lost.
     pub fn lose(&mut self, ios: u64) {
         self.lost += ios;
@@ -210,7 +210,12 @@ pub fn addresses(submits: &Submits) -> Addresses {
 }
 
 /// Divides the exact times of `latency` among the stacks.
-pub fn summarize(latency: &LatencySummary, tally: &Tally, submits: &Submits, names: &Names) -> SubmitSummary {
+pub fn summarize(
+    latency: &LatencySummary,
+    tally: &SubmitTally,
+    submits: &Submits,
+    names: &Names,
+) -> SubmitSummary {
     let mut summary = SubmitSummary {
         ios: latency.ios(),
         sampled: tally.ios - tally.no_room,
@@ -218,7 +223,7 @@ pub fn summarize(latency: &LatencySummary, tally: &Tally, submits: &Submits, nam
         distinct: submits.stacks.len(),
         ..SubmitSummary::default()
     };
-    let mut ways: HashMap<u32, Way> = HashMap::new();
+    let mut ways: HashMap<u32, FoldedStack> = HashMap::new();
     let none = HashMap::new();
     let disks: HashSet<&str> = latency.devices.iter().map(|device| device.name.as_str()).collect();
     for (class, counted) in exact(latency) {
@@ -249,7 +254,7 @@ pub fn summarize(latency: &LatencySummary, tally: &Tally, submits: &Submits, nam
             }
             let way = ways.entry(stack).or_insert_with(|| {
                 let sample = &submits.stacks[&stack];
-                Way::of(sample, submits.leaders.get(&sample.pid), names)
+                FoldedStack::of(sample, submits.leaders.get(&sample.pid), names)
             });
             let key = with_file(way.key(&class.device, &disks), file, submits);
             add(format!("{key};{frame}"), ns);
@@ -279,14 +284,14 @@ fn with_file(key: String, file: Option<WireFile>, submits: &Submits) -> String {
 }
 
 /// A stack with names.
-struct Way {
+struct FoldedStack {
     folded: String,
     /// A kernel thread, which works for the device's users.
     kernel: bool,
     is_cut: bool,
 }
 
-impl Way {
+impl FoldedStack {
     /// `leader`: the name of the process whose ring an io_uring thread serves.
     fn of(sample: &Sample, leader: Option<&Vec<u8>>, names: &Names) -> Self {
         Self {

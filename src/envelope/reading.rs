@@ -54,15 +54,15 @@ impl<'de, V: View> Visitor<'de> for First<V> {
 }
 
 /// Reads an object that is known to be of the view.
-pub(super) struct Whole<V>(PhantomData<V>);
+pub(super) struct ObjectSeed<V>(PhantomData<V>);
 
-impl<V> Default for Whole<V> {
+impl<V> Default for ObjectSeed<V> {
     fn default() -> Self {
         Self(PhantomData)
     }
 }
 
-impl<'de, V: View> Visitor<'de> for Whole<V> {
+impl<'de, V: View> Visitor<'de> for ObjectSeed<V> {
     type Value = Framed<V>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

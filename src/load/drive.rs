@@ -162,7 +162,7 @@ fn no_answer(what: &str, error: &io::Error) -> String {
 }
 
 /// Tracks the bytes that a job writes while it runs.
-pub(super) struct Writer<'a> {
+pub(super) struct WriteTracker<'a> {
     /// The job's threads; empty unless the job only writes.
     done: &'a [Done],
     begin_ns: u64,
@@ -171,7 +171,7 @@ pub(super) struct Writer<'a> {
     series: Series,
 }
 
-impl<'a> Writer<'a> {
+impl<'a> WriteTracker<'a> {
     pub fn new(job: &PreparedJob, done: &'a [Done]) -> Self {
         let now = clock::now_ns();
         let done = if job.only_writes() { done } else { &[] };

@@ -34,7 +34,7 @@ pub use permission::Permission;
 use self::claim::CheckedFile;
 use self::device_graph::unpacked;
 use super::direct::{self, Facts, Obstacle};
-use super::sequence::Whole;
+use super::sequence::RegionTarget;
 use crate::refusal::{Refusal, reason};
 
 /// An open target, readable, and writable if it was opened for that.
@@ -100,8 +100,8 @@ impl Opened {
     }
 
     /// The target as the whole that regions are parts of.
-    pub fn whole(&self) -> Whole<'_> {
-        Whole { name: &self.name, bytes: self.bytes, block: self.block, is_device: self.is_device }
+    pub fn whole(&self) -> RegionTarget<'_> {
+        RegionTarget { name: &self.name, bytes: self.bytes, block: self.block, is_device: self.is_device }
     }
 }
 

@@ -18,7 +18,7 @@ use super::job::{self, Advice, Direction, Extent, Job, Placement, Target};
 use super::placement::{self, Topology};
 use super::random::seeded;
 use super::ring::{Ring, Setup};
-use super::sequence::{PlannedIo, Region, Sequence, Whole, cut, region};
+use super::sequence::{PlannedIo, Region, RegionTarget, Sequence, cut, region};
 use super::targets::Targets;
 use super::{Fill, cpus, direct, scratch, stamps};
 use crate::clock;
@@ -254,7 +254,7 @@ fn prepare_job(
                     // Before it is filled.
                     region(
                         job,
-                        Whole { name: &name, bytes: *bytes, block: facts.block, is_device: false },
+                        RegionTarget { name: &name, bytes: *bytes, block: facts.block, is_device: false },
                         0,
                     )?;
                     pollable(job, facts.device.as_deref(), &name)?;

@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 
-use super::drive::{Writer, health_before};
+use super::drive::{WriteTracker, health_before};
 use super::guard::Opened;
 use super::job::{Job, Placement};
 use super::prepare::{Phase, PreparedJob, PreparedJobs, Progress, Rates};
 use super::ring_workers::{self, Meter};
-use super::worker::{self, Control, Done, Ends, Gates, Meeting, Outcome, Ready, ThreadPlan, circles};
+use super::worker::{self, Control, Done, Ends, Gates, Meeting, Ready, ThreadOutcome, ThreadPlan, circles};
 use super::{JobResult, LoadSummary, RingWorkers, SeriesInterval, cpus};
 use crate::clock;
 use crate::refusal::{Refusal, reason};
@@ -26,7 +26,7 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 
 /// The result of a round of jobs: per job the outcomes and the bytes written per interval; and the CPU time of
 /// io_uring's workers.
-type RoundResult = (Vec<(Vec<Outcome>, Vec<SeriesInterval>)>, Result<RingWorkers, &'static str>);
+type RoundResult = (Vec<(Vec<ThreadOutcome>, Vec<SeriesInterval>)>, Result<RingWorkers, &'static str>);
 
 impl PreparedJobs {
     /// Runs the load until its time is over or `stop` is set, then drains. Returns a summary per job.
@@ -105,13 +105,13 @@ impl PreparedJobs {
     fn summary(
         &self,
         job: &PreparedJob,
-        outcomes: Vec<Outcome>,
+        outcomes: Vec<ThreadOutcome>,
         written: Vec<SeriesInterval>,
         ring_workers: Result<RingWorkers, &'static str>,
         alone: bool,
     ) -> LoadSummary {
         // A thread that ended during its ramp has no measured time either.
-        let is_counted = |outcome: &&Outcome| {
+        let is_counted = |outcome: &&ThreadOutcome| {
             let (first, last) = (outcome.first_submit_ns, outcome.last_reap_ns);
             first > 0 && (job.job.ramp_time.is_zero() || last > first)
         };
@@ -230,10 +230,10 @@ impl PreparedJobs {
             self.begun.set(self.begun.get() || all_ready);
             gates.begin.open(all_ready);
             let mut rest = done.as_slice();
-            let mut writers: Vec<Writer<'_>> = Vec::with_capacity(jobs.len());
+            let mut writers: Vec<WriteTracker<'_>> = Vec::with_capacity(jobs.len());
             for job in jobs {
                 let (its, others) = rest.split_at(job.job.numjobs as usize);
-                writers.push(Writer::new(job, its));
+                writers.push(WriteTracker::new(job, its));
                 rest = others;
             }
             watch(&tellings, &done, runtime_ns, &mut meter, &mut writers, progress);
@@ -242,13 +242,13 @@ impl PreparedJobs {
             gates.end.open(true);
             // All threads are joined before the first error is returned.
             let joined: Vec<_> = workers.into_iter().map(|worker| worker.join()).collect();
-            let outcomes: Result<Vec<Outcome>> = joined
+            let outcomes: Result<Vec<ThreadOutcome>> = joined
                 .into_iter()
                 .map(|end| end.map_err(|_| anyhow!("a worker of the load panicked"))?)
                 .collect();
             let mut outcomes = outcomes?.into_iter();
-            let of_job = |(job, writer): (&PreparedJob, Writer<'_>)| {
-                let its: Vec<Outcome> = outcomes.by_ref().take(job.job.numjobs as usize).collect();
+            let of_job = |(job, writer): (&PreparedJob, WriteTracker<'_>)| {
+                let its: Vec<ThreadOutcome> = outcomes.by_ref().take(job.job.numjobs as usize).collect();
                 let end = its.iter().map(|outcome| outcome.last_reap_ns).min().unwrap_or(0);
                 (its, writer.until(end))
             };
@@ -334,7 +334,7 @@ fn watch(
     done: &[Done],
     runtime_ns: u64,
     meter: &mut Meter,
-    writers: &mut [Writer<'_>],
+    writers: &mut [WriteTracker<'_>],
     progress: &dyn Fn(Progress),
 ) {
     let begin = clock::now_ns();

@@ -27,7 +27,7 @@ use super::random::{below, seeded};
 use coverage::Passes;
 use turns::Turns;
 
-pub use region::{Region, Whole, cut, region};
+pub use region::{Region, RegionTarget, cut, region};
 pub use sizes::grain;
 
 /// One I/O.

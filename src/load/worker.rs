@@ -105,7 +105,7 @@ impl Ends<'_> {
 }
 
 /// The result of one thread, with the stamps that give the length of the run.
-pub struct Outcome {
+pub struct ThreadOutcome {
     pub result: JobResult,
     /// 0: it did not begin.
     pub first_submit_ns: u64,
@@ -121,7 +121,7 @@ pub fn run(
     gates: &Gates,
     told: Sender<Ready>,
     done: &Done,
-) -> Result<Outcome> {
+) -> Result<ThreadOutcome> {
     let mut result = JobResult { number: plan.number, ..JobResult::default() };
     let mut missing = Vec::new();
     if !plan.cpus.is_empty() {
@@ -138,14 +138,14 @@ pub fn run(
         cpus::wake_in_time();
     }
     // After pinning, so that ring and buffers are allocated on the thread's node.
-    let way = Way::new(&plan);
+    let way = ThreadEngine::new(&plan);
     let mut stamps = Stamps::new(plan.counter);
     // The receiver lives as long as any thread.
     let _received = told.send(Ready(way.is_ok()));
     let (mut way, lacking) = way?;
     missing.extend(lacking);
     if !gates.begin.pass() {
-        return Ok(Outcome { result, first_submit_ns: 0, last_reap_ns: 0, clock: None, missing });
+        return Ok(ThreadOutcome { result, first_submit_ns: 0, last_reap_ns: 0, clock: None, missing });
     }
     plan.round_ns = stamps.now_ns();
     let turn = Turn(plan.control, plan.place);
@@ -160,13 +160,13 @@ pub fn run(
     }
     let mut cycle = Cycle::new(plan, stamps, submit_stamps, ends, done);
     let driven = match &mut way {
-        Way::Ring(ring) => cycle.run(ring),
-        Way::Aio(aio) => cycle.run(aio),
-        Way::Sync(sync) => cycle.run(sync),
-        Way::Mapping(mapping) => cycle.run(mapping),
-        Way::Commands(commands) => cycle.run(commands),
-        Way::Null(null) => cycle.run(null),
-        Way::NullAlone(null) => cycle.run(null),
+        ThreadEngine::Ring(ring) => cycle.run(ring),
+        ThreadEngine::Aio(aio) => cycle.run(aio),
+        ThreadEngine::Sync(sync) => cycle.run(sync),
+        ThreadEngine::Mapping(mapping) => cycle.run(mapping),
+        ThreadEngine::Commands(commands) => cycle.run(commands),
+        ThreadEngine::Null(null) => cycle.run(null),
+        ThreadEngine::NullAlone(null) => cycle.run(null),
     };
     if cycle.gave_up() {
         missing.push(format!("the rest of the run: {ERRORS_IN_A_ROW} operations in a row failed"));
@@ -178,11 +178,11 @@ pub fn run(
     drop(told);
     gates.end.pass();
     driven.context("the load generator's engine failed")?;
-    Ok(Outcome { result, first_submit_ns, last_reap_ns, clock: Some(clock), missing })
+    Ok(ThreadOutcome { result, first_submit_ns, last_reap_ns, clock: Some(clock), missing })
 }
 
 /// The engine of a thread.
-enum Way {
+enum ThreadEngine {
     Ring(Ring),
     Aio(Aio),
     Sync(Sync),
@@ -192,7 +192,7 @@ enum Way {
     NullAlone(Null<true>),
 }
 
-impl Way {
+impl ThreadEngine {
     /// Must be called on the thread that uses it. Also returns requested features that are not available.
     fn new(plan: &ThreadPlan<'_>) -> Result<(Self, Vec<String>)> {
         if let Some(priority) = plan.job.priority {

@@ -17,7 +17,7 @@ use super::perf_event;
 use crate::clock::now_ns;
 use crate::host::mapped::{self, Mapped, NoRecords, mappings};
 use crate::refusal::LockedMemory;
-use crate::wire::process_events::{Comm, Record, comm};
+use crate::wire::process_events::{Comm, ProcessRecord, comm};
 use crate::wire::task_name;
 use history::{Before, ProcessHistory};
 use ring::EventRing;
@@ -30,7 +30,7 @@ pub struct ProcessEvents {
     /// Why there are no rings.
     no_records: Option<NoRecords>,
     /// Records later than the last lookup: other CPUs may have earlier ones that are not read yet.
-    pending: Vec<Record>,
+    pending: Vec<ProcessRecord>,
     history: ProcessHistory,
 }
 

@@ -28,7 +28,7 @@ use crate::probe::spec::{self, Spec};
 use crate::probe::{Probe, perf_event, permit};
 use crate::refusal::Refusal;
 use crate::wire::process_events::{self, Comm};
-use crate::wire::stacks::{RawProfile, Sample, Sampler, Tally, decode};
+use crate::wire::stacks::{RawProfile, Sample, SampleTotal, Sampler, decode};
 
 pub const SPEC: Spec = Spec {
     state: Some(state),
@@ -248,7 +248,7 @@ fn run(
         [&skeleton.maps.stack_ring, &skeleton.maps.stack_scratch, &skeleton.maps.bss];
     let map_bytes: u64 = maps.iter().filter_map(|m| m.query_fdinfo().ok()?.memlock).sum();
 
-    let samples: RefCell<HashMap<Sample, Tally>> = RefCell::default();
+    let samples: RefCell<HashMap<Sample, SampleTotal>> = RefCell::default();
     let memory: RefCell<Maps> = RefCell::default();
     let damaged = Cell::new(0u64);
     let mut builder = RingBufferBuilder::new();

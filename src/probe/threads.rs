@@ -21,7 +21,7 @@ use crate::clock::now_ns;
 use crate::envelope::{Cost, Missing, Reason};
 use crate::refusal::Refusal;
 use crate::wire::Count as _;
-use crate::wire::threads::{Loss, Reading, Sighting, Tally, ThreadSamples};
+use crate::wire::threads::{Loss, Reading, Sighting, ThreadSamples, ThreadTally};
 
 /// Default samples per second.
 pub const HZ: u32 = 10;
@@ -118,7 +118,7 @@ enum ThreadReader {
 
 /// Collects the results of samples.
 struct ThreadInterval {
-    tally: Tally,
+    tally: ThreadTally,
     rounds: u64,
     samples: u64,
     /// Losses in the intervals before this one.
@@ -190,7 +190,8 @@ impl ThreadProbe {
         let hz = options.hz.unwrap_or(default).max(1);
         let now = now_ns();
         let began = Instant::now();
-        let window = ThreadInterval { tally: Tally::new(now), rounds: 0, samples: 0, loss: Loss::default() };
+        let window =
+            ThreadInterval { tally: ThreadTally::new(now), rounds: 0, samples: 0, loss: Loss::default() };
         Ok(Self {
             source,
             options,
@@ -251,7 +252,7 @@ impl ThreadProbe {
         window.rounds += 1;
         let options = &self.options;
         let mut found = 0;
-        let mut add = |tally: &mut Tally, mut sighting: Sighting, pid: u32, stack: &[u64]| {
+        let mut add = |tally: &mut ThreadTally, mut sighting: Sighting, pid: u32, stack: &[u64]| {
             if !options.wants(&sighting, pid) {
                 return;
             }
@@ -298,7 +299,7 @@ impl Probe for ThreadProbe {
 
     fn begin(&mut self) -> Result<()> {
         let now = now_ns();
-        self.window.get_mut().tally = Tally::new(now);
+        self.window.get_mut().tally = ThreadTally::new(now);
         self.start.at_ns = now;
         self.began = Instant::now();
         self.cpu_ns = process_cpu_ns();
@@ -321,7 +322,7 @@ impl Probe for ThreadProbe {
     fn read(&self) -> Result<Reading> {
         let now = now_ns();
         let mut window = self.window.borrow_mut();
-        let tally = std::mem::replace(&mut window.tally, Tally::new(now));
+        let tally = std::mem::replace(&mut window.tally, ThreadTally::new(now));
         let sampled: ThreadSamples = tally.finish(now);
         window.loss = window.loss.plus(&sampled.loss);
         Ok(Reading {

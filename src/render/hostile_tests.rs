@@ -270,7 +270,7 @@ fn hostile_numbers_are_diagnosed() {
         let pressure = pressure.unwrap_or_default();
         let locks = pressure.locks.as_ref().map(|locks| inputs::Locks::of(locks, host.cpus_online));
         let pagecache = pressure.pagecache.as_ref().map(inputs::PageCache::from);
-        let sampled = threads.as_ref().map(inputs::Threads::from);
+        let sampled = threads.as_ref().map(inputs::ThreadsInput::from);
         let summaries = Summaries {
             envelope: &envelope,
             host: &host,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Deserialize;
 
 use super::fixtures::{Case, SECOND, hist, profile};
-use super::inputs::{PageCache, ThreadRow, Threads};
+use super::inputs::{PageCache, ThreadRow, ThreadsInput};
 use super::{TABLE, diagnose};
 use crate::analyze::layers::Layer;
 use crate::analyze::memory_sample::MemorySample;
@@ -234,7 +234,7 @@ impl Dstat {
 }
 
 impl Psn {
-    fn threads(&self) -> Threads {
+    fn threads(&self) -> ThreadsInput {
         let row = |Row(samples, average_threads, comm, state, wchan, stack): &Row| ThreadRow {
             comm: comm.clone(),
             state: *state,
@@ -243,7 +243,7 @@ impl Psn {
             samples: *samples,
             average_threads: *average_threads,
         };
-        Threads { rounds: self.rounds, rows: self.rows.iter().map(row).collect() }
+        ThreadsInput { rounds: self.rounds, rows: self.rows.iter().map(row).collect() }
     }
 }
 

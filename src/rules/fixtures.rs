@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Summaries;
-use super::inputs::{Locks, PageCache, Threads};
+use super::inputs::{Locks, PageCache, ThreadsInput};
 use crate::analyze::cpu::CpuSummary;
 use crate::analyze::interrupts::{
     Busiest, Carried, Completed, CpuInterrupts, DeviceInterrupts, InterruptSummary, KnownBy, VectorSummary,
@@ -39,7 +39,7 @@ pub struct Case {
     pub interrupts: Option<InterruptSummary>,
     pub locks: Option<Locks>,
     pub pagecache: Option<PageCache>,
-    pub threads: Option<Threads>,
+    pub threads: Option<ThreadsInput>,
 }
 
 /// `count` values of `value` each, except for the first one, which is `min`.

@@ -130,7 +130,7 @@ pub struct ThreadRow {
 
 /// Samples of threads.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Threads {
+pub struct ThreadsInput {
     pub rounds: u64,
     pub rows: Vec<ThreadRow>,
 }
@@ -198,7 +198,7 @@ impl From<&PagecacheSummary> for PageCache {
     }
 }
 
-impl From<&ThreadSummary> for Threads {
+impl From<&ThreadSummary> for ThreadsInput {
     fn from(summary: &ThreadSummary) -> Self {
         let row = |row: &crate::analyze::threads::ThreadGroup| ThreadRow {
             comm: row.comm.clone().unwrap_or_default(),

@@ -1,6 +1,6 @@
 //! Diagnoses stored summaries: from a recording, or from the memory of the flight recorder.
 
-use super::inputs::{Locks, PageCache, Threads};
+use super::inputs::{Locks, PageCache, ThreadsInput};
 use super::{Summaries, diagnose};
 use crate::analyze::interrupts::InterruptSummary;
 use crate::analyze::latency::LatencySummary;
@@ -34,7 +34,7 @@ impl IntervalSummaries {
     ) -> R {
         let locks = self.pressure.locks.as_ref().map(|locks| Locks::of(locks, host.cpus_online));
         let pagecache = self.pressure.pagecache.as_ref().map(PageCache::from);
-        let threads = self.threads.as_ref().map(Threads::from);
+        let threads = self.threads.as_ref().map(ThreadsInput::from);
         let rates = self.system.as_ref().map(SystemSummary::rates).unwrap_or_default();
         let cpu = self.system.as_ref().map(SystemSummary::cpu);
         let quotas = self.system.as_ref().map_or(&[][..], |system| &system.cpu_quotas);

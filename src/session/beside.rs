@@ -58,7 +58,7 @@ struct Pressure {
 }
 
 /// The result of the thread probe's thread.
-struct Threads {
+struct ThreadsResult {
     seen: ThreadSummary,
     cost: Cost,
     missing: Vec<Missing>,
@@ -89,7 +89,7 @@ impl ResultPart {
 pub struct PreparedProbes {
     counter: Option<InterruptProbe>,
     pressure: Option<Background<Pressure>>,
-    threads: Option<Background<Threads>>,
+    threads: Option<Background<ThreadsResult>>,
     frequency: u64,
     missing: Vec<Missing>,
 }
@@ -99,7 +99,7 @@ pub struct Probes {
     sampler: Option<StacksProbe>,
     counter: Option<InterruptProbe>,
     pressure: Option<Background<Pressure>>,
-    threads: Option<Background<Threads>>,
+    threads: Option<Background<ThreadsResult>>,
     cpus: CpuProbe,
     missing: Vec<Missing>,
 }
@@ -111,7 +111,7 @@ pub struct StoppedProbes {
     counter: Option<InterruptProbe>,
     counts: Option<(Reading, Reading)>,
     pressure: Option<Background<Pressure>>,
-    threads: Option<Background<Threads>>,
+    threads: Option<Background<ThreadsResult>>,
     cpu: CpuSummary,
     missing: Vec<Missing>,
 }
@@ -134,7 +134,7 @@ impl PreparedProbes {
         let pressure = Pressure::start(host, options)
             .inspect_err(|error| [LOCKS, PAGECACHE].into_iter().for_each(|part| refused(part, error)))
             .ok();
-        let threads = Threads::start(host, options).inspect_err(|error| refused(THREADS, error)).ok();
+        let threads = ThreadsResult::start(host, options).inspect_err(|error| refused(THREADS, error)).ok();
         let counted = probe::interrupts::Options {
             devices: options.devices.clone(),
             time_every: TIME_EVERY,
@@ -306,7 +306,7 @@ impl Pressure {
     }
 }
 
-impl Threads {
+impl ThreadsResult {
     fn start(host: &Host, options: &Options) -> Result<Background<Self>> {
         let host = host.clone();
         let cost = options.cost;

@@ -55,7 +55,7 @@ pub struct Measurement {
 }
 
 /// The result of a source.
-struct Stacks {
+struct SourceResult {
     summary: FlameSummary,
     cost: Cost,
     missing: Vec<Missing>,

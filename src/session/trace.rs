@@ -68,13 +68,13 @@ impl Tracer {
 }
 
 /// The counts of the whole interval.
-pub struct Whole {
+pub struct TraceTotals {
     pub envelope: Envelope,
     pub latency: LatencySummary,
     pub emitted: Emitted,
 }
 
-impl Whole {
+impl TraceTotals {
     /// Of a probe that was detached with the reading `last`; `start` has the start of the interval.
     ///
     /// # Errors

@@ -17,7 +17,7 @@ const MOST_NAMES: usize = 100;
 const MOST_WITHOUT_SIZE: u64 = 4096;
 
 /// A reader of one file, with a cache of what it has read.
-pub(super) struct Reader {
+pub(super) struct ElfReader {
     inner: Symbolizer,
     path: PathBuf,
     /// Whether its DWARF should be tried.
@@ -26,7 +26,7 @@ pub(super) struct Reader {
     table: OnceCell<FunctionTable>,
 }
 
-impl Reader {
+impl ElfReader {
     pub fn new(path: &Path, debug: bool) -> Self {
         // A file that is named by its descriptor cannot be replaced, so it need not be checked again. Other files are
         // looked up by build-id beforehand: a debug link in the file is untrusted.

@@ -50,7 +50,7 @@ pub enum Happened {
 
 /// A record with its time, in ns of CLOCK_MONOTONIC.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Record {
+pub struct ProcessRecord {
     pub at: u64,
     pub what: Happened,
 }
@@ -60,7 +60,7 @@ pub struct Record {
 /// # Errors
 /// When a record is shorter than its kind requires. `bytes` then begin after it if its length is plausible, else they
 /// are empty.
-pub fn next(bytes: &mut &[u8]) -> Option<Result<Record, Damaged>> {
+pub fn next(bytes: &mut &[u8]) -> Option<Result<ProcessRecord, Damaged>> {
     if bytes.is_empty() {
         return None;
     }
@@ -80,7 +80,7 @@ fn damaged(what: &'static str, bytes: &[u8]) -> Damaged {
 }
 
 /// Decodes a whole record.
-fn decode(record: &[u8]) -> Option<Record> {
+fn decode(record: &[u8]) -> Option<ProcessRecord> {
     let half = |at: usize| record.get(at..)?.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes));
     let word = |at: usize| record.get(at..)?.first_chunk().map(|bytes| u64::from_ne_bytes(*bytes));
     let misc = half(4)? as u16;
@@ -124,7 +124,7 @@ fn decode(record: &[u8]) -> Option<Record> {
         }
         _ => Happened::Other,
     };
-    Some(Record { at, what })
+    Some(ProcessRecord { at, what })
 }
 
 #[cfg(test)]
@@ -146,7 +146,7 @@ mod tests {
         numbers.iter().flat_map(|number| number.to_ne_bytes()).collect()
     }
 
-    fn all(mut bytes: &[u8]) -> Vec<Result<Record, Damaged>> {
+    fn all(mut bytes: &[u8]) -> Vec<Result<ProcessRecord, Damaged>> {
         std::iter::from_fn(|| next(&mut bytes)).collect()
     }
 
@@ -167,7 +167,7 @@ mod tests {
             mapped(BUILD_ID, b"/x\0\0\0\0\0\0"),
             record(99, 0, &[], 6),
         ];
-        let all: Vec<Record> = all(&bytes.concat()).into_iter().map(Result::unwrap).collect();
+        let all: Vec<ProcessRecord> = all(&bytes.concat()).into_iter().map(Result::unwrap).collect();
         assert_eq!(all.iter().map(|record| record.at).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 5, 5, 6]);
         assert_eq!(all[0].what, Happened::Fork { pid: 7, parent: 6 });
         assert_eq!(all[1].what, Happened::Name { pid: 7, comm: comm(b"a b\xff"), exec: true });

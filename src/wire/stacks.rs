@@ -199,7 +199,7 @@ pub fn decode(bytes: &[u8]) -> Result<(Sample, u64), Damaged> {
 
 /// How often one sample was seen, and its total weight.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct SampleTotal {
     pub samples: u64,
     /// Sum of the periods: nanoseconds with `cpu-clock`, cycles with `cycles`.
     pub period: u64,
@@ -240,7 +240,7 @@ pub struct RawProfile {
     pub duration_ns: u64,
     /// Idle time of all CPUs in the interval, as the kernel accounts it.
     pub idle_ns: Option<u64>,
-    pub samples: HashMap<Sample, Tally>,
+    pub samples: HashMap<Sample, SampleTotal>,
     /// Mappings of the sampled processes, read while they were running: they are needed to symbolize frames of
     /// processes that have exited since.
     pub maps: Mapped,

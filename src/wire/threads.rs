@@ -220,7 +220,7 @@ impl ThreadSamples {
 
 /// Builds a [`ThreadSamples`].
 #[derive(Debug, Default)]
-pub struct Tally {
+pub struct ThreadTally {
     sampled: ThreadSamples,
     by_sighting: HashMap<Sighting, u32>,
     by_stack: HashMap<Box<[u64]>, u32>,
@@ -228,7 +228,7 @@ pub struct Tally {
     batch_rounds: u64,
 }
 
-impl Tally {
+impl ThreadTally {
     pub fn new(from_ns: u64) -> Self {
         let sampled = ThreadSamples { from_ns, ..ThreadSamples::default() };
         Self { sampled, batch_rounds: 1, ..Self::default() }
@@ -393,7 +393,7 @@ mod tests {
 
     #[test]
     fn many_rounds_are_few_batches_that_lose_nothing() {
-        let mut tally = Tally::new(5);
+        let mut tally = ThreadTally::new(5);
         for round in 0..1000u64 {
             tally.begin_round();
             for _ in 0..round % 3 {
@@ -410,7 +410,7 @@ mod tests {
 
     #[test]
     fn what_is_beyond_the_room_is_counted() {
-        let mut tally = Tally::new(0);
+        let mut tally = ThreadTally::new(0);
         tally.begin_round();
         for pid in 0..MOST_KEPT as u32 + 3 {
             tally.add(Sighting { pid, ..Sighting::default() }, &[u64::from(pid)]);

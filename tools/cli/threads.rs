@@ -54,7 +54,7 @@ pub struct Threads {
     pub all: bool,
     /// Print kernel stacks instead of the table, as folded lines or as a flame graph (SVG).
     #[arg(long, value_enum, value_name = "FORMAT", conflicts_with_all = ["json", "group_by"])]
-    pub stacks: Option<Stacks>,
+    pub stacks: Option<StackFormat>,
     #[command(flatten)]
     pub interval: IntervalArgs,
     /// Run COMMAND and measure until it exits, or for --for (COMMAND keeps running).
@@ -63,7 +63,7 @@ pub struct Threads {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Stacks {
+pub enum StackFormat {
     Folded,
     Flame,
 }

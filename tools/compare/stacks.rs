@@ -27,7 +27,7 @@ struct RoundProfile {
 }
 
 /// Samples all CPUs.
-pub struct Stacks {
+pub struct StackSampler {
     probe: StacksProbe,
     view: OnCpuView,
     from: Option<RawProfile>,
@@ -36,7 +36,7 @@ pub struct Stacks {
     lost: u64,
 }
 
-impl Stacks {
+impl StackSampler {
     pub fn attach() -> Result<Self> {
         let probe = StacksProbe::attach(FREQUENCY)?;
         Ok(Self { probe, view: OnCpuView::new(), from: None, rounds: Vec::new(), lost: 0 })
@@ -94,7 +94,7 @@ fn basis(sides: [Vec<&RoundProfile>; 2]) -> Basis {
     }
 }
 
-impl Observer for Stacks {
+impl Observer for StackSampler {
     /// Each read returns the samples since the previous one.
     fn begin(&mut self) -> Result<()> {
         self.from = Some(self.probe.read()?);

@@ -22,7 +22,7 @@ use biopsy::wire::reading::Reading;
 const MOST_LOST: f64 = 0.001;
 
 /// The latency probe on one disk.
-pub struct Stages {
+pub struct StageProbe {
     host: Host,
     disk: String,
     probe: LatencyProbe,
@@ -34,7 +34,7 @@ pub struct Stages {
     left_out: usize,
 }
 
-impl Stages {
+impl StageProbe {
     /// Attaches the probe. For biopsy's own load, operations are followed from its submit stamps.
     pub fn attach(disk: Option<&str>, jobs: &[Job]) -> Result<Self> {
         let disk =
@@ -102,7 +102,7 @@ impl Stages {
     }
 }
 
-impl Observer for Stages {
+impl Observer for StageProbe {
     fn begin(&mut self) -> Result<()> {
         self.from = Some(self.probe.read()?);
         Ok(())

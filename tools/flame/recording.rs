@@ -15,7 +15,7 @@ use biopsy::recording::stacks::Profiles;
 use biopsy::recording::{Span, source};
 use biopsy::refusal::{Refusal, reason};
 use biopsy::render::pprof::origin::Origin;
-use biopsy::render::pprof::reading::{self, Reading, SelectedValues};
+use biopsy::render::pprof::reading::{self, PprofFile, SelectedValues};
 use biopsy::render::text;
 use biopsy::session::flame::Measurement;
 use biopsy::session::wall_clock;
@@ -171,7 +171,7 @@ fn folded_text(bytes: Vec<u8>, name: String, unit: Option<Unit>) -> Result<Recor
 
 fn profile(bytes: &[u8], name: String, unit: Option<Unit>) -> Result<Recording> {
     let mut naming = FrameSymbolizer::new();
-    let part = ProfilePart::new(&Reading::new(bytes)?, unit, &mut naming)?;
+    let part = ProfilePart::new(&PprofFile::new(bytes)?, unit, &mut naming)?;
     Ok(part.recording(name, naming))
 }
 
@@ -183,7 +183,7 @@ pub fn intervals(mut profiles: Profiles, name: String, unit: Option<Unit>, span:
     while let Some((file, bytes)) = profiles.next(reading::MOST_BYTES)? {
         let add = || {
             let bytes = reading::unpacked(bytes?)?;
-            let reading = Reading::new(&bytes)?;
+            let reading = PprofFile::new(&bytes)?;
             let start = reading.start_ns.and_then(wall_clock::rfc3339).unwrap_or_default();
             let begin = begin.get_or_insert_with(|| start.clone());
             if span.holds(begin, &start)? {
@@ -215,7 +215,7 @@ struct ProfilePart {
 }
 
 impl ProfilePart {
-    fn new(reading: &Reading<'_>, unit: Option<Unit>, naming: &mut FrameSymbolizer) -> Result<Self> {
+    fn new(reading: &PprofFile<'_>, unit: Option<Unit>, naming: &mut FrameSymbolizer) -> Result<Self> {
         let values = reading.values(unit)?;
         let names = naming.names(reading.nameless())?;
         Ok(Self {

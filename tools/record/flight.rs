@@ -140,7 +140,7 @@ pub fn run(
         let (envelope, manifest) = begin(args, missing)?;
         let rings = std::mem::take(&mut *rings.lock().unwrap_or_else(PoisonError::into_inner));
         views.begin(Opening { at, interval: args.interval, length: args.window.length });
-        let writer = Writer {
+        let writer = RecordingWriter {
             into: &into,
             machine,
             envelope: &envelope,
@@ -210,7 +210,7 @@ struct Dumps {
 
 impl Dumps {
     /// A failure is not fatal: a full disk may have space for the next dump.
-    fn write(&mut self, writer: &Writer<'_>, due: &Due) {
+    fn write(&mut self, writer: &RecordingWriter<'_>, due: &Due) {
         match writer.write(due) {
             Ok(()) => {
                 self.written += 1;
@@ -243,7 +243,7 @@ impl Dumps {
 }
 
 /// Writes the intervals in memory as a recording.
-pub struct Writer<'a> {
+pub struct RecordingWriter<'a> {
     into: &'a Path,
     machine: &'a [u8],
     envelope: &'a Envelope,
@@ -254,7 +254,7 @@ pub struct Writer<'a> {
     usage: Usage,
 }
 
-impl Writer<'_> {
+impl RecordingWriter<'_> {
     /// The intervals of each view that ended after `from_ns`, up to and including `to_ns`.
     pub fn between(&self, from_ns: u64, to_ns: u64) -> Vec<(&'static str, Vec<RingInterval>)> {
         let held = |ring: &Mutex<IntervalRing>| {

@@ -20,7 +20,7 @@ use biopsy::refusal::Refusal;
 use biopsy::render::json;
 use biopsy::session::io_stream::{IoReceiver, IoSender, Message, link};
 use biopsy::session::record::{Opened, Views};
-use biopsy::session::trace::{Tracer, Whole};
+use biopsy::session::trace::{TraceTotals, Tracer};
 use biopsy::session::wall_clock;
 
 use super::place::FolderDisk;
@@ -126,7 +126,7 @@ fn record(
     while let Some(ios) = tracer.rest(&probe)? {
         table.put(&scene, &ios)?;
     }
-    let whole = Whole::read(host, &probe, &end, start)?;
+    let whole = TraceTotals::read(host, &probe, &end, start)?;
     let traced = tracer.summary(tracer.ios(), whole.emitted.matched, whole.latency.devices.clone());
     table.finish(tape, &whole, &traced, max_loss)
 }
@@ -160,7 +160,7 @@ impl IoTable {
     fn finish(
         mut self,
         tape: &mut Tape,
-        whole: &Whole,
+        whole: &TraceTotals,
         trace: &TraceSummary,
         max_loss: f64,
     ) -> Result<Option<String>> {

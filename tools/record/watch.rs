@@ -14,7 +14,7 @@ use biopsy::recording::{Pieces, Span};
 use biopsy::render::{json, text};
 use biopsy::rules::summary::DiagnosisSummary;
 
-use super::flight::{Due, Writer};
+use super::flight::{Due, RecordingWriter};
 use crate::cli::Record;
 use crate::diagnose::kept::IntervalSource;
 use crate::output;
@@ -64,7 +64,7 @@ impl Watch {
 
     /// The new finding of the next interval. It is diagnosed when all views have reached its end, or `patience` is
     /// over.
-    pub fn look(&mut self, writer: &Writer<'_>, patience: Duration) -> Option<Due> {
+    pub fn look(&mut self, writer: &RecordingWriter<'_>, patience: Duration) -> Option<Due> {
         let to_ns = self.from_ns.saturating_add(self.window_ns);
         let late = now_ns().checked_sub(to_ns)?;
         if !writer.reaches(to_ns) && u128::from(late) <= patience.as_nanos() {

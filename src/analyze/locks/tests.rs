@@ -216,7 +216,8 @@ fn a_gap_that_was_none_is_not_told() {
 #[test]
 fn its_json_is_read_back_and_has_the_keys_of_the_contract() {
     let waits = Waits { contentions: 3, wait_ns: 30 };
-    let stack = Stack { frames: vec!["f".to_string()], contentions: 1, wait_ns: 7, samples: 1, who: None };
+    let stack =
+        LockStack { frames: vec!["f".to_string()], contentions: 1, wait_ns: 7, samples: 1, who: None };
     let who = Some(Who { labels: vec!["fio".to_string()], ..Who::default() });
     let holder =
         Holder { releases: 2, holds: 1, hold_ns: 9, max_hold_ns: Some(9), pid: 5, ..Holder::default() };
@@ -231,7 +232,7 @@ fn its_json_is_read_back_and_has_the_keys_of_the_contract() {
         reads: 1,
         wait: Histogram::from_iter([10; 3]),
         holder: Some(holder),
-        stacks: vec![Stack { who, ..stack.clone() }, stack],
+        stacks: vec![LockStack { who, ..stack.clone() }, stack],
         ..LockRow::default()
     };
     let begins = Begins {

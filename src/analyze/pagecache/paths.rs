@@ -150,7 +150,7 @@ pub fn is_wait(function: &str) -> bool {
 pub fn sampled(raw: &RawProfile, names: &Names) -> Vec<PathSummary> {
     let mut found: BTreeMap<&str, [u64; 3]> = BTreeMap::new();
     for (sample, tally) in &raw.samples {
-        let stack = Stack::of(sample, names);
+        let stack = StackFacts::of(sample, names);
         for function in &stack.functions {
             let sums = found.entry(function).or_default();
             sums[0] += tally.samples;
@@ -180,14 +180,14 @@ pub fn sampled(raw: &RawProfile, names: &Names) -> Vec<PathSummary> {
 }
 
 /// The relevant facts of a sample's kernel stack.
-struct Stack {
+struct StackFacts {
     /// Each once.
     functions: BTreeSet<&'static str>,
     waits: bool,
     may_wait: bool,
 }
 
-impl Stack {
+impl StackFacts {
     fn of(sample: &Sample, names: &Names) -> Self {
         let mut stack = Self { functions: BTreeSet::new(), waits: false, may_wait: false };
         for (depth, address) in sample.kernel_lookups().enumerate() {

@@ -12,7 +12,7 @@ use crate::symbols::Names;
 use crate::wire::pagecache::{
     Follower, PathSample, Reclaimer, Step, WireIsolated, WirePath, WireReadahead, WireReclaimer,
 };
-use crate::wire::stacks::{RawProfile, Sample, Sampler, Tally};
+use crate::wire::stacks::{RawProfile, Sample, SampleTotal, Sampler};
 
 /// The kernel's counters, accumulated.
 fn kernel(at_ns: u64, scanned: u64, stolen: u64) -> MemoryReading {
@@ -254,7 +254,7 @@ fn a_followed_function_has_its_share_of_spinning() {
     assert_eq!((shrink.spin_ratio, shrink.cpu_percent), (Some((3.0, 3.0)), Some(40.0)));
 }
 
-fn profile(samples: HashMap<Sample, Tally>) -> RawProfile {
+fn profile(samples: HashMap<Sample, SampleTotal>) -> RawProfile {
     RawProfile {
         sampler: Sampler::CpuClock,
         frequency: 100,
@@ -288,7 +288,7 @@ fn samples_tell_of_spinning_as_a_range() {
     });
     let names = Names { kernel: names.collect(), ..Names::default() };
     let sample = |leaf: u64, caller: u64| Sample::new(1, 1, 0, b"dd", &[leaf * 16, caller * 16], &[]);
-    let tally = |samples| Tally { samples, ..Tally::default() };
+    let tally = |samples| SampleTotal { samples, ..SampleTotal::default() };
     let samples = [
         (sample(2, 1), tally(1)),
         (sample(3, 1), tally(1)),

@@ -2,7 +2,7 @@ use serde_json::json;
 
 use super::*;
 use crate::analyze::fixtures::{json, not_doubled};
-use crate::wire::threads::Tally;
+use crate::wire::threads::ThreadTally;
 
 const WAIT: u64 = 0xffff_0001;
 const SCHEDULE: u64 = 0xffff_1001;
@@ -52,7 +52,7 @@ fn thread(comm: &str, state: char) -> Sighting {
 
 /// Source T's run with read-ahead: on average 59.41 workers wait for pages and 23.92 are in transit.
 fn storm() -> ThreadSamples {
-    let mut tally = Tally::new(0);
+    let mut tally = ThreadTally::new(0);
     for round in 0..100u64 {
         tally.begin_round();
         let waiting = 59 + u64::from(round % 100 < 41);
@@ -110,7 +110,7 @@ fn waiting_for_io_is_not_waiting_for_a_cpu() {
 /// Computed by hand: 30 batches alternating between 1 and 3 have a mean of 2 and a standard error of sqrt(30/29/30).
 #[test]
 fn the_error_is_that_of_the_batches() {
-    let mut tally = Tally::new(0);
+    let mut tally = ThreadTally::new(0);
     for round in 0..30 {
         tally.begin_round();
         for _ in 0..1 + 2 * (round % 2) {
@@ -122,7 +122,7 @@ fn the_error_is_that_of_the_batches() {
     assert_eq!((share.samples, share.average_threads), (60, 2.0));
     assert!((share.error.unwrap() - expected).abs() < 1e-9, "{share:?} {expected}");
     // A constant has no error, and with too few rounds the error is unknown.
-    let mut steady = Tally::new(0);
+    let mut steady = ThreadTally::new(0);
     (0..7).for_each(|_| {
         steady.begin_round();
         steady.add(thread("a", 'D'), &[]);
@@ -133,7 +133,7 @@ fn the_error_is_that_of_the_batches() {
 /// Without the kernel's section markers the scheduler's functions are recognised by their names.
 #[test]
 fn a_place_is_the_first_frame_outside_of_the_scheduler() {
-    let mut tally = Tally::new(0);
+    let mut tally = ThreadTally::new(0);
     tally.begin_round();
     tally.add(thread("a", 'D'), &[SCHEDULE, IO_SCHEDULE, WAIT]);
     tally.add(thread("b", 'D'), &[SCHEDULE, IO_SCHEDULE]);
@@ -152,7 +152,7 @@ fn a_place_is_the_first_frame_outside_of_the_scheduler() {
 
 #[test]
 fn threads_are_counted_apart_by_what_is_asked_for() {
-    let mut tally = Tally::new(0);
+    let mut tally = ThreadTally::new(0);
     tally.begin_round();
     let base = thread("fio", 'D');
     let one = Sighting { pid: 7, cgroup: 3, device: 259 << 20, call: Call::Number(17), ..base };
@@ -183,7 +183,7 @@ fn threads_are_counted_apart_by_what_is_asked_for() {
 
 #[test]
 fn folded_stacks_hold_every_sample_and_no_escape_sequence() {
-    let mut tally = Tally::new(0);
+    let mut tally = ThreadTally::new(0);
     tally.begin_round();
     tally.add(thread("a;b\x1b[2J 7", 'D'), &[SCHEDULE, WAIT]);
     tally.add(Sighting { on_cpu: Some(true), ..thread("c", 'R') }, &[]);
@@ -196,7 +196,7 @@ fn folded_stacks_hold_every_sample_and_no_escape_sequence() {
 /// What /proc cannot tell: which thread is on a CPU, and which waits for I/O.
 #[test]
 fn what_is_not_told_is_absent() {
-    let mut tally = Tally::new(0);
+    let mut tally = ThreadTally::new(0);
     tally.begin_round();
     let seen = |state| Sighting { on_cpu: None, in_iowait: None, ..thread("a", state) };
     tally.add(seen('R'), &[]);
@@ -285,7 +285,7 @@ fn merged(a: &ThreadSummary, b: &ThreadSummary) -> ThreadSummary {
 #[test]
 fn classes_that_one_interval_does_not_tell_are_told_of_none() {
     let of_files = |ns: u64, rounds: &[&[char]]| {
-        let mut tally = Tally::new(ns);
+        let mut tally = ThreadTally::new(ns);
         for round in rounds {
             tally.begin_round();
             for state in *round {
@@ -302,7 +302,7 @@ fn classes_that_one_interval_does_not_tell_are_told_of_none() {
 #[test]
 fn merged_rows_stand_in_the_order_of_their_window() {
     let of = |rounds: &[&[&str]]| {
-        let mut tally = Tally::new(0);
+        let mut tally = ThreadTally::new(0);
         for round in rounds {
             tally.begin_round();
             round.iter().for_each(|n| {

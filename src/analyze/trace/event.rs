@@ -2,7 +2,7 @@
 
 use super::super::op::Op;
 use super::super::stage::Stage;
-use super::io::{Owner, Route, Stages, TracedIo};
+use super::io::{Owner, Route, StageTimes, TracedIo};
 use super::operation::{OperationEnd, SubmitMethod, TracedOperation};
 use super::scene::TracedDevice;
 use crate::wire::events::{
@@ -40,7 +40,7 @@ pub fn traced(devices: &[TracedDevice], io: &WireIo, operation: Option<&WireOper
         };
         let mut traced = ended(operation, last);
         if let Some(end) = traced.end.as_mut().filter(|_| bio) {
-            end.stages = end.stages.map(Stages::of_bio);
+            end.stages = end.stages.map(StageTimes::of_bio);
         }
         traced
     });
@@ -58,7 +58,7 @@ pub fn traced(devices: &[TracedDevice], io: &WireIo, operation: Option<&WireOper
         queued_ns: queued,
         issued_ns: issued,
         ended_ns: io.ended,
-        stages: Stages(stages),
+        stages: StageTimes(stages),
         total_ns: span(queued.or(issued), Some(io.ended)),
         started_before: marked(IO_STARTED_BEFORE),
         negative: marked(IO_NEGATIVE),
@@ -127,7 +127,7 @@ pub fn ended(operation: &WireOperation, last: bool) -> TracedOperation {
             opcode: (kind == SubmitMethod::Ring).then_some(operation.opcode),
             ios: operation.parts,
             last,
-            stages: in_order.then_some(Stages(stages)),
+            stages: in_order.then_some(StageTimes(stages)),
             total_ns: in_order.then(|| stamps[5] - stamps[0]),
         }),
     }

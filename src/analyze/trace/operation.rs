@@ -1,6 +1,6 @@
 //! The operation of an I/O, as far as it is known.
 
-use super::io::Stages;
+use super::io::StageTimes;
 
 /// One operation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub struct OperationEnd {
     /// This I/O was the last of them, so the operation's stages belong to it.
     pub last: bool,
     /// They add up to the total. None where parts that ended at the same time mixed their stamps.
-    pub stages: Option<Stages>,
+    pub stages: Option<StageTimes>,
     pub total_ns: Option<u64>,
 }
 

@@ -97,7 +97,7 @@ struct Submissions<const MORE: usize> {
 
 /// The completion queue: results before `there` had arrived at the last check, those before `seen` were returned to the
 /// kernel.
-struct Completions<const MORE: usize> {
+struct CompletionQueue<const MORE: usize> {
     entries: *const Completion<MORE>,
     mask: u32,
     seen: u32,
@@ -110,7 +110,7 @@ struct Completions<const MORE: usize> {
 /// by one thread, which registers it for itself.
 pub struct Uring<const ENTRY_MORE: usize = { abi::USUAL }, const RESULT_MORE: usize = { abi::NOTHING }> {
     submissions: Submissions<ENTRY_MORE>,
-    completions: Completions<RESULT_MORE>,
+    completions: CompletionQueue<RESULT_MORE>,
     /// How calls name the ring: its descriptor, or its index in the thread's table.
     name: i32,
     call_flags: u32,
@@ -154,7 +154,7 @@ impl<const ENTRY_MORE: usize, const RESULT_MORE: usize> Uring<ENTRY_MORE, RESULT
         let own =
             SharedMemory::map(&fd, abi::OFF_SQES, count(params.sq_entries, size_of::<Entry<ENTRY_MORE>>()))?;
         let submissions = Submissions::new(&memory[places.0], &own, &params, listed)?;
-        let completions = Completions::new(&memory[places.1], &params)?;
+        let completions = CompletionQueue::new(&memory[places.1], &params)?;
         memory.push(own);
         let name = fd.as_raw_fd();
         Ok(Self {
@@ -229,7 +229,7 @@ impl<const ENTRY_MORE: usize, const RESULT_MORE: usize> Uring<ENTRY_MORE, RESULT
     /// The results of the last check that are not returned yet.
     #[inline(always)]
     pub fn results(&mut self) -> Results<'_, RESULT_MORE> {
-        let Completions { entries, mask, seen, there, .. } = self.completions;
+        let CompletionQueue { entries, mask, seen, there, .. } = self.completions;
         Results { queue: &mut self.completions, entries, mask, at: seen, there }
     }
 
@@ -363,7 +363,7 @@ impl<const ENTRY_MORE: usize, const RESULT_MORE: usize> Drop for Uring<ENTRY_MOR
 
 /// Iterates over results: `user_data` and the result code.
 pub struct Results<'a, const MORE: usize> {
-    queue: &'a mut Completions<MORE>,
+    queue: &'a mut CompletionQueue<MORE>,
     entries: *const Completion<MORE>,
     mask: u32,
     at: u32,
@@ -438,7 +438,7 @@ impl<const MORE: usize> Submissions<MORE> {
     }
 }
 
-impl<const MORE: usize> Completions<MORE> {
+impl<const MORE: usize> CompletionQueue<MORE> {
     fn new(memory: &SharedMemory, params: &Params) -> io::Result<Self> {
         let at = &params.cq_off;
         let queue = Self {

@@ -21,8 +21,8 @@ fn whole(bytes: u64) -> Region {
     Region { begin: 0, bytes, moved: bytes, block: 512 }
 }
 
-fn target(bytes: u64) -> Whole<'static> {
-    Whole { name: "x", bytes, block: 512, is_device: false }
+fn target(bytes: u64) -> RegionTarget<'static> {
+    RegionTarget { name: "x", bytes, block: 512, is_device: false }
 }
 
 fn split(sizes: &[(u64, f64)]) -> BlockSizes {

@@ -8,11 +8,11 @@ use super::unwritten::Unwritten;
 pub enum IoSource {
     Order(Sequence),
     /// The read-back of what was written.
-    ReadBack(Completions),
+    ReadBack(ReadBackSource),
 }
 
 /// The reads of the read-back.
-pub struct Completions {
+pub struct ReadBackSource {
     back: ReadBack,
     unwritten: Unwritten,
     /// Writes that are not read back because they failed.
@@ -23,7 +23,7 @@ pub struct Completions {
 
 impl IoSource {
     pub fn read_back(back: ReadBack, unwritten: Unwritten) -> Self {
-        Self::ReadBack(Completions { back, unwritten, skipped: 0, cut: false })
+        Self::ReadBack(ReadBackSource { back, unwritten, skipped: 0, cut: false })
     }
 
     #[inline]
@@ -48,7 +48,7 @@ impl IoSource {
     }
 }
 
-impl Completions {
+impl ReadBackSource {
     fn next(&mut self) -> Option<PlannedIo> {
         loop {
             let piece = self.back.next()?;

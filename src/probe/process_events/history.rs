@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
 use crate::host::mapped::{Mapped, Mapping, fits, put_over};
-use crate::wire::process_events::{Comm, Happened, Record};
+use crate::wire::process_events::{Comm, Happened, ProcessRecord};
 
 /// Processes by id: those that run, as far as anything was recorded of them, and those that exited recently.
 #[derive(Debug, Default)]
@@ -293,7 +293,7 @@ impl ProcessHistory {
     }
 
     /// Parents of processes forked in these records whose mappings are in no record, and were not read.
-    pub fn parents_to_read(&self, records: &[Record]) -> BTreeSet<u32> {
+    pub fn parents_to_read(&self, records: &[ProcessRecord]) -> BTreeSet<u32> {
         let forks = || {
             records.iter().filter_map(|record| match record.what {
                 Happened::Fork { pid, parent } if pid != parent => Some((pid, parent)),

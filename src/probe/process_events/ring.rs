@@ -8,7 +8,7 @@ use anyhow::Result;
 use perf_event_open_sys::bindings::perf_event_mmap_page;
 
 use crate::probe::perf_event;
-use crate::wire::process_events::{Record, next};
+use crate::wire::process_events::{ProcessRecord, next};
 
 /// The records of one CPU, from its creation until it is dropped.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ impl EventRing {
     }
 
     /// Takes all available records. Returns how many were damaged, and so lost.
-    pub fn take(&mut self, records: &mut Vec<Record>) -> u64 {
+    pub fn take(&mut self, records: &mut Vec<ProcessRecord>) -> u64 {
         let page = self.page.as_ptr();
         // SAFETY: both are aligned words of the mapped page, accessed atomically by the kernel and this process.
         let (head, tail) = unsafe {

@@ -21,7 +21,7 @@ use crate::probe::spec::{self, Here, Reach, Spec, View};
 use crate::probe::{cost, permit, skel};
 use crate::refusal::{Refusal, plain};
 use crate::wire::threads::{
-    BusyCpus, COMPAT, Call, IN_IOWAIT, KERNEL, NO_STACK, ON_CPU, SYSCALL, Sighting, Tally, WireThread,
+    BusyCpus, COMPAT, Call, IN_IOWAIT, KERNEL, NO_STACK, ON_CPU, SYSCALL, Sighting, ThreadTally, WireThread,
     displaced,
 };
 
@@ -37,7 +37,7 @@ const MEASURE_FIRST: u64 = 50;
 const MEASURE_LATER: u64 = 100;
 
 /// Adds a thread of a sample to the tally.
-pub type Add<'a> = dyn FnMut(&mut Tally, Sighting, u32, &[u64]) + 'a;
+pub type Add<'a> = dyn FnMut(&mut ThreadTally, Sighting, u32, &[u64]) + 'a;
 
 /// A decoded record of the ring buffer.
 type DecodedRecord = Result<(WireThread, Vec<u64>), crate::wire::Damaged>;
@@ -138,7 +138,7 @@ impl KernelSampler {
     }
 
     /// Samples all threads once.
-    pub fn round(&mut self, tally: &mut Tally, add: &mut Add<'_>) {
+    pub fn round(&mut self, tally: &mut ThreadTally, add: &mut Add<'_>) {
         let every = if self.rounds < MEASURE_FIRST { MEASURE_EVERY } else { MEASURE_LATER };
         let measure = self.measured.is_some() && self.can_measure && self.rounds.is_multiple_of(every);
         let statistics = if measure { libbpf::enable_stats().ok() } else { None };

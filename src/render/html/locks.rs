@@ -97,7 +97,7 @@ fn stack(summary: &LockSummary, lock: &LockRow) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analyze::locks::{Events, Stack, WireLockKind};
+    use crate::analyze::locks::{Events, LockStack, WireLockKind};
 
     #[test]
     fn hostile_names_are_escaped() {
@@ -106,7 +106,7 @@ mod tests {
             by: By::Structure,
             kind: WireLockKind::Rwsem,
             wait: [5_000].into_iter().collect(),
-            stacks: vec![Stack {
+            stacks: vec![LockStack {
                 who: None,
                 frames: vec!["a<b>".to_string()],
                 contentions: 1,

@@ -18,7 +18,7 @@ use crate::hist::Histogram;
 use crate::host::counters::Counters;
 use crate::load::{Job, LatencyTarget, LoadSummary, Served};
 use bins::{PERCENTILES, bins, percentile};
-use entry::{Entry, Moments, Way};
+use entry::{DirectionFigures, Entry, Moments};
 use layout::JsonValue;
 
 /// End time of the run, for the head of the file.
@@ -148,7 +148,7 @@ const CALLS: [&str; 7] = ["0", "4", "8", "16", "32", "64", ">=64"];
 const SMALL: [&str; 10] = ["2", "4", "10", "20", "50", "100", "250", "500", "750", "1000"];
 const LARGE: [&str; 12] = ["2", "4", "10", "20", "50", "100", "250", "500", "750", "1000", "2000", ">=2000"];
 
-fn direction(way: &Way, job: &Job, plus: bool) -> JsonValue {
+fn direction(way: &DirectionFigures, job: &Job, plus: bool) -> JsonValue {
     let at = Some(job.percentiles.as_deref().unwrap_or(&PERCENTILES));
     let (of_clat, of_lat) = if way.percentiles_of_lat() { (None, at) } else { (at, None) };
     let Moments { min, max, mean, deviation, samples } = way.bandwidth;

@@ -88,7 +88,7 @@ fn begins_as_folded_text(bytes: &[u8]) -> bool {
 
 /// A file of which everything but the stacks was read.
 #[derive(Debug)]
-pub struct Reading<'a> {
+pub struct PprofFile<'a> {
     message: &'a [u8],
     strings: Vec<&'a [u8]>,
     types: Vec<ValueType>,
@@ -150,7 +150,7 @@ pub struct SelectedValues {
     pub counts: Option<Box<SelectedValues>>,
 }
 
-impl<'a> Reading<'a> {
+impl<'a> PprofFile<'a> {
     /// Reads an uncompressed profile.
     ///
     /// # Errors
@@ -523,7 +523,7 @@ struct ProfileMapping {
 }
 
 impl ProfileMapping {
-    fn new(reading: &Reading<'_>, mapping: Mapping) -> Result<Self> {
+    fn new(reading: &PprofFile<'_>, mapping: Mapping) -> Result<Self> {
         // A longer path cannot be opened, and would be repeated in every label.
         let path = reading.short_text(mapping.filename, MOST_PATH)?;
         let build_id = reading.short_text(mapping.build_id, MOST_DIGITS)?;

@@ -1,5 +1,5 @@
 use super::*;
-use crate::analyze::locks::{self, Begins, Events, LockRow, Sampler, SpinShare, Stack};
+use crate::analyze::locks::{self, Begins, Events, LockRow, LockStack, Sampler, SpinShare};
 use crate::analyze::pagecache::{self, ReadaheadSource, ReclaimSummary};
 use crate::analyze::threads::{ThreadGroup, ThreadShare};
 
@@ -9,10 +9,10 @@ fn row(name: &str, kind: locks::WireLockKind, waits: &[u64]) -> LockRow {
         by: By::Structure,
         kind,
         wait: waits.iter().copied().collect(),
-        stacks: vec![Stack {
+        stacks: vec![LockStack {
             who: None,
             frames: vec!["_raw_spin_lock".to_string(), "shrink_inactive_list".to_string()],
-            ..Stack::default()
+            ..LockStack::default()
         }],
         ..LockRow::default()
     }
@@ -102,7 +102,7 @@ fn threads_keep_their_averages() {
         share: ThreadShare { samples: 20, average_threads: 2.0, error: None },
         ..ThreadGroup::default()
     };
-    let seen = Threads::from(&ThreadSummary { rounds: 10, rows: vec![one], ..ThreadSummary::default() });
+    let seen = ThreadsInput::from(&ThreadSummary { rounds: 10, rows: vec![one], ..ThreadSummary::default() });
     let row = &seen.rows[0];
     assert_eq!((row.comm.as_str(), row.state, row.samples, row.average_threads), ("fio", 'D', 20, 2.0));
     assert_eq!((row.stack.len(), row.wchan.as_deref(), seen.rounds), (1, Some("folio_wait_bit_common"), 10));

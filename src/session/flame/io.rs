@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use super::super::trace::Tracer;
-use super::{IntervalWait, Options, Stacks};
+use super::{IntervalWait, Options, SourceResult};
 use crate::analyze::flame::{FlameSummary, Note, StackSource, What};
 use crate::analyze::latency::{DeviceLatency, summarize};
 use crate::analyze::profile::{Unit, folded};
-use crate::analyze::submits::{self, Tally};
+use crate::analyze::submits::{self, SubmitTally};
 use crate::analyze::trace::io::{TracedIo, openers};
 use crate::analyze::trace::scene::Scene;
 use crate::analyze::{loss, missing, trace};
@@ -28,7 +28,7 @@ use crate::wire::process_events::{self, Comm};
 use crate::wire::stacks::is_of_ring;
 use crate::wire::submits::Submits;
 
-pub fn measure(options: &Options, host: &Host, interval: IntervalWait<'_>) -> Result<Stacks> {
+pub fn measure(options: &Options, host: &Host, interval: IntervalWait<'_>) -> Result<SourceResult> {
     let root = Path::new("/");
     let of_probe = probe::Options {
         events: Some(EventOptions::default()),
@@ -76,7 +76,7 @@ pub fn measure(options: &Options, host: &Host, interval: IntervalWait<'_>) -> Re
     notes.extend((lost_ios > 0).then_some(Note::LostIos(lost_ios)));
     notes.extend((options.max_cost == 0.0).then_some(Note::NoBudget));
     let profile = folded::profile(&summary.folded, Unit::Nanoseconds);
-    Ok(Stacks {
+    Ok(SourceResult {
         summary: FlameSummary {
             devices: with_ios.iter().map(|device| device.name.clone()).collect(),
             duration_ns: latency.duration_ns,
@@ -125,7 +125,7 @@ struct Collector {
     scene: Scene,
     /// Set where the files of I/Os are frames.
     names: Option<FileNames>,
-    tally: Tally,
+    tally: SubmitTally,
     mapped: Mapped,
     process_events: ProcessEvents,
     /// Processes whose mappings are read next, and the time of the last reading.
@@ -141,7 +141,7 @@ impl Collector {
         Self {
             scene,
             names,
-            tally: Tally::default(),
+            tally: SubmitTally::default(),
             mapped: Mapped::default(),
             process_events: ProcessEvents::open(),
             due: Vec::new(),

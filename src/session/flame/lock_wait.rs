@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use super::{IntervalWait, Options, Stacks, nap};
+use super::{IntervalWait, Options, SourceResult, nap};
 use crate::analyze::flame::{FlameSummary, Note, StackSource, What};
 use crate::analyze::locks::waits::Waited;
 use crate::analyze::locks::{self, trust};
@@ -15,7 +15,7 @@ use crate::session::background::Background;
 use crate::symbols::{Helper, Symbolizer};
 use crate::wire::locks::Reading;
 
-pub fn measure(options: &Options, host: &Host, interval: IntervalWait<'_>) -> Result<Stacks> {
+pub fn measure(options: &Options, host: &Host, interval: IntervalWait<'_>) -> Result<SourceResult> {
     let of_probe = probe::Options {
         filter: options.filter.clone(),
         max_cost: options.max_cost,
@@ -44,7 +44,7 @@ pub fn measure(options: &Options, host: &Host, interval: IntervalWait<'_>) -> Re
     let summary = locks::summarize(host, &first, &end, &names, &[]);
     let waited = Waited::of(&summary);
     let left_out = trust::lost(&summary);
-    Ok(Stacks {
+    Ok(SourceResult {
         summary: FlameSummary {
             duration_ns: summary.duration_ns,
             source: StackSource::Locks { waits: summary.events.contentions, by: summary.source },

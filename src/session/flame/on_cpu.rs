@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::Result;
 
 use super::super::watch::{Live, WatchInterval};
-use super::{IntervalWait, Options, Stacks, cost_of, lost, nap};
+use super::{IntervalWait, Options, SourceResult, cost_of, lost, nap};
 use crate::analyze::flame::{FlameSummary, Note, StackSource, What};
 use crate::analyze::profile::{Unit, folded};
 use crate::analyze::stack_quality::unwinding;
@@ -16,7 +16,7 @@ use crate::probe::stacks::StacksProbe;
 use crate::symbols::{Helper, Symbolizer};
 use crate::wire::stacks::{RawProfile, Sample};
 
-pub fn measure(options: &Options, interval: IntervalWait<'_>) -> Result<Stacks> {
+pub fn measure(options: &Options, interval: IntervalWait<'_>) -> Result<SourceResult> {
     let symbolizer = Symbolizer::new(Helper::own());
     let probe = StacksProbe::of_groups(options.frequency, &options.filter.cgroups)?;
     interval(&mut nap)?;
@@ -27,7 +27,7 @@ pub fn measure(options: &Options, interval: IntervalWait<'_>) -> Result<Stacks> 
         raw.idle_ns = None;
     }
     let (summary, missing) = named(&raw, &symbolizer);
-    Ok(Stacks {
+    Ok(SourceResult {
         cost: cost_of(raw.program_ns, raw.duration_ns, raw.map_bytes),
         missing,
         lost: of_samples(raw.lost),

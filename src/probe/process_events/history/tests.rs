@@ -69,7 +69,7 @@ fn a_child_without_exec_has_what_its_parent_had() {
     assert_eq!(paths(&lives.due(8, false)), [(vec!["a"], true)]);
     assert_eq!(lives.parent(8), Some(7));
 
-    let forks = [fork(31, 30), fork(32, 31), fork(9, 7)].map(|what| Record { at: 1, what });
+    let forks = [fork(31, 30), fork(32, 31), fork(9, 7)].map(|what| ProcessRecord { at: 1, what });
     assert_eq!(lives.parents_to_read(&forks), BTreeSet::from([30]));
     forks.into_iter().for_each(|record| lives.apply(record.at, record.what));
     lives.had(30, Before { mappings: vec![line(A)], names: Vec::new() });
@@ -83,7 +83,11 @@ fn a_child_without_exec_has_what_its_parent_had() {
     assert_eq!(paths(&lives.due(31, false)), [(vec!["a", "c"], true)]);
     assert_eq!(paths(&lives.due(32, false)), [(vec!["a"], true)], "and its children, too");
     assert_eq!(paths(&lives.due(9, false)), [(vec!["a", "c"], true)], "a reading changes no record");
-    assert_eq!(lives.parents_to_read(&[Record { at: 1, what: fork(33, 30) }]), BTreeSet::new(), "read once");
+    assert_eq!(
+        lives.parents_to_read(&[ProcessRecord { at: 1, what: fork(33, 30) }]),
+        BTreeSet::new(),
+        "read once"
+    );
 }
 
 /// The mappings were read after the exec, and the records have those of the new program.

@@ -46,7 +46,7 @@ impl Moments {
 
 /// The figures of one direction.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Way {
+pub struct DirectionFigures {
     pub operations: u64,
     pub bytes: u64,
     pub short: u64,
@@ -64,7 +64,7 @@ pub struct Way {
     pub share_percent: f64,
 }
 
-impl Way {
+impl DirectionFigures {
     pub fn runtime_ms(&self) -> u64 {
         self.duration_ns.div_ceil(1_000_000)
     }
@@ -129,7 +129,7 @@ pub struct Entry<'a> {
     pub errors: u64,
     /// With `latency_target`: the smallest depth that a thread found.
     pub latency_depth: Option<u32>,
-    pub ways: [Way; 3],
+    pub ways: [DirectionFigures; 3],
     pub syncs: Histogram,
     /// Sum over all its threads, as are the CPU times.
     pub runtime_ns: u64,

@@ -141,7 +141,7 @@ fn of_group(summary: &LatencySummary, group: &Group) -> Vec<Cell> {
 /// Cells of [`NUMBERS`].
 fn numbers(latency: &OpLatency, seconds: f64) -> Vec<Cell> {
     let per_second = |n: f64| (seconds > 0.0).then_some(n / seconds);
-    let whole = Whole::of(latency);
+    let whole = TotalTime::of(latency);
     let mut row = vec![
         Cell::rate(per_second(latency.ios as f64)),
         Cell::figure(per_second(latency.bytes as f64 / MEBIBYTE)),
@@ -153,13 +153,13 @@ fn numbers(latency: &OpLatency, seconds: f64) -> Vec<Cell> {
 }
 
 /// The whole time of an operation or I/O.
-enum Whole<'a> {
+enum TotalTime<'a> {
     Measured(&'a Histogram),
     /// Only its stages are known: their means add up, their percentiles do not.
     Stages(Vec<&'a Histogram>),
 }
 
-impl<'a> Whole<'a> {
+impl<'a> TotalTime<'a> {
     fn of(latency: &'a OpLatency) -> Self {
         let (unit, stages) = latency.stages();
         let by_stage: Vec<&Histogram> = stages.values().filter(|hist| !hist.is_empty()).collect();
