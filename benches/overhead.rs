@@ -80,13 +80,13 @@ impl ProbeSetup {
 }
 
 /// An attached arm; dropping it detaches.
-enum Attached {
+enum AttachedProbe {
     Ours(#[allow(dead_code, reason = "it is kept for its drop")] Box<LatencyProbe>),
     Peer(Child),
     Clocks(#[allow(dead_code, reason = "it is kept for its drop")] Box<ClockReads>),
 }
 
-impl Drop for Attached {
+impl Drop for AttachedProbe {
     fn drop(&mut self) {
         if let Self::Peer(child) = self {
             let _gone = child.kill();
@@ -95,14 +95,14 @@ impl Drop for Attached {
     }
 }
 
-fn attach(arm: ProbeSetup, host: &Host, device: &str, peer: &str) -> Result<Attached> {
+fn attach(arm: ProbeSetup, host: &Host, device: &str, peer: &str) -> Result<AttachedProbe> {
     if matches!(arm, ProbeSetup::ThreeClocks | ProbeSetup::TwoClocks) {
-        return Ok(Attached::Clocks(Box::new(ClockReads::attach(arm == ProbeSetup::ThreeClocks)?)));
+        return Ok(AttachedProbe::Clocks(Box::new(ClockReads::attach(arm == ProbeSetup::ThreeClocks)?)));
     }
     if arm == ProbeSetup::Biolatency {
         let child =
             Command::new(peer).args(["1000", "1"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
-        return Ok(Attached::Peer(child));
+        return Ok(AttachedProbe::Peer(child));
     }
     let options = Options {
         devices: vec![device.to_string()],
@@ -116,7 +116,7 @@ fn attach(arm: ProbeSetup, host: &Host, device: &str, peer: &str) -> Result<Atta
         cost: false,
         ..Options::default()
     };
-    Ok(Attached::Ours(Box::new(LatencyProbe::attach(host, Path::new("/"), &options)?)))
+    Ok(AttachedProbe::Ours(Box::new(LatencyProbe::attach(host, Path::new("/"), &options)?)))
 }
 
 /// The cost in one interval, all in ns per I/O.

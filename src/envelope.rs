@@ -32,12 +32,12 @@ pub trait View: Serialize + DeserializeOwned + JsonSchema + Send {
 
 /// A view with its envelope, as one object.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Framed<V> {
+pub struct FramedView<V> {
     pub envelope: Envelope,
     pub view: V,
 }
 
-impl<V: View> Serialize for Framed<V> {
+impl<V: View> Serialize for FramedView<V> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         OutputLine::new(&self.envelope, &self.view, None).serialize(serializer)
     }
@@ -87,13 +87,13 @@ impl<'a, V: View> OutputLine<'a, V> {
     }
 }
 
-impl<'de, V: View> Deserialize<'de> for Framed<V> {
+impl<'de, V: View> Deserialize<'de> for FramedView<V> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_map(reading::ObjectSeed::default())
     }
 }
 
-impl<V: View> JsonSchema for Framed<V> {
+impl<V: View> JsonSchema for FramedView<V> {
     fn schema_name() -> Cow<'static, str> {
         V::schema_name()
     }

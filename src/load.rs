@@ -53,11 +53,11 @@ pub use job::{
     priority_name,
 };
 pub use precondition::{
-    MOST_ROUNDS, PreconditionEnd, Preconditioned, Preconditioning, WriteRound, precondition,
+    MOST_ROUNDS, PreconditionEnd, PreconditionResult, Preconditioning, WriteRound, precondition,
 };
 pub use prepare::{Phase, PreparedJobs, Progress, Rates, ScratchFiles, prepare, prepare_again};
 pub use sampled::BlockCounts;
-pub use scaling::{Scaled, Scaling, measure as measure_scaling};
+pub use scaling::{DriveScaling, Scaling, measure as measure_scaling};
 pub use scratch::default_bytes as default_scratch_bytes;
 pub use series::SeriesInterval;
 pub use stamps::ClockQuality;
@@ -108,7 +108,7 @@ impl Transfer {
 
 /// Latencies of one thread, one direction and one I/O priority.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Served {
+pub struct ServedLatencies {
     pub direction: Direction,
     /// None: the priority of the thread.
     pub priority: Option<u16>,
@@ -167,7 +167,7 @@ pub struct JobResult {
     /// By direction.
     pub transfers: [Transfer; 3],
     /// Latencies by I/O priority; empty where no operation has its own.
-    pub priorities: Vec<Served>,
+    pub priorities: Vec<ServedLatencies>,
     /// Durations of fsync and fdatasync calls.
     pub syncs: Histogram,
     pub failures: Vec<Failures>,
@@ -281,8 +281,11 @@ pub struct RingWorkers {
 }
 
 /// Latencies of one direction by I/O priority over these threads. As in fio, empty with fewer than two priorities.
-pub fn served<'a>(jobs: impl IntoIterator<Item = &'a JobResult>, direction: Direction) -> Vec<Served> {
-    let mut all: Vec<Served> = Vec::new();
+pub fn served<'a>(
+    jobs: impl IntoIterator<Item = &'a JobResult>,
+    direction: Direction,
+) -> Vec<ServedLatencies> {
+    let mut all: Vec<ServedLatencies> = Vec::new();
     for one in jobs.into_iter().flat_map(|job| &job.priorities).filter(|one| one.direction == direction) {
         match all.iter_mut().find(|other| other.priority == one.priority) {
             Some(other) => {
@@ -352,7 +355,7 @@ impl LoadSummary {
     }
 
     /// Latencies of one direction by I/O priority over all threads; empty with fewer than two priorities.
-    pub fn priorities(&self, direction: Direction) -> Vec<Served> {
+    pub fn priorities(&self, direction: Direction) -> Vec<ServedLatencies> {
         served(&self.jobs, direction)
     }
 

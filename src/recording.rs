@@ -24,7 +24,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 
 use crate::envelope::reading::ParsedLine;
-use crate::envelope::{Envelope, Framed, View};
+use crate::envelope::{Envelope, FramedView, View};
 use source::Absent;
 pub use span::{Moment, Span};
 
@@ -186,7 +186,7 @@ fn find<V: View>(line: &[u8], span: Span, began: Option<&str>) -> Result<Classif
     if span == Span::default() && line.starts_with(SCHEMA_FIRST) {
         return match parse(line)? {
             ParsedLine::Of { framed, command_status } => {
-                let Framed { envelope, view } = *framed;
+                let FramedView { envelope, view } = *framed;
                 Ok(ClassifiedLine::Within(Box::new(Piece { envelope, view, command_status, size })))
             }
             ParsedLine::Other(schema) => other::<V>(schema),

@@ -5,8 +5,8 @@
 //!
 //! An address of a process is first converted to a [`Place`], which means the same in every process and on every
 //! machine. Each place is symbolized once, from the file that was mapped: through the open descriptor if the process's
-//! mappings were read while it was running ([`Mapped`]), else from the file that has its path now, if inode and device
-//! are the same. Files are read in a helper process, since a damaged file can crash its reader: see [`Helper`].
+//! mappings were read while it was running ([`MappedFiles`]), else from the file that has its path now, if inode and
+//! device are the same. Files are read in a helper process, since a damaged file can crash its reader: see [`Helper`].
 
 mod child;
 mod demangle;
@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use crate::host::elf::BuildId;
-pub use crate::host::mapped::{Mapped, NoRecords, Programs};
+pub use crate::host::mapped::{MappedFiles, NoRecords, Programs};
 pub use place::Place;
 pub use place::by_label;
 pub use scheduler::Scheduler;
@@ -51,7 +51,7 @@ pub struct Addresses {
     /// in another process.
     pub user: BTreeMap<u32, BTreeSet<u64>>,
     /// The mappings of the processes while they were running.
-    pub maps: Mapped,
+    pub maps: MappedFiles,
     /// Disks by their numbers.
     pub disks: BTreeSet<(u32, u32)>,
 }

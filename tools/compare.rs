@@ -15,8 +15,8 @@ use std::time::Duration;
 use anyhow::Result;
 use biopsy::envelope::Envelope;
 use biopsy::experiment::compare::{
-    self, Arm, CommandDriver, Comparison, LoadDriver, MetricKind, Observer, Options, Printed, RoundProgress,
-    SampleSource,
+    self, Arm, CommandDriver, Comparison, LoadDriver, MetricKind, Observer, Options, PrintedMetric,
+    RoundProgress, SampleSource,
 };
 use biopsy::host::{Host, select};
 use biopsy::load::options;
@@ -24,7 +24,7 @@ use biopsy::load::{Job, LoadSummary, Permission, Phase, Progress, ScratchFiles, 
 use biopsy::refusal::Refusal;
 use biopsy::render::{html, json, text};
 use biopsy::session::{stop, wall_clock};
-use biopsy::settings::{Keeper, Key, Lock, Problem, Saved, restore_left, watcher};
+use biopsy::settings::{Keeper, Key, Lock, Problem, SavedSettings, restore_left, watcher};
 
 use self::stacks::StackSampler;
 use self::stages::StageProbe;
@@ -78,7 +78,7 @@ struct PreparedComparison {
     work: Work,
     disk: Option<String>,
     primary: MetricKind,
-    printed: Option<Printed>,
+    printed: Option<PrintedMetric>,
     target: String,
     notes: Vec<String>,
 }
@@ -116,7 +116,7 @@ pub fn run(args: &Compare) -> Result<()> {
     let _sysctls = sysctls.then(|| Lock::take("sysctl")).transpose()?;
     let mut keeper = match lock.take_if(|_| !prepared.keys.is_empty()) {
         Some(lock) => {
-            let saved = Saved::read(Path::new("/"), prepared.disk.as_deref(), &prepared.keys)?;
+            let saved = SavedSettings::read(Path::new("/"), prepared.disk.as_deref(), &prepared.keys)?;
             Some(Keeper::begin(saved, lock)?)
         }
         None => None,
@@ -339,7 +339,7 @@ fn prepare(args: &Compare) -> Result<PreparedComparison> {
         return Err(Refusal::Usage(why).into());
     }
     let less_is_better = args.less_is_better;
-    let printed = args.value.clone().map(|path| Printed { path, less_is_better });
+    let printed = args.value.clone().map(|path| PrintedMetric { path, less_is_better });
     Ok(PreparedComparison { arms, keys, work, disk: named.or(disk), primary, printed, target, notes })
 }
 
@@ -502,8 +502,8 @@ fn observers<'a>(
 fn dry_run(prepared: &PreparedComparison) -> Result<()> {
     let mut out = String::new();
     let saved = match prepared.keys.is_empty() {
-        true => Saved::default(),
-        false => Saved::read(Path::new("/"), prepared.disk.as_deref(), &prepared.keys)?,
+        true => SavedSettings::default(),
+        false => SavedSettings::read(Path::new("/"), prepared.disk.as_deref(), &prepared.keys)?,
     };
     let echo = |value: &str, path: &PathBuf| {
         format!("echo '{}' >{}\n", text::clean(value), text::clean(&path.display().to_string()))

@@ -18,7 +18,7 @@ use biopsy::render::pprof::ProfileColumn;
 use biopsy::render::pprof::origin::Origin;
 use biopsy::render::{folded, pprof, speedscope};
 use biopsy::session::flame::{self, Measurement};
-use biopsy::session::submitters::Chosen;
+use biopsy::session::submitters::SubmitterFilter;
 use biopsy::session::window::Until;
 use biopsy::session::{stop, wall_clock};
 
@@ -294,7 +294,7 @@ fn columns(summary: &FlameSummary) -> Vec<ProfileColumn<'_>> {
 }
 
 /// The machine, and the filters of the measurement.
-fn place(args: &Flame, summary: &FlameSummary, chosen: &Chosen) -> String {
+fn place(args: &Flame, summary: &FlameSummary, chosen: &SubmitterFilter) -> String {
     let host = kernel::hostname(Path::new("/"));
     let devices = (!summary.devices.is_empty()).then(|| summary.devices.join(", "));
     let command = (!args.command.is_empty()).then(|| {

@@ -13,7 +13,7 @@ use biopsy::probe::latency::options::{Options, Stages};
 use biopsy::refusal::Refusal;
 use biopsy::render;
 use biopsy::session::latency::LatencyView;
-use biopsy::session::submitters::Chosen;
+use biopsy::session::submitters::SubmitterFilter;
 use biopsy::session::watch::IntervalView;
 use biopsy::session::window::{Until, Window};
 use biopsy::session::{overhead, stop, wall_clock};
@@ -87,7 +87,7 @@ fn measure_cost(
     args: &Latency,
     host: &Host,
     named: &[String],
-    chosen: &Chosen,
+    chosen: &SubmitterFilter,
     options: Options,
     mut sink: Sink,
 ) -> Result<()> {

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use biopsy::refusal::Refusal;
-use biopsy::session::submitters::Chosen;
+use biopsy::session::submitters::SubmitterFilter;
 use biopsy::session::watch::{self, IntervalView, Live, Often};
 use biopsy::session::window::Until;
 
@@ -18,14 +18,14 @@ pub struct LiveOptions<'a> {
     pub interval: &'a IntervalArgs,
     pub command: &'a [String],
     /// The filter by process, thread name and cgroup, if the view has one.
-    pub followed: Option<&'a Chosen>,
+    pub followed: Option<&'a SubmitterFilter>,
     /// Only the result may appear on stdout.
     pub quiet_stdout: bool,
 }
 
 /// The filter of these options.
-pub fn chosen(named: &Submitters) -> Result<Chosen> {
-    Chosen::new(&named.pids, &named.comms, &named.cgroups)
+pub fn chosen(named: &Submitters) -> Result<SubmitterFilter> {
+    SubmitterFilter::new(&named.pids, &named.comms, &named.cgroups)
 }
 
 /// When the measurement ends.
@@ -33,7 +33,7 @@ pub fn until<'a>(
     named: &'a [String],
     window: &MeasurementArgs,
     command: &'a [String],
-    followed: Option<&'a Chosen>,
+    followed: Option<&'a SubmitterFilter>,
 ) -> Until<'a> {
     Until { length: window.length, command, quiet_stdout: true, named, followed, say: output::warn }
 }

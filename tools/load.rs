@@ -12,7 +12,7 @@ use biopsy::host::kernel;
 use biopsy::load::jobfile::{self, JobFile};
 use biopsy::load::options::{self, Request};
 use biopsy::load::{
-    self, Extent, Job, LoadSummary, Pattern, Permission, Preconditioned, Preconditioning, ScratchFiles,
+    self, Extent, Job, LoadSummary, Pattern, Permission, PreconditionResult, Preconditioning, ScratchFiles,
     Target,
 };
 use biopsy::refusal::{Refusal, plain};
@@ -127,7 +127,7 @@ fn precondition(
     permission: &Permission,
     scratch: &mut ScratchFiles,
     line: &ProgressLine,
-) -> Result<Option<Preconditioned>> {
+) -> Result<Option<PreconditionResult>> {
     if !args.precondition {
         return Ok(None);
     }
@@ -141,7 +141,7 @@ fn precondition(
     Ok(Some(done))
 }
 
-fn said(before: &Option<Preconditioned>) -> String {
+fn said(before: &Option<PreconditionResult>) -> String {
     before.as_ref().map(text::precondition::render).unwrap_or_default()
 }
 

@@ -17,7 +17,7 @@ use biopsy::clock::{now_ns, process_ns};
 use biopsy::envelope::{Envelope, Missing};
 use biopsy::host::{Host, kernel, own};
 use biopsy::recording::folder::{self, Folder};
-use biopsy::recording::manifest::{self, EndReason, Manifest, Recorded};
+use biopsy::recording::manifest::{self, EndReason, Manifest, RecordedView};
 use biopsy::recording::redact::Redactor;
 use biopsy::recording::tape::Tape;
 use biopsy::refusal::{Refusal, plain, reason};
@@ -262,7 +262,7 @@ fn follow<'a>(
 fn collect(all: Vec<record::ViewResult<Tape>>, manifest: &mut Manifest) -> Option<anyhow::Error> {
     let mut failed = None;
     for record::ViewResult { view, tape, doubt } in all {
-        let mut recorded = tape.map_or_else(Recorded::default, |tape| tape.recorded);
+        let mut recorded = tape.map_or_else(RecordedView::default, |tape| tape.recorded);
         match doubt {
             Ok(doubt) => recorded.doubt = doubt,
             Err(error) => {

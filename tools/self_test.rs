@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Result, anyhow};
 use biopsy::analyze::check::CheckSummary;
-use biopsy::analyze::invariants::{self, Invariant, Left, Outcome, TestedRun};
+use biopsy::analyze::invariants::{self, Invariant, KernelObjects, Outcome, TestedRun};
 use biopsy::analyze::latency::summarize;
 use biopsy::analyze::overhead::OverheadSummary;
 use biopsy::analyze::{loss, missing};
@@ -70,7 +70,7 @@ pub fn run(args: &Check, device: &str, sink: &mut Sink, color: Color) -> Result<
     drop(probe);
     let left = held.and_then(|held| {
         let left = held.left().map_err(|error| reason(&error))?;
-        Ok(Left { held: held.count(), left })
+        Ok(KernelObjects { held: held.count(), left })
     });
     let no_cost = envelope.missing.iter().find(|m| m.part.as_deref() == Some("cost"));
     let tested = invariants::all(&TestedRun {

@@ -43,14 +43,14 @@ pub struct Condition {
 
 /// Where the threshold is exceeded most.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Crossed {
+pub struct Crossing {
     pub device: String,
     pub op: Option<Op>,
     pub value: f64,
 }
 
 impl Condition {
-    pub fn crossed(&self, summary: &LatencySummary) -> Option<Crossed> {
+    pub fn crossed(&self, summary: &LatencySummary) -> Option<Crossing> {
         let values = summary.devices.iter().flat_map(|device| self.values(device, summary.duration_ns));
         let further = |a: &f64, b: &f64| match self.side {
             BoundSide::Above => a.total_cmp(b),
@@ -72,8 +72,8 @@ impl Condition {
         has_value && Self { bound, ..*self }.crossed(summary).is_none()
     }
 
-    fn values(&self, device: &DeviceLatency, duration_ns: u64) -> Vec<Crossed> {
-        let crossed = |op, value| Crossed { device: device.name.clone(), op, value };
+    fn values(&self, device: &DeviceLatency, duration_ns: u64) -> Vec<Crossing> {
+        let crossed = |op, value| Crossing { device: device.name.clone(), op, value };
         match self.metric {
             TriggerMetric::Iops if duration_ns == 0 => Vec::new(),
             TriggerMetric::Iops => vec![crossed(None, device.ios as f64 * 1e9 / duration_ns as f64)],

@@ -133,12 +133,12 @@ pub struct FlameSummary {
     /// User frames without a name, by their label, with the place needed to name them from the file.
     pub unnamed: BTreeMap<String, Place>,
     /// None: measured now.
-    pub recorded: Option<Recorded>,
+    pub recorded: Option<StackFile>,
 }
 
 /// The file that the stacks were read from.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Recorded {
+pub struct StackFile {
     /// Its name without the folders, not escaped.
     pub file: String,
     /// The file's name for its values (`cpu`), and for those of [`FlameSummary::counts`].

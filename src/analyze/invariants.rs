@@ -88,12 +88,12 @@ pub struct TestedRun<'a> {
     /// Whether operations have the generator's own start and end stamps.
     pub own_stamps: bool,
     /// Kernel objects of the probes, and those that remained after detaching; or why that is not known.
-    pub left: Result<Left, &'a str>,
+    pub left: Result<KernelObjects, &'a str>,
 }
 
 /// Programs, links and maps of a run, from the kernel's lists.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Left {
+pub struct KernelObjects {
     pub held: u64,
     pub left: u64,
 }

@@ -200,7 +200,7 @@ pub fn onset(moments: &[MemorySample]) -> Result<Onset, NoOnset> {
     }
     let cuts = run.cuts();
     let judged = run.events(&cuts).into_iter().filter_map(|event| run.judge(event, &cuts));
-    judged.max_by(Judged::order).map_or(Err(NoOnset::Steady), |judged| Ok(judged.onset))
+    judged.max_by(OnsetFit::order).map_or(Err(NoOnset::Steady), |judged| Ok(judged.onset))
 }
 
 /// Removes the samples at both ends with almost no load.
@@ -231,13 +231,13 @@ struct CutGroup {
     end: usize,
 }
 
-struct Judged {
+struct OnsetFit {
     onset: Onset,
     /// How much better two lines fit, over all moved signals.
     gain: f64,
 }
 
-impl Judged {
+impl OnsetFit {
     /// More signals are better, then the clearer fit.
     fn order(a: &Self, b: &Self) -> std::cmp::Ordering {
         a.onset.moved.len().cmp(&b.onset.moved.len()).then(a.gain.total_cmp(&b.gain))
@@ -293,7 +293,7 @@ impl<'a> RunSeries<'a> {
         CutGroup { begin: before.unwrap_or(0), from, to, end: behind.unwrap_or(self.moments.len()) }
     }
 
-    fn judge(&self, event: CutGroup, cuts: &[usize]) -> Option<Judged> {
+    fn judge(&self, event: CutGroup, cuts: &[usize]) -> Option<OnsetFit> {
         let CutGroup { begin, from, to, .. } = event;
         let count = self.moments.len();
         if from - begin < LEAST_ON_A_SIDE || count - to < LEAST_ON_A_SIDE {
@@ -330,7 +330,7 @@ impl<'a> RunSeries<'a> {
         let first_ns = moved[0].at_ns;
         let first = moved.iter().filter(|one| one.at_ns == first_ns).map(|one| one.signal).collect();
         let after_ns = self.moments[place - 1].at_ns;
-        Some(Judged { onset: Onset { after_ns, at_ns: self.moments[place].at_ns, moved, first }, gain })
+        Some(OnsetFit { onset: Onset { after_ns, at_ns: self.moments[place].at_ns, moved, first }, gain })
     }
 
     /// The cut near the event that fits these signals best, and how much better than no cut it is.

@@ -65,7 +65,7 @@ pub struct PagecacheSummary {
     pub reclaims: BTreeMap<ReclaimKind, ReclaimSummary>,
     /// Pages that reclaim took from the inactive lists of files to look at, by our own count.
     #[serde(rename = "seen")]
-    pub scanned: Scanned,
+    pub scanned: ScannedPages,
     /// The most time first. JSON has the first ones.
     #[serde(serialize_with = "first")]
     pub reclaimers: Vec<ReclaimerSummary>,
@@ -179,7 +179,7 @@ merge!(ReclaimSummary {
 /// Pages of files, counted twice by different events.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct Scanned {
+pub struct ScannedPages {
     /// By what batches held whose fate was told (lru_shrink_inactive).
     #[serde(rename = "batch_file_pages")]
     pub in_batches: u64,
@@ -191,7 +191,7 @@ pub struct Scanned {
     pub taken: u64,
 }
 
-merge!(Scanned { add: in_batches looked_at taken; });
+merge!(ScannedPages { add: in_batches looked_at taken; });
 
 /// Whose reclaim it was.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -446,10 +446,14 @@ fn reclaims(deltas: &BTreeMap<(ReclaimKind, u32), ReclaimSample>) -> BTreeMap<Re
     all
 }
 
-fn scanned(start: &Reading, end: &Reading, deltas: &BTreeMap<(ReclaimKind, u32), ReclaimSample>) -> Scanned {
-    let mut all = Scanned {
+fn scanned(
+    start: &Reading,
+    end: &Reading,
+    deltas: &BTreeMap<(ReclaimKind, u32), ReclaimSample>,
+) -> ScannedPages {
+    let mut all = ScannedPages {
         in_batches: deltas.values().map(|sample| sample.scanned[1]).saturating_sum(),
-        ..Scanned::default()
+        ..ScannedPages::default()
     };
     for (kind, last) in &end.isolated {
         let delta = last.since(&start.isolated.get(kind).copied().unwrap_or_default());

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use serde::{Deserialize, Serialize};
 
 use crate::merge::{Merge, merge_fields};
-use crate::symbols::{Addresses, Mapped, Names, UNKNOWN};
+use crate::symbols::{Addresses, MappedFiles, Names, UNKNOWN};
 use crate::wire::blocked::NO_USER;
 use crate::wire::stacks::{
     KERNEL_FAILED, KTHREAD, MAX_FRAMES, RING_POLLER, RING_WORKER, RawProfile, Sample, SampleTotal, Sampler,
@@ -106,7 +106,7 @@ pub fn addresses(raw: &RawProfile) -> Addresses {
 }
 
 /// The addresses of stacks, with the mappings of their processes.
-pub(crate) fn addresses_of<'a>(samples: impl Iterator<Item = &'a Sample>, maps: &Mapped) -> Addresses {
+pub(crate) fn addresses_of<'a>(samples: impl Iterator<Item = &'a Sample>, maps: &MappedFiles) -> Addresses {
     let mut out = Addresses { maps: maps.clone(), ..Addresses::default() };
     for sample in samples {
         out.kernel.extend(sample.kernel_lookups());

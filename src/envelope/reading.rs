@@ -9,13 +9,13 @@ use serde::de::value::{CowStrDeserializer, MapAccessDeserializer};
 use serde::de::{DeserializeSeed, Error as _, IgnoredAny, IntoDeserializer, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use super::{Envelope, Framed, View};
+use super::{Envelope, FramedView, View};
 
 /// A parsed line.
 #[derive(Debug)]
 pub enum ParsedLine<V> {
     Of {
-        framed: Box<Framed<V>>,
+        framed: Box<FramedView<V>>,
         command_status: Option<i32>,
     },
     /// Of another schema.
@@ -63,21 +63,21 @@ impl<V> Default for ObjectSeed<V> {
 }
 
 impl<'de, V: View> Visitor<'de> for ObjectSeed<V> {
-    type Value = Framed<V>;
+    type Value = FramedView<V>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "an object of {}", V::SCHEMA)
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Framed<V>, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<FramedView<V>, A::Error> {
         Ok(read(map)?.0)
     }
 }
 
-fn read<'de, V: View, A: MapAccess<'de>>(map: A) -> Result<(Framed<V>, Option<i32>), A::Error> {
+fn read<'de, V: View, A: MapAccess<'de>>(map: A) -> Result<(FramedView<V>, Option<i32>), A::Error> {
     let mut keys = EnvelopeKeys { has_duration: V::HAS_DURATION, ..EnvelopeKeys::default() };
     let view = V::deserialize(without(map, &mut keys))?;
-    Ok((Framed { envelope: keys.envelope, view }, keys.command_status))
+    Ok((FramedView { envelope: keys.envelope, view }, keys.command_status))
 }
 
 #[derive(Default)]

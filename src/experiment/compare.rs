@@ -15,7 +15,7 @@ pub use comparison::{Arm, Comparison, Difference, MetricComparison, Round, StopR
 pub use load::{LoadDriver, apply, values};
 pub use metric::{MetricKind, default_for};
 pub use offline::{SampleSource, differences, offline};
-pub use printed::Printed;
+pub use printed::PrintedMetric;
 pub use rounds::{Driver, Observer, Options, RoundProgress, run};
 pub use vary::{Vary, arms};
 

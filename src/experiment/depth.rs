@@ -34,7 +34,7 @@ pub struct BlockResult {
 
 /// An arm with its blocks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Tried {
+pub struct ArmResult {
     pub arm: Arm,
     pub iodepth: u32,
     pub numjobs: u32,
@@ -47,7 +47,7 @@ pub struct Tried {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Curve {
-    pub arms: Vec<Tried>,
+    pub arms: Vec<ArmResult>,
     /// What is counted of a block of an arm.
     pub block_ns: u64,
     /// Why not all blocks were run; None: all were.
@@ -91,7 +91,7 @@ impl Curve {
     }
 
     /// An arm, if it was tried.
-    pub fn tried(&self, arm: Arm) -> Option<&Tried> {
+    pub fn tried(&self, arm: Arm) -> Option<&ArmResult> {
         self.arms.iter().find(|tried| tried.arm == arm)
     }
 
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     fn curve(rates_of_twice: [f64; 6]) -> Curve {
-        let arm = |arm, rates: [f64; 6]| Tried {
+        let arm = |arm, rates: [f64; 6]| ArmResult {
             arm,
             iodepth: 1,
             numjobs: 1,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use super::depth::{Arm, BlockResult, Curve, Tried};
+use super::depth::{Arm, ArmResult, BlockResult, Curve};
 use super::order::blocks;
 use crate::load::random::seeded;
 use crate::load::{Job, LoadSummary, Permission, Phase, PreparedJobs, Progress, ScratchFiles, prepare_again};
@@ -72,7 +72,7 @@ pub fn of_depth(
         };
         prepared.push(prepare_again(&[job], &Permission::default(), scratch, stop, progress)?);
     }
-    let tried = |(arm, iodepth, numjobs): (Arm, u32, u32)| Tried {
+    let tried = |(arm, iodepth, numjobs): (Arm, u32, u32)| ArmResult {
         arm,
         iodepth,
         numjobs,

@@ -98,7 +98,7 @@ impl EvaluationPlan {
 mod tests {
     use super::*;
     use crate::load::random::unit;
-    use crate::stats::{Paired, student};
+    use crate::stats::{PairedDifferences, student};
     use std::collections::HashMap;
 
     #[test]
@@ -151,7 +151,7 @@ mod tests {
                 logs.push(ratio.ln() + noise * normal() - noise * normal());
                 let blocks = logs.len();
                 let Some(critical) = critical.get(&blocks) else { continue };
-                let paired = Paired::of(&logs).unwrap();
+                let paired = PairedDifferences::of(&logs).unwrap();
                 let half = critical * paired.deviation / (blocks as f64).sqrt();
                 let (low, high) = (paired.mean - half, paired.mean + half);
                 if blocks < plan.maximum() && !plan.is_enough((low, high)) {

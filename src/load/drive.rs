@@ -4,13 +4,13 @@ use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::guard::Opened;
+use super::guard::GuardedTarget;
 use super::job::{Direction, Engine, Pattern, Target};
 use super::prepare::{PreparedJob, PreparedJobs};
 use super::sampled::{BlockCounts, sample};
 use super::sequence::Region;
 use super::series::{Series, SeriesInterval};
-use super::worker::Done;
+use super::worker::ThreadProgress;
 use crate::clock;
 use crate::host::nvme::{Health, Namespace, Use};
 use crate::refusal::reason;
@@ -112,7 +112,7 @@ impl PreparedJob {
 
     /// None where this run filled the target, so that its content is known.
     fn sampled(&self, stop: &AtomicBool) -> Result<Option<BlockCounts>, String> {
-        let mut regions: Vec<(&Opened, Region)> = Vec::new();
+        let mut regions: Vec<(&GuardedTarget, Region)> = Vec::new();
         for (at, (opened, target)) in self.opened.iter().zip(&self.job.targets).enumerate() {
             if let Target::Scratch { .. } = target {
                 continue;
@@ -164,7 +164,7 @@ fn no_answer(what: &str, error: &io::Error) -> String {
 /// Tracks the bytes that a job writes while it runs.
 pub(super) struct WriteTracker<'a> {
     /// The job's threads; empty unless the job only writes.
-    done: &'a [Done],
+    done: &'a [ThreadProgress],
     begin_ns: u64,
     at_ns: u64,
     bytes: u64,
@@ -172,7 +172,7 @@ pub(super) struct WriteTracker<'a> {
 }
 
 impl<'a> WriteTracker<'a> {
-    pub fn new(job: &PreparedJob, done: &'a [Done]) -> Self {
+    pub fn new(job: &PreparedJob, done: &'a [ThreadProgress]) -> Self {
         let now = clock::now_ns();
         let done = if job.only_writes() { done } else { &[] };
         Self { done, begin_ns: now, at_ns: now, bytes: 0, series: Series::default() }

@@ -73,7 +73,7 @@ names! {
 
 /// What was done before the load. With several targets all figures are sums.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Preconditioned {
+pub struct PreconditionResult {
     pub targets: Vec<String>,
     /// Bytes to fill.
     pub area: u64,
@@ -100,7 +100,7 @@ pub fn precondition(
     scratch: &mut ScratchFiles,
     stop: &AtomicBool,
     progress: &dyn Fn(Progress),
-) -> Result<Preconditioned> {
+) -> Result<PreconditionResult> {
     let begin = clock::now_ns();
     let left = || asked.limit.saturating_sub(Duration::from_nanos(clock::now_ns() - begin));
     if permission.readonly {
@@ -128,7 +128,7 @@ pub fn precondition(
         [load] => load.drive.written.clone(),
         _ => Vec::new(),
     };
-    let mut done = Preconditioned {
+    let mut done = PreconditionResult {
         targets: loads.into_iter().map(|load| load.target).collect(),
         area,
         fill,
@@ -189,7 +189,7 @@ fn phase(
     }
 }
 
-fn stopped(done: &Preconditioned) -> anyhow::Error {
+fn stopped(done: &PreconditionResult) -> anyhow::Error {
     let rounds = match done.rounds.len() {
         0 => String::new(),
         1 => " and 1 round of random writes".to_string(),

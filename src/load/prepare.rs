@@ -13,7 +13,7 @@ use anyhow::{Context, Result};
 use super::buffers::PAGE;
 use super::drive::{Drive, HealthOf};
 use super::engine::{Engine, OpenTarget};
-use super::guard::{Opened, Permission};
+use super::guard::{GuardedTarget, Permission};
 use super::job::{self, Advice, Direction, Extent, Job, Placement, Target};
 use super::placement::{self, Topology};
 use super::random::seeded;
@@ -64,7 +64,7 @@ pub struct Rates {
 pub struct PreparedJob {
     pub job: Job,
     /// Kept open while it runs.
-    pub opened: Vec<Arc<Opened>>,
+    pub opened: Vec<Arc<GuardedTarget>>,
     pub places: Vec<OpenTarget>,
     /// What each thread may use of each target.
     pub regions: Vec<Vec<Region>>,
@@ -164,7 +164,7 @@ pub struct ScratchFiles(Vec<ScratchFile>);
 #[derive(Debug)]
 struct ScratchFile {
     directory: PathBuf,
-    opened: Arc<Opened>,
+    opened: Arc<GuardedTarget>,
     /// In use by a job of this run.
     taken: bool,
     /// Its content is no longer that of the fill.
@@ -174,7 +174,7 @@ struct ScratchFile {
 impl ScratchFiles {
     /// Takes a file that fits the job. A job that only reads gets one with its original content. A job that trims uses
     /// it for the last time, because blocks without content are read without any I/O.
-    fn take(&mut self, directory: &Path, bytes: u64, job: &Job) -> Option<Arc<Opened>> {
+    fn take(&mut self, directory: &Path, bytes: u64, job: &Job) -> Option<Arc<GuardedTarget>> {
         let writes = job.rw.writes();
         let serves = |file: &&mut ScratchFile| {
             !file.taken
@@ -198,7 +198,7 @@ impl ScratchFiles {
     }
 
     /// Keeps a file that was created for the job, if it can serve another.
-    fn keep(&mut self, directory: &Path, opened: &Arc<Opened>, job: &Job) {
+    fn keep(&mut self, directory: &Path, opened: &Arc<GuardedTarget>, job: &Job) {
         if !job.rw.has(Direction::Trim) {
             self.0.push(ScratchFile {
                 directory: directory.to_path_buf(),
@@ -261,7 +261,7 @@ fn prepare_job(
                     let report =
                         |done, total| progress(Progress { phase: Phase::Fill, done, total, rates: None });
                     fill = Some(scratch::fill(&file, directory, *bytes, &facts, stop, &report)?);
-                    let opened = Arc::new(Opened::scratch(file, name, *bytes, facts));
+                    let opened = Arc::new(GuardedTarget::scratch(file, name, *bytes, facts));
                     scratch_files.keep(directory, &opened, job);
                     opened
                 }

@@ -11,11 +11,13 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow};
 
 use super::drive::{WriteTracker, health_before};
-use super::guard::Opened;
+use super::guard::GuardedTarget;
 use super::job::{Job, Placement};
 use super::prepare::{Phase, PreparedJob, PreparedJobs, Progress, Rates};
 use super::ring_workers::{self, Meter};
-use super::worker::{self, Control, Done, Ends, Gates, Meeting, Ready, ThreadOutcome, ThreadPlan, circles};
+use super::worker::{
+    self, Control, Ends, Gates, Meeting, Ready, ThreadOutcome, ThreadPlan, ThreadProgress, circles,
+};
 use super::{JobResult, LoadSummary, RingWorkers, SeriesInterval, cpus};
 use crate::clock;
 use crate::refusal::{Refusal, reason};
@@ -178,7 +180,7 @@ impl PreparedJobs {
         shared: &[WireGenerator],
     ) -> Result<RoundResult> {
         let threads: usize = jobs.iter().map(|job| job.job.numjobs as usize).sum();
-        let done: Vec<Done> = (0..threads).map(|_| Done::default()).collect();
+        let done: Vec<ThreadProgress> = (0..threads).map(|_| ThreadProgress::default()).collect();
         let runtime_ns = jobs.iter().map(|job| total_ns(&job.job)).max().unwrap_or(u64::MAX);
         let gates = Gates::default();
         let (meetings, circle) = meetings(jobs, control);
@@ -261,7 +263,7 @@ impl PreparedJobs {
 /// Groups jobs that write the same bytes, so that they wait for each other before they read back. Returns the meetings,
 /// and the index of each job's meeting.
 fn meetings(jobs: &[PreparedJob], control: &Control) -> (Vec<Meeting>, Vec<usize>) {
-    let written: Vec<Vec<Written>> = jobs.iter().map(written).collect();
+    let written: Vec<Vec<WrittenRange>> = jobs.iter().map(written).collect();
     let meet = |first: usize, second: usize| {
         written[first].iter().any(|one| written[second].iter().any(|other| one.overlaps(other)))
     };
@@ -275,33 +277,33 @@ fn meetings(jobs: &[PreparedJob], control: &Control) -> (Vec<Meeting>, Vec<usize
 }
 
 /// A part of a file that a thread may write.
-struct Written {
+struct WrittenRange {
     file: (u64, u64),
     begin: u64,
     end: u64,
 }
 
-impl Written {
+impl WrittenRange {
     fn overlaps(&self, other: &Self) -> bool {
         self.file == other.file && self.begin < other.end && other.begin < self.end
     }
 }
 
 /// The parts that the threads of a job may write; empty for a job that only reads.
-fn written(job: &PreparedJob) -> Vec<Written> {
+fn written(job: &PreparedJob) -> Vec<WrittenRange> {
     let threads = job.regions.iter().filter(|_| job.job.rw.writes());
     let parts = threads.flat_map(|regions| job.opened.iter().zip(regions));
     parts
         .filter_map(|(one, region)| {
             let file = one.file.metadata().ok()?;
             let (begin, end) = (region.begin, region.begin + region.bytes);
-            Some(Written { file: (file.dev(), file.ino()), begin, end })
+            Some(WrittenRange { file: (file.dev(), file.ino()), begin, end })
         })
         .collect()
 }
 
 /// Whether a disk was removed: its size is 0.
-fn is_gone(one: &Opened) -> bool {
+fn is_gone(one: &GuardedTarget) -> bool {
     let is_disk = one.file.metadata().is_ok_and(|file| file.file_type().is_block_device());
     is_disk && one.bytes > 0 && (&one.file).seek(SeekFrom::End(0)).is_ok_and(|bytes| bytes == 0)
 }
@@ -331,7 +333,7 @@ fn cpus_of(job: &PreparedJob, index: usize, number: usize) -> Vec<u32> {
 /// Reports progress until the last worker has dropped its end of the channel.
 fn watch(
     tellings: &mpsc::Receiver<Ready>,
-    done: &[Done],
+    done: &[ThreadProgress],
     runtime_ns: u64,
     meter: &mut Meter,
     writers: &mut [WriteTracker<'_>],
@@ -369,8 +371,9 @@ struct ThreadTotals {
 }
 
 impl ThreadTotals {
-    fn now(done: &[Done]) -> Self {
-        let sum = |of: fn(&Done) -> &AtomicU64| done.iter().map(|d| of(d).load(Ordering::Relaxed)).sum();
+    fn now(done: &[ThreadProgress]) -> Self {
+        let sum =
+            |of: fn(&ThreadProgress) -> &AtomicU64| done.iter().map(|d| of(d).load(Ordering::Relaxed)).sum();
         let usage = cpus::process_usage();
         Self {
             at_ns: clock::now_ns(),

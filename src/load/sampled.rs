@@ -15,7 +15,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::buffers::{Buffers, PAGE};
-use super::guard::Opened;
+use super::guard::GuardedTarget;
 use super::random::{scramble, seeded};
 use super::sequence::Region;
 use crate::clock;
@@ -79,7 +79,11 @@ enum Block {
 
 /// Samples blocks of the regions, each given with its target. `direct`: the targets are read with direct I/O; otherwise
 /// nothing is read, as that would fill the page cache.
-pub fn sample(regions: &[(&Opened, Region)], direct: bool, stop: &AtomicBool) -> io::Result<BlockCounts> {
+pub fn sample(
+    regions: &[(&GuardedTarget, Region)],
+    direct: bool,
+    stop: &AtomicBool,
+) -> io::Result<BlockCounts> {
     let begin = clock::now_ns();
     let largest = regions.iter().map(|(_, region)| u64::from(region.block).max(BLOCK)).max().unwrap_or(BLOCK);
     let mut buffer = Buffers::new((largest as usize).next_multiple_of(PAGE))?;
@@ -137,7 +141,7 @@ fn within(lengths: &[u64], mut place: u64) -> Option<(usize, u64)> {
     None
 }
 
-fn look(opened: &Opened, offset: u64, block: &mut [u8], direct: bool) -> Block {
+fn look(opened: &GuardedTarget, offset: u64, block: &mut [u8], direct: bool) -> Block {
     if !opened.is_device
         && let Some(empty) = without_data(&opened.file, offset, block.len() as u64)
     {

@@ -1,7 +1,7 @@
 //! Counts one thread's operations, latencies and failures while it runs.
 
 use super::job::Direction;
-use super::{Failures, JobResult, Served, Transfer, TransferSample};
+use super::{Failures, JobResult, ServedLatencies, Transfer, TransferSample};
 use crate::hist::Histogram;
 
 /// Kind of operation in a slot.
@@ -88,7 +88,7 @@ impl InFlight {
 pub struct Tally {
     transfers: [Transfer; 3],
     /// None: operations have no priorities of their own.
-    priorities: Option<Vec<Served>>,
+    priorities: Option<Vec<ServedLatencies>>,
     syncs: Histogram,
     failures: Vec<Failures>,
     first_errno: Option<i32>,
@@ -202,7 +202,7 @@ impl Tally {
                     priorities.iter().position(|one| (one.direction, one.priority) == (direction, priority));
                 let at = at.unwrap_or_else(|| {
                     let (clat, lat) = Default::default();
-                    priorities.push(Served { direction, priority, clat, lat });
+                    priorities.push(ServedLatencies { direction, priority, clat, lat });
                     priorities.len() - 1
                 });
                 priorities[at].lat.record_many(taken, timed);

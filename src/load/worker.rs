@@ -74,14 +74,14 @@ pub struct Ready(pub bool);
 /// Progress of one thread, on a cache line of its own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub struct Done {
+pub struct ThreadProgress {
     pub operations: AtomicU64,
     pub bytes: AtomicU64,
     /// Calls that submitted something.
     pub submits: AtomicU64,
 }
 
-impl Done {
+impl ThreadProgress {
     fn store(&self, tally: &Tally) {
         self.operations.store(tally.operations(), Ordering::Relaxed);
         self.bytes.store(tally.bytes(), Ordering::Relaxed);
@@ -120,7 +120,7 @@ pub fn run(
     ends: Ends<'_>,
     gates: &Gates,
     told: Sender<Ready>,
-    done: &Done,
+    done: &ThreadProgress,
 ) -> Result<ThreadOutcome> {
     let mut result = JobResult { number: plan.number, ..JobResult::default() };
     let mut missing = Vec::new();

@@ -29,7 +29,7 @@ use crate::envelope::{Missing, Reason};
 use crate::host::Host;
 use crate::host::cgroups::Hierarchy;
 use crate::host::processes;
-use crate::host::sleeping::Entered;
+use crate::host::sleeping::SleepingThread;
 use crate::refusal::LockedMemory;
 use crate::wire::Record;
 use crate::wire::blocked::{RawBlocked, WaitScope, WireAsleep, WireSleeper, decode_stack};
@@ -251,7 +251,7 @@ fn frames(threads: Vec<WireAsleep>) -> Vec<(WireAsleep, Vec<u64>)> {
     let follow = move || {
         for thread in threads {
             let WireAsleep { ip, sp, bp, switches, tid, .. } = thread;
-            let entered = Entered { pid: thread.key.pid, tid, ip, sp, bp, switches };
+            let entered = SleepingThread { pid: thread.key.pid, tid, ip, sp, bp, switches };
             let Some(frames) = entered.frames(Path::new("/"), MAX_FRAMES) else { continue };
             // The receiver has stopped waiting.
             if found.send((thread, frames)).is_err() {

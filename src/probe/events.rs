@@ -15,7 +15,7 @@ use zerocopy::IntoBytes;
 use super::maps;
 use super::skel::latency::OpenLatencySkel;
 use crate::wire::Record;
-use crate::wire::events::{Emitted, Event, WireEmitter, WireIo};
+use crate::wire::events::{Event, EventCounts, WireEmitter, WireIo};
 
 /// Which I/Os have an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -145,8 +145,8 @@ impl Rings {
     }
 
     /// What the programs have counted so far.
-    pub fn emitted(&self) -> Result<Emitted> {
-        let mut all = Emitted { damaged: self.shared.damaged(), ..Emitted::default() };
+    pub fn emitted(&self) -> Result<EventCounts> {
+        let mut all = EventCounts { damaged: self.shared.damaged(), ..EventCounts::default() };
         for cpu in 0..self.cpus {
             all.add(&WireEmitter::decode(&maps::element(&self.emitters, cpu)?)?);
         }

@@ -14,7 +14,7 @@ use zerocopy::IntoBytes;
 use self::places::Places;
 use super::Probe;
 use super::btf::{EventHome, KernelBtf};
-use super::cost::{CostMeter, Metered, metered};
+use super::cost::{CostMeter, MeteredProgram, metered};
 use super::libbpf::{self, refusal};
 use super::maps::{array, element, entries};
 use super::plan;
@@ -209,7 +209,7 @@ impl InterruptProbe {
         (Interrupts::read(&self.root).ok(), counters)
     }
 
-    fn metered(&self) -> Vec<Metered<'_>> {
+    fn metered(&self) -> Vec<MeteredProgram<'_>> {
         let programs = &self.skel.progs;
         let mut all = vec![
             metered("irq_entry", &programs.irq_entry),
@@ -227,7 +227,7 @@ impl InterruptProbe {
 
     /// Runs that the kernel skipped, by program.
     fn missed(&self) -> BTreeMap<&'static str, u64> {
-        let of = |program: &Metered<'_>| {
+        let of = |program: &MeteredProgram<'_>| {
             libbpf::program_stats(&program.fd).ok().map(|stats| (program.name, stats.recursion_misses))
         };
         let unlearned = self.skel.maps.bss_data.as_ref().map(|bss| ("unlearned", bss.unlearned));

@@ -52,7 +52,7 @@ use crate::host::{BlockDevice, Host};
 use crate::probe::btf_file::{self, BY_FILE};
 use crate::refusal::{Refusal, plain};
 use crate::wire::WireDevice;
-use crate::wire::events::{Emitted, Event};
+use crate::wire::events::{Event, EventCounts};
 use crate::wire::files::{FILES_COUNTED, FILES_EACH};
 use crate::wire::groups;
 use crate::wire::reading::Reading;
@@ -353,8 +353,8 @@ impl LatencyProbe {
     }
 
     /// What the kernel side counted about the event stream.
-    pub fn emitted(&self) -> Result<Emitted> {
-        self.rings.as_ref().map_or_else(|| Ok(Emitted::default()), Rings::emitted)
+    pub fn emitted(&self) -> Result<EventCounts> {
+        self.rings.as_ref().map_or_else(|| Ok(EventCounts::default()), Rings::emitted)
     }
 
     /// The submit stacks, if [`Options::stacks`] requested them: events refer to them by number.

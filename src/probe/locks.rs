@@ -28,7 +28,7 @@ use self::object::ProgramSet;
 use self::spin::{Functions, Spinning};
 use super::Probe;
 use super::btf::KernelBtf;
-use super::cost::{Beside, CostMeter, Metered, metered};
+use super::cost::{Beside, CostMeter, MeteredProgram, metered};
 use super::filter::Filter;
 use super::libbpf::{self, refusal};
 use super::maps::{array, element, entries, lookup};
@@ -38,7 +38,7 @@ use crate::clock::now_ns;
 use crate::envelope::{Cost, Missing, Reason};
 use crate::host::cgroups::Hierarchy;
 use crate::host::kallsyms::Kallsyms;
-use crate::host::mapped::Mapped;
+use crate::host::mapped::MappedFiles;
 use crate::host::mounts;
 use crate::host::{Host, block};
 use crate::refusal::Refusal;
@@ -373,7 +373,7 @@ impl LockProbe {
         cost
     }
 
-    fn metered(&self) -> Vec<Metered<'_>> {
+    fn metered(&self) -> Vec<MeteredProgram<'_>> {
         let programs = &self.skel.progs;
         let mut all = match self.wanted.source {
             LockEventSource::Events => {
@@ -394,7 +394,7 @@ impl LockProbe {
 
     /// Runs that the kernel skipped, by program.
     fn missed(&self) -> BTreeMap<&'static str, u64> {
-        let of = |program: &Metered<'_>| {
+        let of = |program: &MeteredProgram<'_>| {
             libbpf::program_stats(&program.fd).ok().map(|stats| (program.name, stats.recursion_misses))
         };
         self.metered().iter().filter_map(of).collect()
@@ -481,7 +481,7 @@ impl LockProbe {
             locks,
             others,
             stacks,
-            maps: Mapped::default(),
+            maps: MappedFiles::default(),
             processes,
             holders: if self.wanted.holders { Some(self.released()?) } else { None },
             waiting: None,

@@ -15,7 +15,7 @@ use anyhow::Result;
 
 use super::perf_event;
 use crate::clock::now_ns;
-use crate::host::mapped::{self, Mapped, NoRecords, mappings};
+use crate::host::mapped::{self, MappedFiles, NoRecords, mappings};
 use crate::refusal::LockedMemory;
 use crate::wire::process_events::{Comm, ProcessRecord, comm};
 use crate::wire::task_name;
@@ -39,7 +39,7 @@ impl ProcessEvents {
     /// for this long.
     pub const DRAIN_EVERY: Duration = Duration::from_millis(20);
 
-    /// Starts recording. If perf events are refused, only `/proc` is read, and the [`Mapped`] has the reason.
+    /// Starts recording. If perf events are refused, only `/proc` is read, and the [`MappedFiles`] has the reason.
     pub fn open() -> Self {
         match rings() {
             Ok(rings) => Self { rings, ..Self::default() },
@@ -55,7 +55,7 @@ impl ProcessEvents {
     /// Records the mappings of processes that were sampled since the last lookup, each with the name that its thread
     /// had then, and for processes of earlier lookups the changes since. To be called after the samples were read, so
     /// that the records cover them.
-    pub fn look(&mut self, mapped: &mut Mapped, sampled: impl IntoIterator<Item = (u32, Comm)>) {
+    pub fn look(&mut self, mapped: &mut MappedFiles, sampled: impl IntoIterator<Item = (u32, Comm)>) {
         self.take();
         mapped.lose(self.history.take_lost());
         mapped.set_no_records(self.no_records);
@@ -86,7 +86,7 @@ impl ProcessEvents {
         self.history.end_look();
     }
 
-    fn give(&mut self, mapped: &mut Mapped, pid: u32, over: bool) {
+    fn give(&mut self, mapped: &mut MappedFiles, pid: u32, over: bool) {
         let programs = self.history.due(pid, over);
         if programs.is_empty() {
             return;

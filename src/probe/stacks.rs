@@ -17,7 +17,7 @@ use libbpf_rs::{Link, MapCore, MapFlags, RingBufferBuilder};
 
 use crate::host::abilities::ProgramState;
 use crate::host::cgroups::Hierarchy;
-use crate::host::mapped::Mapped;
+use crate::host::mapped::MappedFiles;
 use crate::host::processes;
 use crate::host::rights::Rights;
 use crate::probe::btf_file;
@@ -361,7 +361,7 @@ struct Counts {
 struct Maps {
     /// When it was last empty.
     since: Instant,
-    mapped: Mapped,
+    mapped: MappedFiles,
     process_events: ProcessEvents,
     /// Under each of their names: a new name means that the process has called exec.
     seen: HashSet<(u32, Comm)>,
@@ -387,7 +387,7 @@ impl Default for Maps {
     fn default() -> Self {
         Self {
             since: Instant::now(),
-            mapped: Mapped::default(),
+            mapped: MappedFiles::default(),
             process_events: ProcessEvents::default(),
             seen: HashSet::new(),
             wanted: HashSet::new(),
@@ -407,7 +407,7 @@ impl Maps {
     /// Starts over after a reading that includes everything, if this is old or half full: live processes are read again
     /// at their next sample. The kernel's records continue.
     fn renew(&mut self) {
-        if self.since.elapsed() >= Self::KEPT || self.seen.len() >= Mapped::MOST_PROCESSES / 2 {
+        if self.since.elapsed() >= Self::KEPT || self.seen.len() >= MappedFiles::MOST_PROCESSES / 2 {
             *self = Self { process_events: std::mem::take(&mut self.process_events), ..Self::default() };
         }
     }
@@ -428,7 +428,7 @@ impl Maps {
             return;
         }
         let comm = process_events::comm(&sample.comm);
-        if self.seen.len() < Mapped::MOST_PROCESSES && self.seen.insert((sample.pid, comm)) {
+        if self.seen.len() < MappedFiles::MOST_PROCESSES && self.seen.insert((sample.pid, comm)) {
             self.wanted.insert((sample.pid, comm));
             return;
         }

@@ -32,10 +32,10 @@ struct Task {
 }
 
 /// A task, or the error of reading the line.
-type Read = Result<Task>;
+type ReadResult = Result<Task>;
 
 /// A parsed line and its number.
-type Parsed<V> = Result<(u64, ClassifiedLine<V>)>;
+type ParsedLineResult<V> = Result<(u64, ClassifiedLine<V>)>;
 
 /// The number of the last line whose result was consumed. A large line is parsed only after all lines before it were
 /// consumed. Otherwise the faster thread would decide which of two large lines is parsed first, while results are
@@ -94,7 +94,7 @@ impl<R: BufRead + Send> Pieces<R> {
             taken.set(number);
             // Round-robin: each thread gets every Nth line, so reading the channels in turn gives the results in order.
             let mut tasks = Vec::new();
-            let mut results: Vec<Receiver<Parsed<V>>> = Vec::new();
+            let mut results: Vec<Receiver<ParsedLineResult<V>>> = Vec::new();
             for _ in 0..threads {
                 let (task, waiting) = sync_channel(WAITING);
                 let (parsed, result) = sync_channel(PARSED);
@@ -118,7 +118,7 @@ impl<R: BufRead + Send> Pieces<R> {
 }
 
 /// Passes the lines to the parser threads, until the end or an error.
-fn read(lines: &mut NumberedLines<impl BufRead>, tasks: &[SyncSender<Read>]) {
+fn read(lines: &mut NumberedLines<impl BufRead>, tasks: &[SyncSender<ReadResult>]) {
     for task in tasks.iter().cycle() {
         let (mut line, before) = (Vec::new(), lines.number);
         let (read, is_last) = match lines.next(&mut line) {
@@ -133,8 +133,8 @@ fn read(lines: &mut NumberedLines<impl BufRead>, tasks: &[SyncSender<Read>]) {
 }
 
 fn parse<V: View>(
-    waiting: &Receiver<Read>,
-    parsed: &SyncSender<Parsed<V>>,
+    waiting: &Receiver<ReadResult>,
+    parsed: &SyncSender<ParsedLineResult<V>>,
     span: Span,
     began: Option<&str>,
     taken: &LineProgress,

@@ -23,7 +23,7 @@ pub struct Manifest {
     /// Length of an interval.
     pub interval_ns: u64,
     /// By name.
-    pub views: BTreeMap<String, Recorded>,
+    pub views: BTreeMap<String, RecordedView>,
     pub clocks: Span,
     pub ended: Option<EndReason>,
     /// What the flight recorder wrote it for.
@@ -47,7 +47,7 @@ impl View for Manifest {
 /// A view of it, once it has ended.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct Recorded {
+pub struct RecordedView {
     pub intervals: u64,
     /// On disk.
     pub bytes: u64,
@@ -59,7 +59,7 @@ pub struct Recorded {
     pub error: Option<String>,
 }
 
-impl Recorded {
+impl RecordedView {
     /// Adds an interval of this size.
     pub fn add(&mut self, bytes: usize, lost: &Lost) {
         self.intervals += 1;

@@ -208,14 +208,14 @@ fn lines_alone(mut lines: LineReader) -> Result<LineReader> {
         "it is a packed recording that is compressed by zstd: decompress it first (`zstd -d`)"
     );
     // A read error is returned after `head`, so that it is reported for its line.
-    let rest = read.err().map_or(lines, |error| Box::new(BufReader::new(Broken(Some(error)))));
+    let rest = read.err().map_or(lines, |error| Box::new(BufReader::new(FailingReader(Some(error)))));
     Ok(Box::new(Cursor::new(head).chain(rest)))
 }
 
 /// A reader that returns this error once.
-struct Broken(Option<io::Error>);
+struct FailingReader(Option<io::Error>);
 
-impl Read for Broken {
+impl Read for FailingReader {
     fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
         self.0.take().map_or(Ok(0), Err)
     }
@@ -224,7 +224,7 @@ impl Read for Broken {
 fn unpacked<R: BufRead + Send + 'static>(frames: CountingReader<R>) -> Result<LineReader> {
     let mut decoder = zstd::Decoder::with_buffer(frames)?;
     decoder.window_log_max(WINDOW_LOG)?;
-    Ok(Box::new(BufReader::new(Unpacked { decoder })))
+    Ok(Box::new(BufReader::new(FrameDecoder { decoder })))
 }
 
 /// The file of this name in an archive, in any folder.
@@ -356,11 +356,11 @@ impl<R: BufRead> BufRead for CountingReader<R> {
 }
 
 /// Decompresses frames. An error includes its position.
-struct Unpacked<R: BufRead> {
+struct FrameDecoder<R: BufRead> {
     decoder: zstd::Decoder<'static, CountingReader<R>>,
 }
 
-impl<R: BufRead> Read for Unpacked<R> {
+impl<R: BufRead> Read for FrameDecoder<R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let at = self.decoder.get_ref().at;
         self.decoder.read(into).map_err(|error| {

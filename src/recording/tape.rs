@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 
 use super::folder;
 use super::frame::{Frames, Packer};
-use super::manifest::Recorded;
+use super::manifest::RecordedView;
 use super::redact::Redactor;
 use super::ring::{IntervalRing, RingInterval};
 use crate::envelope::{Envelope, Lost};
@@ -21,7 +21,7 @@ pub struct Tape {
     packer: Option<Packer>,
     to: To,
     redactor: Option<Arc<Redactor>>,
-    pub recorded: Recorded,
+    pub recorded: RecordedView,
 }
 
 enum To {
@@ -44,7 +44,7 @@ impl Tape {
     fn new(view: &str, to: To) -> Result<Self> {
         let is_compressed = view == folder::STACKS;
         let packer = (!is_compressed).then(Packer::new).transpose().context("cannot compress")?;
-        Ok(Self { packer, to, redactor: None, recorded: Recorded::default() })
+        Ok(Self { packer, to, redactor: None, recorded: RecordedView::default() })
     }
 
     /// Replaces names in the lines if a redactor is given.
@@ -76,8 +76,8 @@ impl Tape {
 }
 
 /// Writes the intervals of a view from memory into the folder of a recording.
-pub fn dump(folder: &Path, view: &str, held: &[RingInterval]) -> Result<Recorded> {
-    let mut recorded = Recorded::default();
+pub fn dump(folder: &Path, view: &str, held: &[RingInterval]) -> Result<RecordedView> {
+    let mut recorded = RecordedView::default();
     let mut table = ViewStore::create(folder, view)?;
     held.iter().try_for_each(|held| table.add(&held.frame, &held.lost, &mut recorded))?;
     Ok(recorded)
@@ -105,7 +105,7 @@ impl ViewStore {
     }
 
     /// Writes an interval and counts it.
-    fn add(&mut self, frame: &[u8], lost: &Lost, recorded: &mut Recorded) -> Result<()> {
+    fn add(&mut self, frame: &[u8], lost: &Lost, recorded: &mut RecordedView) -> Result<()> {
         let failed = |path: &Path| {
             format!("cannot write {}: free some space; the part recorded before can be read", path.display())
         };

@@ -169,7 +169,7 @@ pub fn tabs(pictures: &[(&str, String)]) -> String {
     out
 }
 
-fn draw(profile: &Profile, caption: &Caption, options: &Options) -> Result<scene::Drawn> {
+fn draw(profile: &Profile, caption: &Caption, options: &Options) -> Result<scene::SvgContent> {
     options.check()?;
     ensure!(
         !profile.is_empty(),

@@ -5,7 +5,9 @@ use anyhow::Result;
 use crate::analyze::flame_diff::{Basis, Change, Comparison, RateChange};
 use crate::analyze::profile::Unit;
 use crate::analyze::profile::tree::Node;
-use crate::render::flame::scene::{Drawn, Scene, Swatch, file as scene_file, fit, inline as scene_inline};
+use crate::render::flame::scene::{
+    Scene, SvgContent, Swatch, file as scene_file, fit, inline as scene_inline,
+};
 use crate::render::flame::{Caption, Options, colours, folded_note, name};
 use crate::render::text::{clean, fitted, table};
 use crate::units::{counted, figure, significant};
@@ -35,7 +37,7 @@ pub fn inline(comparison: &Comparison, caption: &Caption, options: &Options) -> 
     Ok(scene_inline(&draw(comparison, caption, options)?))
 }
 
-fn draw(comparison: &Comparison, caption: &Caption, options: &Options) -> Result<Drawn> {
+fn draw(comparison: &Comparison, caption: &Caption, options: &Options) -> Result<SvgContent> {
     options.check()?;
     let (factor, unit) = rate_unit(comparison);
     let profile = comparison.stacks();

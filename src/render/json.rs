@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use crate::analyze::load::LoadResult;
 use crate::analyze::{check, devices, errors, interrupts, latency, overhead, pressure, system, threads, top};
-use crate::envelope::{Envelope, Framed, OutputLine, View};
+use crate::envelope::{Envelope, FramedView, OutputLine, View};
 use crate::experiment::compare::Comparison;
 use crate::recording::manifest::Manifest;
 use crate::rules::summary::DiagnosisSummary;
@@ -49,7 +49,7 @@ pub fn schema(view: &str) -> Option<Value> {
 }
 
 fn schema_of<V: View>() -> Value {
-    let mut schema = SchemaGenerator::default().into_root_schema_for::<Framed<V>>().to_value();
+    let mut schema = SchemaGenerator::default().into_root_schema_for::<FramedView<V>>().to_value();
     schema["properties"]["command_status"] = json!({
         "type": "integer", "description": "How the measured command ended; there is none without one.",
     });
@@ -165,7 +165,7 @@ mod tests {
         for seen in [pressure::PressureSummary::default(), some] {
             let line = String::from_utf8(view(&envelope, &seen, None)).unwrap();
             assert_eq!(line.matches("\"duration_ns\":7").count(), 1, "{line}");
-            let read: Framed<pressure::PressureSummary> = serde_json::from_str(&line).unwrap();
+            let read: FramedView<pressure::PressureSummary> = serde_json::from_str(&line).unwrap();
             assert_eq!((read.envelope.duration_ns, &read.view), (7, &seen));
         }
     }

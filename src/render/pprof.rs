@@ -201,14 +201,14 @@ fn file_name(area: Area) -> String {
 }
 
 /// A stack, root first, and a value per column.
-type Joined = (Vec<u32>, Vec<i64>);
+type JoinedStack = (Vec<u32>, Vec<i64>);
 
 /// All frames of all columns, and all stacks with a value per column, in the order of the first column.
-fn join<'a>(columns: &[ProfileColumn<'a>]) -> (Vec<&'a Frame>, Vec<Joined>) {
+fn join<'a>(columns: &[ProfileColumn<'a>]) -> (Vec<&'a Frame>, Vec<JoinedStack>) {
     let mut frames: Vec<&Frame> = Vec::new();
     let mut ids: HashMap<&Frame, u32> = HashMap::new();
     let mut places: HashMap<Vec<u32>, usize> = HashMap::new();
-    let mut rows: Vec<Joined> = Vec::new();
+    let mut rows: Vec<JoinedStack> = Vec::new();
     for (i, column) in columns.iter().enumerate() {
         for stack in column.profile.sorted() {
             let stack_ids: Vec<u32> = (column.profile.named(stack))

@@ -14,7 +14,7 @@ use crate::analyze::stage::Stage;
 use crate::findings::Severity;
 use crate::host::pci::link::{raw_bytes_per_second, usable_bytes_per_second};
 use crate::host::{HardwareQueue, Hop, Link, NumaNode};
-use crate::load::{BlockCounts, JobResult, Scaled, Scaling};
+use crate::load::{BlockCounts, DriveScaling, JobResult, Scaling};
 
 /// The files by name. `tests/suite/cases.rs` checks that none is missing.
 macro_rules! files {
@@ -360,8 +360,8 @@ impl Drives {
         case
     }
 
-    fn scaled(&self, name: &str) -> Option<Scaled> {
-        Some(Scaled {
+    fn scaled(&self, name: &str) -> Option<DriveScaling> {
+        Some(DriveScaling {
             target: format!("/dev/{name}"),
             device: Some(name.to_string()),
             alone: Some(self.alone?),

@@ -6,7 +6,7 @@ use super::Summaries;
 use super::cpu;
 use super::facts::{DeviceView, MAX_LOSS};
 use crate::analyze::counting::Bracket;
-use crate::analyze::interrupts::{Completed, DeviceInterrupts, InterruptSummary, VectorSummary};
+use crate::analyze::interrupts::{CompletionContexts, DeviceInterrupts, InterruptSummary, VectorSummary};
 use crate::hist::Histogram;
 use crate::merge::SaturatingSum as _;
 use crate::units::{count, in_percent, short, time};
@@ -157,7 +157,7 @@ impl<'a> QueueInterrupts<'a> {
         let ns = self.all.duration_ns as f64;
         let hard = |vector: &&VectorSummary| Some(vector.handler.mean()? * on(vector, cpu) as f64 / ns);
         let soft = |device: &DeviceInterrupts| {
-            let Completed { softirq, remote_softirq, .. } = device.completed;
+            let CompletionContexts { softirq, remote_softirq, .. } = device.completed;
             let local = softirq as f64 / (softirq + remote_softirq) as f64;
             Some(device.soft_percent? / 100.0 * local * self.part(&device.name, cpu)?)
         };

@@ -91,7 +91,7 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
 }
 
 /// A limit with the measured rate, in the same unit.
-struct Reached<'a> {
+struct ReachedLimit<'a> {
     throttle: &'a Throttle,
     /// `reads`, and the format of their rate.
     what: &'static str,
@@ -100,7 +100,7 @@ struct Reached<'a> {
     rate: f64,
 }
 
-impl Reached<'_> {
+impl ReachedLimit<'_> {
     /// Distance of the rate from the limit: equal for twice and half as much.
     fn off(&self) -> f64 {
         (self.rate / self.limit).ln().abs()
@@ -141,7 +141,7 @@ fn by_cgroup(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Finding> {
         ThrottleEvidence::Rate(None) => 0.5,
     };
     let name = &p.device.name;
-    let Reached { throttle, what, .. } = reached;
+    let ReachedLimit { throttle, what, .. } = reached;
     let mut evidence = vec![format!(
         "the limit of cgroup {} for {what} of {name} is {}; {} were measured",
         throttle.cgroup,
@@ -223,7 +223,7 @@ fn by_cgroup(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Finding> {
 
 /// A limit of a direction whose operations blk-throttle delayed, at any rate: the interval may be longer than the I/O.
 /// Of several, the one nearest to the rate.
-fn held_at<'a>(s: &Summaries<'a>, p: &DeviceView<'_>) -> Option<(Reached<'a>, ThrottleEvidence)> {
+fn held_at<'a>(s: &Summaries<'a>, p: &DeviceView<'_>) -> Option<(ReachedLimit<'a>, ThrottleEvidence)> {
     let share = |what| operations_held(p, what == READS).filter(|share| *share >= HELD_SHARE);
     let reached = limits(s, p)
         .into_iter()
@@ -234,7 +234,7 @@ fn held_at<'a>(s: &Summaries<'a>, p: &DeviceView<'_>) -> Option<(Reached<'a>, Th
 }
 
 /// The limit nearest to the rate, if blk-throttle delayed I/Os of no operation, at any rate.
-fn held_ios_at<'a>(s: &Summaries<'a>, p: &DeviceView<'_>) -> Option<(Reached<'a>, ThrottleEvidence)> {
+fn held_ios_at<'a>(s: &Summaries<'a>, p: &DeviceView<'_>) -> Option<(ReachedLimit<'a>, ThrottleEvidence)> {
     // They are counted per device, for all submitters.
     if s.load.is_some() || !facts::has_all_ios(s, p.device) {
         return None;
@@ -245,7 +245,7 @@ fn held_ios_at<'a>(s: &Summaries<'a>, p: &DeviceView<'_>) -> Option<(Reached<'a>
 }
 
 /// The limit that the rate matches; of several the nearest.
-fn rate_at<'a>(s: &Summaries<'a>, p: &DeviceView<'_>) -> Option<(Reached<'a>, ThrottleEvidence)> {
+fn rate_at<'a>(s: &Summaries<'a>, p: &DeviceView<'_>) -> Option<(ReachedLimit<'a>, ThrottleEvidence)> {
     let reached = limits(s, p)
         .into_iter()
         .filter(|reached| (reached.rate / reached.limit - 1.0).abs() <= NEAR)
@@ -283,7 +283,7 @@ fn operations_held(p: &DeviceView<'_>, reads: bool) -> Option<f64> {
 }
 
 /// The limits of this device, with the measured rates.
-fn limits<'a>(s: &Summaries<'a>, p: &DeviceView<'_>) -> Vec<Reached<'a>> {
+fn limits<'a>(s: &Summaries<'a>, p: &DeviceView<'_>) -> Vec<ReachedLimit<'a>> {
     // The interval is longer than our own load, by its start and end on a busy machine.
     let seconds = s.load.map_or(p.duration_ns, |load| load.duration_ns) as f64 / 1e9;
     let rates = |reads: bool| {
@@ -307,7 +307,7 @@ fn limits<'a>(s: &Summaries<'a>, p: &DeviceView<'_>) -> Vec<Reached<'a>> {
             .into_iter()
             .filter_map(move |(what, in_bytes, limit, rate)| {
                 let limit = limit.filter(|limit| *limit > 0)? as f64;
-                Some(Reached { throttle, what, in_bytes, limit, rate })
+                Some(ReachedLimit { throttle, what, in_bytes, limit, rate })
             })
         })
         .collect()

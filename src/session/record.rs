@@ -22,13 +22,13 @@ pub struct Opening {
 }
 
 /// The open interval as seen by a view's thread.
-pub struct Opened<'a> {
+pub struct OpenInterval<'a> {
     pub opening: Opening,
     over: &'a AtomicBool,
     begun: Sender<()>,
 }
 
-impl<'a> Opened<'a> {
+impl<'a> OpenInterval<'a> {
     /// Signals that the view counts.
     pub fn window(self) -> Window<'a> {
         drop(self.begun);
@@ -81,7 +81,7 @@ impl<'scope, 'env, T: Send + 'scope> Views<'scope, 'env, T> {
         mut show: impl FnMut(&mut T, &IntervalView<'_, V::Summary>) -> Result<()> + Send + 'scope,
     ) -> Result<()> {
         let max_loss = self.max_loss;
-        let record = move |(mut live, mut probe): (V, V::Probe), tape: &mut T, opened: Opened<'_>| {
+        let record = move |(mut live, mut probe): (V, V::Probe), tape: &mut T, opened: OpenInterval<'_>| {
             let start = wall_clock::envelope();
             probe.begin()?;
             let Opening { at, interval, .. } = opened.opening;
@@ -94,13 +94,13 @@ impl<'scope, 'env, T: Send + 'scope> Views<'scope, 'env, T> {
     }
 
     /// Same as [`Self::add`], for any view: `record` does everything from the opening of the interval on. It calls
-    /// [`Opened::window`] once it counts, and returns why its recording must not be trusted, if so.
+    /// [`OpenInterval::window`] once it counts, and returns why its recording must not be trusted, if so.
     pub fn add_with<P>(
         &mut self,
         view: &'static str,
         mut tape: T,
         prepare: impl FnOnce() -> Result<P> + Send + 'scope,
-        record: impl FnOnce(P, &mut T, Opened<'_>) -> Result<Option<String>> + Send + 'scope,
+        record: impl FnOnce(P, &mut T, OpenInterval<'_>) -> Result<Option<String>> + Send + 'scope,
     ) -> Result<()> {
         let over = Arc::clone(&self.over);
         let (prepared, is_prepared) = mpsc::channel();
@@ -117,7 +117,7 @@ impl<'scope, 'env, T: Send + 'scope> Views<'scope, 'env, T> {
             };
             let _sent = prepared.send(Ok(()));
             let Ok(opening) = opening.recv() else { return (tape, Ok(None)) };
-            let doubt = record(ready, &mut tape, Opened { opening, over: &over, begun: is_begun });
+            let doubt = record(ready, &mut tape, OpenInterval { opening, over: &over, begun: is_begun });
             (tape, doubt)
         };
         let handle = std::thread::Builder::new()

@@ -15,7 +15,7 @@ use crate::envelope::Envelope;
 use crate::host::Host;
 use crate::probe::Probe;
 use crate::probe::latency::LatencyProbe;
-use crate::wire::events::Emitted;
+use crate::wire::events::EventCounts;
 use crate::wire::reading::Reading;
 
 /// Reads the events of a probe, and joins those of one I/O.
@@ -71,7 +71,7 @@ impl Tracer {
 pub struct TraceTotals {
     pub envelope: Envelope,
     pub latency: LatencySummary,
-    pub emitted: Emitted,
+    pub emitted: EventCounts,
 }
 
 impl TraceTotals {

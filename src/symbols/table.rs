@@ -36,7 +36,7 @@ const DYNSYM: u32 = 11;
 const PACKED: &[u8] = b".gnu_debugdata\0";
 
 /// Reads bytes of a file from an offset, all or none.
-type Read<'a> = &'a dyn Fn(u64, u64) -> Option<Vec<u8>>;
+type ReadAt<'a> = &'a dyn Fn(u64, u64) -> Option<Vec<u8>>;
 
 impl FunctionTable {
     pub fn read(path: &Path) -> Self {
@@ -96,7 +96,7 @@ impl FunctionTable {
 
 /// The sections of a file.
 struct Sections<'a> {
-    read: Read<'a>,
+    read: ReadAt<'a>,
     /// Offset and size of a section header, their number, and the index of the section with their names.
     at: u64,
     size: u16,
@@ -105,7 +105,7 @@ struct Sections<'a> {
 }
 
 impl<'a> Sections<'a> {
-    fn of(read: Read<'a>) -> Option<Self> {
+    fn of(read: ReadAt<'a>) -> Option<Self> {
         let head = read(0, 64)?;
         let is_known = head[..6] == *b"\x7fELF\x02\x01";
         is_known.then_some(())?;

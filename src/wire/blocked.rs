@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::stacks::{Sample, WireStackKey};
-use super::{Damaged, Record, pagecache, task_name};
-use crate::host::mapped::Mapped;
+use super::{DamagedRecord, Record, pagecache, task_name};
+use crate::host::mapped::MappedFiles;
 
 pub use super::records::{
     WireAsleep, WireSleeper, WireSum as Sum, WireWaitProcess, WireWaitStack, WireWaiter, WireWaitsRow,
@@ -66,7 +66,7 @@ impl Waits {
 }
 
 /// Decodes a stack of the table; None if no wait has ended in it.
-pub fn decode_stack(key: &[u8], value: &[u8]) -> Result<Option<(Sample, Waits)>, Damaged> {
+pub fn decode_stack(key: &[u8], value: &[u8]) -> Result<Option<(Sample, Waits)>, DamagedRecord> {
     let key = WireStackKey::decode(key)?;
     let wire = <WireWaitStack as Record>::decode(value)?;
     if wire.sum.samples == 0 {
@@ -79,7 +79,7 @@ pub fn decode_stack(key: &[u8], value: &[u8]) -> Result<Option<(Sample, Waits)>,
 pub type ProcessName = (u32, Vec<u8>);
 
 /// Decodes a row of waiting threads. Its sums are 0 if there is only a stack, or if every wait has one.
-pub fn decode_waiter(key: &[u8], value: &[u8]) -> Result<(ProcessName, WireWaiter), Damaged> {
+pub fn decode_waiter(key: &[u8], value: &[u8]) -> Result<(ProcessName, WireWaiter), DamagedRecord> {
     let key = WireWaitProcess::decode(key)?;
     let waiter = <WireWaiter as Record>::decode(value)?;
     Ok(((key.pid, task_name(&key.comm).to_vec()), waiter))
@@ -160,7 +160,7 @@ pub struct RawBlocked {
     pub totals: Totals,
     pub lost: Lost,
     /// The mappings of each process, as of when it was first seen under its last name.
-    pub maps: Mapped,
+    pub maps: MappedFiles,
     /// Names of the processes whose io_uring threads waited, as far as they still run.
     pub leaders: BTreeMap<u32, Vec<u8>>,
     /// Waits shorter than this, ns, were sampled at some time; 0: all have a stack.

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 
 use self::stacks::{StackKey, StackSample};
 use super::stacks::{Sampler, WireBudget};
-use super::{Count, Damaged, Record};
+use super::{Count, DamagedRecord, Record};
 use crate::hist::{BUCKETS, Histogram};
-use crate::host::mapped::Mapped;
+use crate::host::mapped::MappedFiles;
 use crate::names::names;
 
 pub use super::records::{
@@ -88,7 +88,7 @@ counted! {
 }
 
 impl WireLock {
-    pub fn decode(bytes: &[u8]) -> Result<LockSample, Damaged> {
+    pub fn decode(bytes: &[u8]) -> Result<LockSample, DamagedRecord> {
         let wire = <Self as Record>::decode(bytes)?;
         let counts = wire.waits.map(|waits| waits.count);
         let sum = super::sum(wire.waits.iter().map(|waits| waits.sum));
@@ -103,7 +103,7 @@ impl WireLock {
 
 impl WireLockRecent {
     /// None: the cache slot is empty.
-    pub fn decode(bytes: &[u8]) -> Result<Option<Self>, Damaged> {
+    pub fn decode(bytes: &[u8]) -> Result<Option<Self>, DamagedRecord> {
         let wire = <Self as Record>::decode(bytes)?;
         Ok((wire.lock != 0 && wire.count > 0).then_some(wire))
     }
@@ -111,7 +111,7 @@ impl WireLockRecent {
 
 impl WireLockRecentProcess {
     /// With the process id; None: the cache slot is empty.
-    pub fn decode(bytes: &[u8]) -> Result<Option<(u32, Self)>, Damaged> {
+    pub fn decode(bytes: &[u8]) -> Result<Option<(u32, Self)>, DamagedRecord> {
         let wire = <Self as Record>::decode(bytes)?;
         Ok((wire.pid != 0).then(|| (wire.pid - 1, wire)))
     }
@@ -158,7 +158,7 @@ pub struct ProcessSample {
 }
 
 impl WireLockProcess {
-    pub fn decode(bytes: &[u8]) -> Result<ProcessSample, Damaged> {
+    pub fn decode(bytes: &[u8]) -> Result<ProcessSample, DamagedRecord> {
         let wire = <Self as Record>::decode(bytes)?;
         Ok(ProcessSample {
             comm: super::task_name(&wire.comm).to_vec(),
@@ -202,7 +202,7 @@ pub struct HolderSample {
 }
 
 impl WireLockHolder {
-    pub fn decode(bytes: &[u8]) -> Result<HolderSample, Damaged> {
+    pub fn decode(bytes: &[u8]) -> Result<HolderSample, DamagedRecord> {
         let wire = <Self as Record>::decode(bytes)?;
         Ok(HolderSample {
             releases: wire.releases,
@@ -230,7 +230,7 @@ pub struct WaiterSample {
 }
 
 impl WireLockWaiter {
-    pub fn decode(bytes: &[u8]) -> Result<WaiterSample, Damaged> {
+    pub fn decode(bytes: &[u8]) -> Result<WaiterSample, DamagedRecord> {
         let wire = <Self as Record>::decode(bytes)?;
         Ok(WaiterSample {
             lock: wire.lock,
@@ -311,7 +311,7 @@ pub struct Reading {
     pub others: Vec<LockSample>,
     pub stacks: BTreeMap<StackKey, StackSample>,
     /// Mappings of the processes that waited, if user stacks are taken.
-    pub maps: Mapped,
+    pub maps: MappedFiles,
     /// By process id.
     pub processes: BTreeMap<u32, ProcessSample>,
     /// Holders that released locks, by lock address; None: this kernel has no event for it.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Damaged, Record, task_name};
+use super::{DamagedRecord, Record, task_name};
 use crate::hist::Histogram;
 use crate::host::memory_reading::MemoryReading;
 use crate::names::names;
@@ -58,7 +58,7 @@ counted! {
 }
 
 impl WireReclaim {
-    pub fn decode(bytes: &[u8]) -> Result<ReclaimSample, Damaged> {
+    pub fn decode(bytes: &[u8]) -> Result<ReclaimSample, DamagedRecord> {
         let wire: Self = Record::decode(bytes)?;
         Ok(ReclaimSample {
             begun: wire.begun,
@@ -82,7 +82,7 @@ pub struct Reclaimer {
 }
 
 impl WireReclaimerKey {
-    pub fn decode(bytes: &[u8]) -> Result<Reclaimer, Damaged> {
+    pub fn decode(bytes: &[u8]) -> Result<Reclaimer, DamagedRecord> {
         let key: Self = Record::decode(bytes)?;
         Ok(Reclaimer {
             kind: ReclaimKind::of(key.kind),

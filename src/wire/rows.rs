@@ -1,6 +1,6 @@
 //! Decodes rows: completed I/Os of one class, and completed operations.
 
-use super::{Damaged, OPERATION_STAGES, Record, STAGES, histograms, sum};
+use super::{DamagedRecord, OPERATION_STAGES, Record, STAGES, histograms, sum};
 use crate::hist::{BUCKETS, Histogram};
 
 pub use super::records::{WireBounds, WireOperationRow, WireRow, WireTotal};
@@ -32,7 +32,7 @@ counted! {
 }
 
 impl IoRow {
-    pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
+    pub fn decode(bytes: &[u8]) -> Result<Self, DamagedRecord> {
         let wire = WireRow::view(bytes)?;
         Ok(Self {
             bytes: wire.bytes,
@@ -66,7 +66,7 @@ counted! {
 }
 
 impl OperationRow {
-    pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
+    pub fn decode(bytes: &[u8]) -> Result<Self, DamagedRecord> {
         let wire = WireOperationRow::view(bytes)?;
         Ok(Self {
             torn: wire.torn,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use zerocopy::FromBytes;
 
-use super::{Damaged, task_name};
+use super::{DamagedRecord, task_name};
 
 pub use super::records::WireThread;
 
@@ -45,8 +45,8 @@ impl BusyCpus {
 
 impl WireThread {
     /// Decodes a record of the ring buffer: its header, and its stack, leaf first.
-    pub fn decode(bytes: &[u8]) -> Result<(Self, Vec<u64>), Damaged> {
-        let damaged = || Damaged::of::<Self>(bytes);
+    pub fn decode(bytes: &[u8]) -> Result<(Self, Vec<u64>), DamagedRecord> {
+        let damaged = || DamagedRecord::of::<Self>(bytes);
         let (head, rest) = Self::read_from_prefix(bytes).map_err(|_| damaged())?;
         if head.frames as usize > MAX_FRAMES || rest.len() != 8 * head.frames as usize {
             return Err(damaged());

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::slice;
 
 use biopsy::envelope::Envelope;
-use biopsy::experiment::compare::{Printed, SampleSource};
+use biopsy::experiment::compare::{PrintedMetric, SampleSource};
 use biopsy::load::LoadSummary;
 use biopsy::render::json;
 use serde_json::Value;
@@ -21,7 +21,7 @@ pub fn of_load(envelope: &Envelope, run: &LoadSummary) -> SampleSource {
 pub fn of_command(
     envelope: &Envelope,
     command: &[String],
-    printed: Option<&Printed>,
+    printed: Option<&PrintedMetric>,
     device: Option<&str>,
 ) -> BTreeMap<String, String> {
     let all = [

@@ -8,7 +8,7 @@ use biopsy::analyze::load::LoadResult;
 use biopsy::analyze::pressure::PressureSummary;
 use biopsy::analyze::threads::ThreadSummary;
 use biopsy::analyze::timeline::Timeline;
-use biopsy::envelope::Framed;
+use biopsy::envelope::FramedView;
 use biopsy::findings::Diagnosis;
 use biopsy::refusal::Refusal;
 use biopsy::render::{self, html, text};
@@ -71,7 +71,10 @@ impl Answer {
             summaries, diagnosis, doubt, command_status, pressure, threads, timeline, ..
         } = *found;
         let summary = DiagnosisSummary {
-            latency: Some(Framed { envelope: summaries.envelope.clone(), view: summaries.latency.clone() }),
+            latency: Some(FramedView {
+                envelope: summaries.envelope.clone(),
+                view: summaries.latency.clone(),
+            }),
             interrupts: found.interrupts.cloned(),
             locks: (pressure.locks.is_some() || pressure.pagecache.is_some()).then(|| pressure.clone()),
             threads: threads.cloned(),

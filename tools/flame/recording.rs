@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
-use biopsy::analyze::flame::{FlameSummary, Note, Recorded, StackSource};
+use biopsy::analyze::flame::{FlameSummary, Note, StackFile, StackSource};
 use biopsy::analyze::profile::{Place, Profile, Unit, by_label, folded};
 use biopsy::envelope::{Envelope, Missing};
 use biopsy::recording::stacks::Profiles;
@@ -158,7 +158,7 @@ fn bytes(path: &Path) -> Result<Vec<u8>> {
 fn folded_text(bytes: Vec<u8>, name: String, unit: Option<Unit>) -> Result<Recording> {
     let text = String::from_utf8(bytes).ok().context("it is neither a pprof profile nor UTF-8 text")?;
     let profile = folded::parse(&text, unit.unwrap_or(Unit::Samples))?;
-    let recorded = Recorded { file: name, values: values(profile.unit).to_string(), ..Recorded::default() };
+    let recorded = StackFile { file: name, values: values(profile.unit).to_string(), ..StackFile::default() };
     let summary = FlameSummary {
         source: StackSource::Recorded("folded text".to_string()),
         recorded: Some(recorded),
@@ -233,7 +233,7 @@ impl ProfilePart {
     fn recording(self, name: String, naming: FrameSymbolizer) -> Recording {
         let values = self.values;
         let (naming, unnamed, failures) = naming.end();
-        let recorded = Recorded {
+        let recorded = StackFile {
             file: name,
             values: text::fitted(&values.name, MOST_NAME),
             counts: values.counts.map(|counts| text::fitted(&counts.name, MOST_NAME)).unwrap_or_default(),

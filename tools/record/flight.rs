@@ -13,7 +13,7 @@ use biopsy::envelope::{Envelope, Missing, Reason};
 use biopsy::host::Host;
 use biopsy::recording::folder::{self, Folder};
 use biopsy::recording::io::Parts;
-use biopsy::recording::manifest::{EndReason, Manifest, Recorded};
+use biopsy::recording::manifest::{EndReason, Manifest, RecordedView};
 use biopsy::recording::redact::Redactor;
 use biopsy::recording::ring::{IntervalRing, RingInterval};
 use biopsy::recording::tape::{Tape, dump};
@@ -351,7 +351,7 @@ impl RecordingWriter<'_> {
 }
 
 /// Writes the slowest I/Os as a table.
-fn slowest(folder: &Folder, window: &WindowIos) -> Result<Recorded> {
+fn slowest(folder: &Folder, window: &WindowIos) -> Result<RecordedView> {
     let mut parts = Parts::create(folder.path(), &Arc::default())?;
     let offset = wall_clock::unix_ns_now().saturating_sub(now_ns());
     for io in &window.ios {
@@ -359,7 +359,7 @@ fn slowest(folder: &Folder, window: &WindowIos) -> Result<Recorded> {
         parts.add(&trace::row(&window.scene, io, ended))?;
     }
     parts.finish()?;
-    let mut recorded = Recorded { bytes: parts.bytes, ..Recorded::default() };
+    let mut recorded = RecordedView { bytes: parts.bytes, ..RecordedView::default() };
     recorded.lost.events = window.lost;
     Ok(recorded)
 }

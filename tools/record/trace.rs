@@ -19,7 +19,7 @@ use biopsy::recording::tape::Tape;
 use biopsy::refusal::Refusal;
 use biopsy::render::json;
 use biopsy::session::io_stream::{IoReceiver, IoSender, Message, link};
-use biopsy::session::record::{Opened, Views};
+use biopsy::session::record::{OpenInterval, Views};
 use biopsy::session::trace::{TraceTotals, Tracer};
 use biopsy::session::wall_clock;
 
@@ -108,7 +108,7 @@ fn record(
     parts: Parts,
     mut probe: LatencyProbe,
     tape: &mut Tape,
-    opened: Opened<'_>,
+    opened: OpenInterval<'_>,
     max_loss: f64,
 ) -> Result<Option<String>> {
     let start = wall_clock::envelope();

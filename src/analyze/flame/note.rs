@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::super::blocked::BlockedSummary;
 use super::super::latency::DeviceLatency;
 use super::super::locks::StackSampling;
-use super::super::locks::waits::Waited;
+use super::super::locks::waits::WaitProfiles;
 use super::super::stack_quality::StackQuality;
 use super::super::submits::{SubmitSummary, TimePart};
 use crate::wire::stacks::Sampler;
@@ -120,7 +120,7 @@ impl Note {
         notes
     }
 
-    pub fn of_lock_waits(waited: &Waited, stacks: &StackSampling) -> Vec<Self> {
+    pub fn of_lock_waits(waited: &WaitProfiles, stacks: &StackSampling) -> Vec<Self> {
         let mut notes = Vec::new();
         let taken = Self::LockStacks { taken: stacks.taken, of: stacks.of };
         notes.extend(stacks.is_estimated().then_some(taken));

@@ -258,7 +258,7 @@ fn a_neighbour_on_the_same_vectors_is_named() {
 #[test]
 fn its_json_is_read_back_and_has_the_keys_of_the_contract() {
     let hist = |n: u64| Histogram::from_iter([n; 3]);
-    let carried = Carried { completions: 9, empty: 1, per_interrupt: hist(3) };
+    let carried = CompletionCounts { completions: 9, empty: 1, per_interrupt: hist(3) };
     let vector = VectorSummary {
         irq: 41,
         name: Some("nvme0q1".to_string()),
@@ -273,7 +273,7 @@ fn its_json_is_read_back_and_has_the_keys_of_the_contract() {
         by_cpu: vec![CpuInterrupts { cpu: 1, interrupts: 4 }],
         carried: Some(carried),
         handler: hist(1_000),
-        interrupted: Interrupted { idle: 2, kernel: 1, user: 0 },
+        interrupted: InterruptedContexts { idle: 2, kernel: 1, user: 0 },
         ..VectorSummary::default()
     };
     let admin = VectorSummary { irq: 40, ..VectorSummary::default() };
@@ -283,7 +283,7 @@ fn its_json_is_read_back_and_has_the_keys_of_the_contract() {
         kernel_ios: Some(Bracket { min: 8, max: 10 }),
         interrupts: Some(4),
         ios_per_interrupt: Some(2.25),
-        completed: Completed { interrupt: 5, softirq: 1, remote_softirq: 2, task: 1 },
+        completed: CompletionContexts { interrupt: 5, softirq: 1, remote_softirq: 2, task: 1 },
         elsewhere: 7,
         hard_percent: Some(0.5),
         busiest: Some(Busiest { cpu: 1, share: 1.0, cpus: 1 }),

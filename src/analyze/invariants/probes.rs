@@ -1,6 +1,8 @@
 //! Checks the probes themselves: their tables, missed runs, cost and removal.
 
-use super::{FigureValue, Invariant, Left, Outcome, TestedRun, fail, figure, not_tested, pass, too_many};
+use super::{
+    FigureValue, Invariant, KernelObjects, Outcome, TestedRun, fail, figure, not_tested, pass, too_many,
+};
 
 /// With fewer I/Os the cost is not checked, because the caches are cold.
 const LEAST_IOS: u64 = 1000;
@@ -99,7 +101,7 @@ pub fn detached(m: &TestedRun<'_>) -> Invariant {
     const NAME: &str = "detached";
     match m.left {
         Err(why) => not_tested(NAME, why),
-        Ok(Left { held, left }) => {
+        Ok(KernelObjects { held, left }) => {
             let numbers = vec![figure("held", held), figure("left", left)];
             match left {
                 0 => pass(NAME, numbers),

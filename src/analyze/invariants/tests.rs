@@ -21,7 +21,7 @@ struct World {
     load: Option<LoadSummary>,
     misses_counted: bool,
     own_stamps: bool,
-    left: Result<Left, &'static str>,
+    left: Result<KernelObjects, &'static str>,
 }
 
 const READS: u64 = 2000;
@@ -102,7 +102,7 @@ impl World {
             }),
             misses_counted: true,
             own_stamps: false,
-            left: Ok(Left { held: 20, left: 0 }),
+            left: Ok(KernelObjects { held: 20, left: 0 }),
         }
     }
 
@@ -415,7 +415,7 @@ fn a_cost_that_saw_few_of_the_ios_is_not_tested() {
 #[test]
 fn what_stays_in_the_kernel_fails() {
     let mut world = World::new();
-    world.left = Ok(Left { held: 20, left: 1 });
+    world.left = Ok(KernelObjects { held: 20, left: 1 });
     assert_eq!(world.failed(), ["detached"]);
     world.left = Err("no rights");
     assert_eq!(world.in_state(Outcome::NotTested), ["detached"]);

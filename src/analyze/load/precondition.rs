@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::analyze::cliff::{Cliff, cliff};
 use crate::load::{
-    BlockSizes, Fill, MOST_RANGE, MOST_SLOPE, PreconditionEnd, Preconditioned, RoundTrend, WriteRound,
+    BlockSizes, Fill, MOST_RANGE, MOST_SLOPE, PreconditionEnd, PreconditionResult, RoundTrend, WriteRound,
 };
 
 /// The fill and the random writes. Of several targets everything is their sum.
@@ -56,7 +56,7 @@ pub struct WindowRecord {
 }
 
 impl PreconditionRecord {
-    pub fn of(done: &Preconditioned) -> Self {
+    pub fn of(done: &PreconditionResult) -> Self {
         Self {
             targets: done.targets.clone(),
             area_bytes: done.area,
@@ -100,12 +100,12 @@ pub mod tests {
     use super::*;
 
     /// 64 MiB that became steady after six rounds of a second.
-    pub fn steady() -> Preconditioned {
+    pub fn steady() -> PreconditionResult {
         let rounds = [9_000, 5_000, 5_100, 4_900, 5_050, 4_950];
         let iops: Vec<f64> = rounds.iter().map(|n| *n as f64).collect();
         let round =
             |operations: u64| WriteRound { operations, bytes: operations << 12, duration_ns: 1_000_000_000 };
-        Preconditioned {
+        PreconditionResult {
             targets: vec!["/dev/nvme0n1".to_string()],
             area: 64 << 20,
             fill: Fill { bytes: 64 << 20, duration_ns: 500_000_000 },
@@ -133,7 +133,8 @@ pub mod tests {
 
     #[test]
     fn what_was_not_reached_is_null_and_not_steady() {
-        let cut = Preconditioned { rounds: Vec::new(), window: None, end: PreconditionEnd::Time, ..steady() };
+        let cut =
+            PreconditionResult { rounds: Vec::new(), window: None, end: PreconditionEnd::Time, ..steady() };
         let value = json!(PreconditionRecord::of(&cut));
         assert_eq!(
             (&value["steady"], &value["end"], &value["window"]),

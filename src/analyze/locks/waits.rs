@@ -9,7 +9,7 @@ use crate::merge::SaturatingSum as _;
 /// The waits of an interval by stack. Each lock's exact counts are divided among its stacks in proportion to the
 /// samples.
 #[derive(Debug, Clone)]
-pub struct Waited {
+pub struct WaitProfiles {
     /// Number of waits.
     pub counts: Profile,
     /// Time of waits, ns.
@@ -20,7 +20,7 @@ pub struct Waited {
     pub no_user_ns: u64,
 }
 
-impl Waited {
+impl WaitProfiles {
     pub fn of(summary: &LockSummary) -> Self {
         let (counts, times) = (Profile::new(Unit::Samples), Profile::new(Unit::Nanoseconds));
         let mut all = Self { counts, times, cut_ns: 0, no_user_ns: 0 };
@@ -110,8 +110,8 @@ mod tests {
             stacks: vec![stack],
             ..LockRow::default()
         };
-        let Waited { times, cut_ns, .. } =
-            Waited::of(&LockSummary { locks: vec![row], ..LockSummary::default() });
+        let WaitProfiles { times, cut_ns, .. } =
+            WaitProfiles::of(&LockSummary { locks: vec![row], ..LockSummary::default() });
         let names = |ids: &[u32]| -> Vec<String> {
             ids.iter().map(|id| times.frames()[*id as usize].name.clone()).collect()
         };
@@ -140,7 +140,7 @@ mod tests {
             stacks: vec![stack(Some(who()), 15), stack(Some(bare), 4), stack(None, 1)],
             ..LockRow::default()
         };
-        let all = Waited::of(&LockSummary { locks: vec![row], ..LockSummary::default() });
+        let all = WaitProfiles::of(&LockSummary { locks: vec![row], ..LockSummary::default() });
         let line = |s: &crate::analyze::profile::Stack| {
             (all.times.named(s).map(|f| f.name.as_str()).collect::<Vec<_>>().join(";"), s.value)
         };
@@ -173,7 +173,7 @@ mod tests {
             ],
             ..LockSummary::default()
         };
-        let Waited { counts, times, .. } = Waited::of(&summary);
+        let WaitProfiles { counts, times, .. } = WaitProfiles::of(&summary);
         assert_eq!((counts.total(), times.total()), (4, 307));
         let lines: Vec<_> = times
             .stacks()

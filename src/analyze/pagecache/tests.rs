@@ -67,7 +67,7 @@ fn reclaim_is_summed_by_kind_and_by_node() {
         (4, 3, 35, 240)
     );
     assert_eq!((memcg.scanned_pages, memcg.stolen_pages), (242, 120));
-    assert_eq!(summary.scanned, Scanned { in_batches: 300, looked_at: 300, taken: 290 });
+    assert_eq!(summary.scanned, ScannedPages { in_batches: 300, looked_at: 300, taken: 290 });
     assert_eq!(summary.scanned_pages, Some(300));
     assert_eq!(summary.nodes.iter().map(|n| n.scanned_pages).collect::<Vec<_>>(), [201, 102]);
     assert_eq!(

@@ -34,7 +34,7 @@ impl Hasher for ByNumber {
     }
 }
 
-type Numbered<T> = HashMap<u64, T, BuildHasherDefault<ByNumber>>;
+type NumberMap<T> = HashMap<u64, T, BuildHasherDefault<ByNumber>>;
 
 /// Joins I/Os with their operations. An I/O is returned when its operation's event has arrived, or after a timeout.
 #[derive(Debug, Default)]
@@ -42,15 +42,15 @@ pub struct Join {
     devices: Vec<TracedDevice>,
     round: u64,
     /// By operation: its I/Os, and when they came.
-    waiting: Numbered<Vec<(u64, WireIo)>>,
+    waiting: NumberMap<Vec<(u64, WireIo)>>,
     /// Start of each wait, and the operation waited for.
     since: VecDeque<(u64, u64)>,
     /// Operations whose I/Os may still be in another ring.
-    ended: Numbered<FinishedOperation>,
+    ended: NumberMap<FinishedOperation>,
     /// Operations to forget, by round.
     forget: VecDeque<(u64, u64)>,
     /// Operations by the I/O that ended them, where that names another operation.
-    merged: Numbered<Vec<WireOperation>>,
+    merged: NumberMap<Vec<WireOperation>>,
     /// I/Os of several bios, complete except for the other bios' operations.
     held: VecDeque<(u64, TracedIo)>,
     /// I/Os returned.

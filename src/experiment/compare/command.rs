@@ -11,7 +11,7 @@ use anyhow::Result;
 use super::comparison::{Arm, Round};
 use super::load::apply;
 use super::metric::MetricKind;
-use super::printed::Printed;
+use super::printed::PrintedMetric;
 use super::rounds::{Driver, Observer, observed};
 use crate::refusal::{Refusal, reason};
 use crate::settings::Keeper;
@@ -22,7 +22,7 @@ pub struct CommandDriver<'a> {
     /// Run by `sh -c` before each round, and not counted.
     pub prepare: Option<&'a str>,
     /// A number in its output is a metric.
-    pub printed: Option<&'a Printed>,
+    pub printed: Option<&'a PrintedMetric>,
     pub arms: Vec<Arm>,
     pub keeper: Option<&'a mut Keeper>,
     pub observers: Vec<&'a mut dyn Observer>,

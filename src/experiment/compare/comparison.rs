@@ -11,7 +11,7 @@ use crate::envelope::View;
 use crate::experiment::ratio::{ERROR, LEAST_BLOCKS};
 use crate::experiment::{EvaluationPlan, Verdict};
 use crate::names::names;
-use crate::stats::{Paired, drift, holm, welch};
+use crate::stats::{PairedDifferences, drift, holm, welch};
 
 /// A drift is reported below this p, if the change over the whole run is at least this large.
 const DRIFT_P: f64 = 0.01;
@@ -192,7 +192,7 @@ impl Comparison {
         let Some(primary) = self.primary else { return false };
         (1..self.arms.len()).all(|arm| {
             let (b, a) = self.pairs(primary.name(), arm);
-            let paired = Paired::of_ratios(&b, &a).filter(|paired| paired.pairs >= LEAST_BLOCKS);
+            let paired = PairedDifferences::of_ratios(&b, &a).filter(|paired| paired.pairs >= LEAST_BLOCKS);
             paired.is_some_and(|paired| plan.is_enough(paired.estimate().interval(p)))
         })
     }
@@ -229,7 +229,7 @@ impl Comparison {
     fn metric(&self, name: MetricKind, arm: usize, p: f64, margin: f64) -> (MetricComparison, f64) {
         let (b, a) = self.pairs(name.name(), arm);
         let margin = name.margin(margin);
-        let paired = Paired::of_ratios(&b, &a).filter(|_| self.is_paired);
+        let paired = PairedDifferences::of_ratios(&b, &a).filter(|_| self.is_paired);
         let means = (geometric(&b), geometric(&a));
         let estimate = match self.is_paired {
             true => paired.filter(|paired| paired.pairs >= LEAST_BLOCKS).map(|paired| paired.estimate()),

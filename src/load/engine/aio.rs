@@ -9,7 +9,7 @@ use anyhow::Result;
 use super::super::buffers::Slots;
 use super::super::job::{Direction, Job};
 use super::super::sequence::PlannedIo;
-use super::sync::Done;
+use super::sync::SyncResults;
 use super::trim::{one_by_one, trim};
 use super::{Engine, OpenTarget, rw_flags};
 use crate::refusal::{Refusal, reason};
@@ -81,7 +81,7 @@ pub struct Aio {
     events: Vec<IoEvent>,
     /// Number of fetched events that are not reaped yet.
     fetched: usize,
-    done: Done,
+    done: SyncResults,
     slots: Slots,
     places: Vec<OpenTarget>,
     /// By direction.
@@ -125,7 +125,7 @@ impl Aio {
             outside: 0,
             events: vec![IoEvent::default(); depth as usize],
             fetched: 0,
-            done: Done::new(depth),
+            done: SyncResults::new(depth),
             slots,
             places: places.to_vec(),
             rw_flags: Direction::ALL.map(|direction| rw_flags(job, direction)),

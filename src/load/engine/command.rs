@@ -18,7 +18,7 @@ use super::super::buffers::{Buffers, Slots};
 use super::super::direct::has_poll_queues;
 use super::super::job::{Direction, Job};
 use super::super::sequence::PlannedIo;
-use super::sync::Done;
+use super::sync::SyncResults;
 use super::uring::Uring;
 use super::uring::abi::{self, Entry, Head, Rest, Verb};
 use super::{Engine, OpenTarget};
@@ -212,7 +212,7 @@ pub struct Commands {
     asked: Vec<i32>,
     /// Queued and not reaped.
     outside: u32,
-    done: Done,
+    done: SyncResults,
 }
 
 impl Commands {
@@ -254,7 +254,7 @@ impl Commands {
             polled,
             asked: vec![0; depth as usize],
             outside: 0,
-            done: Done::new(depth),
+            done: SyncResults::new(depth),
         };
         if !commands.knows_commands() {
             return Err(too_old().into());

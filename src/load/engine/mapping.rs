@@ -18,7 +18,7 @@ use super::super::buffers::Slots;
 use super::super::job::{Advice, Direction, Job};
 use super::super::sequence::PlannedIo;
 use super::OpenTarget;
-use super::sync::{Done, Synchronous, answer, sync};
+use super::sync::{SyncResults, Synchronous, answer, sync};
 use crate::refusal::{Refusal, reason};
 
 /// A target, mapped as a whole.
@@ -259,7 +259,7 @@ pub struct MappingEngine {
     page: usize,
     /// Drops the pages from the page cache after each operation.
     direct: bool,
-    done: Done,
+    done: SyncResults,
 }
 
 impl MappingEngine {
@@ -301,7 +301,7 @@ impl MappingEngine {
                     .to_string(),
             );
         }
-        let done = Done::new(slots.depth());
+        let done = SyncResults::new(slots.depth());
         Ok((Self { slots, regions, page: page(), direct: job.direct, done }, missing))
     }
 }
@@ -311,11 +311,11 @@ impl Synchronous for MappingEngine {
         &self.slots
     }
 
-    fn done(&self) -> &Done {
+    fn done(&self) -> &SyncResults {
         &self.done
     }
 
-    fn done_mut(&mut self) -> &mut Done {
+    fn done_mut(&mut self) -> &mut SyncResults {
         &mut self.done
     }
 

@@ -12,13 +12,13 @@ use super::{Engine, OpenTarget, rw_flags};
 
 /// Results of operations that completed when queued.
 #[derive(Debug)]
-pub struct Done {
+pub struct SyncResults {
     results: Vec<(u32, i32)>,
     /// Results since the last [`Self::taken`].
     new: u32,
 }
 
-impl Done {
+impl SyncResults {
     /// Room for the results of all slots.
     pub fn new(depth: u32) -> Self {
         Self { results: Vec::with_capacity(depth as usize), new: 0 }
@@ -49,8 +49,8 @@ impl Done {
 /// An engine that does an operation when it is queued.
 pub trait Synchronous {
     fn slots(&self) -> &Slots;
-    fn done(&self) -> &Done;
-    fn done_mut(&mut self) -> &mut Done;
+    fn done(&self) -> &SyncResults;
+    fn done_mut(&mut self) -> &mut SyncResults;
     fn place(&self, file: u16) -> &OpenTarget;
 
     /// Reads or writes: returns the bytes, or a negative errno.
@@ -130,7 +130,7 @@ pub struct Sync {
     places: Vec<OpenTarget>,
     /// The flags of `preadv2` and `pwritev2`, by direction; None: uses `pread` and `pwrite`.
     flags: Option<[libc::c_int; 3]>,
-    done: Done,
+    done: SyncResults,
 }
 
 impl Sync {
@@ -149,7 +149,7 @@ impl Sync {
                 None => format!("hipri: {} cannot poll; use --ioengine io_uring for it", job.engine.name()),
             });
         }
-        let done = Done::new(slots.depth());
+        let done = SyncResults::new(slots.depth());
         Ok((Self { slots, places: places.to_vec(), flags, done }, missing))
     }
 }
@@ -159,11 +159,11 @@ impl Synchronous for Sync {
         &self.slots
     }
 
-    fn done(&self) -> &Done {
+    fn done(&self) -> &SyncResults {
         &self.done
     }
 
-    fn done_mut(&mut self) -> &mut Done {
+    fn done_mut(&mut self) -> &mut SyncResults {
         &mut self.done
     }
 

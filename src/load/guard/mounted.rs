@@ -13,7 +13,7 @@ use crate::refusal::reason;
 
 /// A mounted device.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mounted {
+pub struct MountedDevice {
     pub what: String,
     /// Mount point, escaped.
     pub point: String,
@@ -22,7 +22,7 @@ pub struct Mounted {
 }
 
 /// Searches the mount namespaces of all processes for devices of `kin`.
-pub fn mounted(root: &Path, kin: &DeviceGraph) -> io::Result<Result<Option<Mounted>, Unread>> {
+pub fn mounted(root: &Path, kin: &DeviceGraph) -> io::Result<Result<Option<MountedDevice>, Unread>> {
     let proc = root.join("proc");
     let own = fs::read_link(proc.join("self/ns/mnt")).ok();
     let mut known = BTreeSet::new();
@@ -62,7 +62,7 @@ fn seen_by(
     kin: &DeviceGraph,
     task: &Path,
     known: &mut BTreeSet<PathBuf>,
-) -> io::Result<Option<(Mounted, PathBuf)>> {
+) -> io::Result<Option<(MountedDevice, PathBuf)>> {
     let Some(namespace) = present(fs::read_link(task.join("ns/mnt")))? else { return Ok(None) };
     if known.contains(&namespace) {
         return Ok(None);
@@ -71,7 +71,7 @@ fn seen_by(
     known.insert(namespace.clone());
     let found = table.iter().find_map(|mount| Some((kin.mounted(root, mount)?, mount)));
     Ok(found.map(|(what, mount)| {
-        (Mounted { what, point: mount.point.escape_debug().to_string(), seen_by: None }, namespace)
+        (MountedDevice { what, point: mount.point.escape_debug().to_string(), seen_by: None }, namespace)
     }))
 }
 

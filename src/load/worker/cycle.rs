@@ -26,7 +26,7 @@ use super::source::IoSource;
 use super::syncs::Syncs;
 use super::unwritten::Unwritten;
 use super::verification::Verification;
-use super::{Done, Ends, ThreadPlan};
+use super::{Ends, ThreadPlan, ThreadProgress};
 
 /// A job ends after this many consecutive errors: only errors will follow.
 pub const ERRORS_IN_A_ROW: u32 = 1_000;
@@ -75,7 +75,7 @@ pub struct Cycle<'a> {
     pub stamps: Stamps,
     submit_stamps: Option<SubmitStamps<'a>>,
     ends: Ends<'a>,
-    done: &'a Done,
+    done: &'a ThreadProgress,
     tally: Tally,
     usage: cpus::Usage,
     /// CPU usage at the end of the load.
@@ -115,7 +115,7 @@ impl<'a> Cycle<'a> {
         stamps: Stamps,
         submit_stamps: Option<SubmitStamps<'a>>,
         ends: Ends<'a>,
-        done: &'a Done,
+        done: &'a ThreadProgress,
     ) -> Self {
         let depth = Slots::depth_of(plan.job);
         let cache = Cache::new(&plan);

@@ -8,7 +8,7 @@ use libbpf_rs::{Link, MapCore, MapFlags};
 
 use crate::envelope::{Missing, Reason};
 use crate::probe::btf::KernelBtf;
-use crate::probe::cost::Metered;
+use crate::probe::cost::MeteredProgram;
 use crate::probe::libbpf;
 use crate::probe::maps::{self, element};
 use crate::probe::skel::paths::{PathsSkel, PathsSkelBuilder};
@@ -168,9 +168,10 @@ impl Functions {
     }
 
     /// Both programs of a function have its name.
-    pub fn metered(&self) -> Vec<Metered<'_>> {
+    pub fn metered(&self) -> Vec<MeteredProgram<'_>> {
         let all = self.all.iter();
-        all.flat_map(|followed| followed.programs().map(|fd| Metered { name: followed.name, fd })).collect()
+        all.flat_map(|followed| followed.programs().map(|fd| MeteredProgram { name: followed.name, fd }))
+            .collect()
     }
 
     /// Detaches; what was counted can still be read.

@@ -3,8 +3,8 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
-use crate::host::mapped::{Mapped, Mapping, fits, put_over};
-use crate::wire::process_events::{Comm, Happened, ProcessRecord};
+use crate::host::mapped::{MappedFiles, Mapping, fits, put_over};
+use crate::wire::process_events::{Comm, ProcessChange, ProcessRecord};
 
 /// Processes by id: those that run, as far as anything was recorded of them, and those that exited recently.
 #[derive(Debug, Default)]
@@ -154,15 +154,15 @@ impl ProcessHistory {
     const FIRST_NUMBER: u32 = 1 << 31;
 
     /// Applies the next record, with its time in ns of CLOCK_MONOTONIC.
-    pub fn apply(&mut self, at: u64, what: Happened) {
+    pub fn apply(&mut self, at: u64, what: ProcessChange) {
         self.at = at;
         match what {
-            Happened::Fork { pid, parent } => self.fork(pid, parent),
-            Happened::Exit { pid, tid } => self.exit(pid, tid),
-            Happened::Name { pid, comm, exec } => self.name(pid, comm, exec),
-            Happened::Mapped { pid, mapping } => self.map(pid, mapping),
-            Happened::Lost(records) => self.lose(records),
-            Happened::Other => {}
+            ProcessChange::Fork { pid, parent } => self.fork(pid, parent),
+            ProcessChange::Exit { pid, tid } => self.exit(pid, tid),
+            ProcessChange::Name { pid, comm, exec } => self.name(pid, comm, exec),
+            ProcessChange::Mapped { pid, mapping } => self.map(pid, mapping),
+            ProcessChange::Lost(records) => self.lose(records),
+            ProcessChange::Other => {}
         }
     }
 
@@ -296,7 +296,7 @@ impl ProcessHistory {
     pub fn parents_to_read(&self, records: &[ProcessRecord]) -> BTreeSet<u32> {
         let forks = || {
             records.iter().filter_map(|record| match record.what {
-                Happened::Fork { pid, parent } if pid != parent => Some((pid, parent)),
+                ProcessChange::Fork { pid, parent } if pid != parent => Some((pid, parent)),
                 _ => None,
             })
         };
@@ -324,7 +324,7 @@ impl ProcessHistory {
 
     /// Records that a process was sampled in a thread with this name.
     pub fn sampled(&mut self, pid: u32, comm: Comm) {
-        if self.sampled.len() >= Mapped::MOST_PROCESSES && !self.sampled.contains_key(&pid) {
+        if self.sampled.len() >= MappedFiles::MOST_PROCESSES && !self.sampled.contains_key(&pid) {
             return;
         }
         let names = self.sampled.entry(pid).or_default();

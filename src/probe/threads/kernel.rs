@@ -40,7 +40,7 @@ const MEASURE_LATER: u64 = 100;
 pub type Add<'a> = dyn FnMut(&mut ThreadTally, Sighting, u32, &[u64]) + 'a;
 
 /// A decoded record of the ring buffer.
-type DecodedRecord = Result<(WireThread, Vec<u64>), crate::wire::Damaged>;
+type DecodedRecord = Result<(WireThread, Vec<u64>), crate::wire::DamagedRecord>;
 
 pub struct KernelSampler {
     skel: ThreadsSkel<'static>,

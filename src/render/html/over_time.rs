@@ -2,7 +2,7 @@
 
 use super::charts::wide;
 use super::escape;
-use crate::analyze::timeline::{Interval, Timed, Timeline};
+use crate::analyze::timeline::{Interval, LatencyKind, Timeline};
 use crate::hist::Histogram;
 use crate::render::svg::{self, ChartLine, HeatmapColumn};
 use crate::rules::Summaries;
@@ -36,7 +36,7 @@ pub fn over_time(s: &Summaries<'_>, timeline: Option<&Timeline>) -> String {
     out
 }
 
-fn of_device(timeline: &Timeline, name: &str, timed: Timed) -> String {
+fn of_device(timeline: &Timeline, name: &str, timed: LatencyKind) -> String {
     let seconds = timeline.duration_ns() as f64 / 1e9;
     let line =
         |label, of: &dyn Fn(&Interval) -> Option<f64>| ChartLine { name: label, values: steps(timeline, of) };
@@ -72,7 +72,7 @@ fn of_device(timeline: &Timeline, name: &str, timed: Timed) -> String {
             latency: interval.devices.get(name).and_then(|one| one.latency(timed)).unwrap_or(&none),
         })
         .collect();
-    let noun = if timed == Timed::Operation { "operation" } else { "I/O" };
+    let noun = if timed == LatencyKind::Operation { "operation" } else { "I/O" };
     let map = svg::heatmap(&format!("{}: {noun}s", what(timed)), noun, &columns);
     format!(
         "<h3>{}</h3>\n<div class=\"charts\">\n{}\n</div>\n{}",
@@ -82,11 +82,11 @@ fn of_device(timeline: &Timeline, name: &str, timed: Timed) -> String {
     )
 }
 
-fn what(timed: Timed) -> &'static str {
+fn what(timed: LatencyKind) -> &'static str {
     match timed {
-        Timed::Operation => "latency",
-        Timed::Device => "time in the device",
-        Timed::Bio => "time of a bio",
+        LatencyKind::Operation => "latency",
+        LatencyKind::Device => "time in the device",
+        LatencyKind::Bio => "time of a bio",
     }
 }
 

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use crate::hist::Histogram;
 use crate::host::counters::Counters;
-use crate::load::{Job, LatencyTarget, LoadSummary, Served};
+use crate::load::{Job, LatencyTarget, LoadSummary, ServedLatencies};
 use bins::{PERCENTILES, bins, percentile};
 use entry::{DirectionFigures, Entry, Moments};
 use layout::JsonValue;
@@ -169,7 +169,7 @@ fn direction(way: &DirectionFigures, job: &Job, plus: bool) -> JsonValue {
     ];
     if !way.priorities.is_empty() {
         let own = job.priority.unwrap_or(0);
-        let one = |one: &Served| {
+        let one = |one: &ServedLatencies| {
             let priority = one.priority.unwrap_or(own);
             JsonValue::object([
                 ("prioclass", JsonValue::Whole((priority >> 13).into())),

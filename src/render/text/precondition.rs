@@ -3,10 +3,10 @@
 use super::drive::edge;
 use super::load::{lines, sizes};
 use super::{bytes, clean, counted, short, significant, time};
-use crate::load::{MOST_RANGE, MOST_SLOPE, PreconditionEnd, Preconditioned, WriteRound};
+use crate::load::{MOST_RANGE, MOST_SLOPE, PreconditionEnd, PreconditionResult, WriteRound};
 
 /// All of it, followed by an empty line.
-pub fn render(done: &Preconditioned) -> String {
+pub fn render(done: &PreconditionResult) -> String {
     let fill = done.fill;
     let of = if fill.bytes < done.area { format!(" of {}", bytes(done.area as f64)) } else { String::new() };
     let mut all = vec![
@@ -35,7 +35,7 @@ pub fn render(done: &Preconditioned) -> String {
 }
 
 /// Whether it became steady, with the numbers.
-fn steady(done: &Preconditioned) -> String {
+fn steady(done: &PreconditionResult) -> String {
     let rounds = counted(done.rounds.len() as u64, "round");
     let percent = |share: f64| significant(share * 100.0, 2);
     let window = done.window.map_or_else(
@@ -60,7 +60,7 @@ fn steady(done: &Preconditioned) -> String {
 }
 
 /// Same in a few words, for output without this text; None if it is steady.
-pub fn not_steady(done: &Preconditioned) -> Option<String> {
+pub fn not_steady(done: &PreconditionResult) -> Option<String> {
     if done.fill.bytes < done.area {
         return Some("not filled".to_string());
     }
@@ -90,14 +90,14 @@ steady      after 6 rounds: the last five range over 4.0 % of their average (at 
 
     #[test]
     fn what_is_not_steady_says_after_how_much() {
-        let many = Preconditioned { end: PreconditionEnd::Rounds, ..example() };
+        let many = PreconditionResult { end: PreconditionEnd::Rounds, ..example() };
         assert!(
             render(&many).contains("steady      no, not steady after 6 rounds: the last five"),
             "{}",
             render(&many)
         );
         let fill = Fill { bytes: 1 << 20, duration_ns: 500_000_000 };
-        let cut = Preconditioned {
+        let cut = PreconditionResult {
             fill,
             rounds: Vec::new(),
             window: None,

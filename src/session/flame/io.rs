@@ -23,7 +23,7 @@ use crate::probe::files::FileNames;
 use crate::probe::latency::submits::StackOptions;
 use crate::probe::latency::{LatencyProbe, options as probe};
 use crate::probe::process_events::ProcessEvents;
-use crate::symbols::{Helper, Mapped, Symbolizer};
+use crate::symbols::{Helper, MappedFiles, Symbolizer};
 use crate::wire::process_events::{self, Comm};
 use crate::wire::stacks::is_of_ring;
 use crate::wire::submits::Submits;
@@ -126,7 +126,7 @@ struct Collector {
     /// Set where the files of I/Os are frames.
     names: Option<FileNames>,
     tally: SubmitTally,
-    mapped: Mapped,
+    mapped: MappedFiles,
     process_events: ProcessEvents,
     /// Processes whose mappings are read next, and the time of the last reading.
     due: Vec<(u32, Comm)>,
@@ -142,7 +142,7 @@ impl Collector {
             scene,
             names,
             tally: SubmitTally::default(),
-            mapped: Mapped::default(),
+            mapped: MappedFiles::default(),
             process_events: ProcessEvents::open(),
             due: Vec::new(),
             read: Instant::now(),
@@ -159,7 +159,7 @@ impl Collector {
             self.tally.add(self.scene.name(io), io);
             let owner = io.owner.filter(|owner| !owner.kernel);
             let Some(owner) = owner else { continue };
-            let room = self.backoffs.len() < Mapped::MOST_PROCESSES;
+            let room = self.backoffs.len() < MappedFiles::MOST_PROCESSES;
             let backoff = match self.backoffs.entry((owner.pid, owner.comm)) {
                 Entry::Occupied(found) => Some(found.into_mut()),
                 Entry::Vacant(place) => room.then(|| place.insert(Backoff::default())),

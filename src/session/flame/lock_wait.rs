@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::{IntervalWait, Options, SourceResult, nap};
 use crate::analyze::flame::{FlameSummary, Note, StackSource, What};
-use crate::analyze::locks::waits::Waited;
+use crate::analyze::locks::waits::WaitProfiles;
 use crate::analyze::locks::{self, trust};
 use crate::envelope::Lost;
 use crate::host::Host;
@@ -42,7 +42,7 @@ pub fn measure(options: &Options, host: &Host, interval: IntervalWait<'_>) -> Re
 
     let names = Symbolizer::new(Helper::own()).names(&locks::addresses(&end));
     let summary = locks::summarize(host, &first, &end, &names, &[]);
-    let waited = Waited::of(&summary);
+    let waited = WaitProfiles::of(&summary);
     let left_out = trust::lost(&summary);
     Ok(SourceResult {
         summary: FlameSummary {

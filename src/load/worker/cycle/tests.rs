@@ -156,7 +156,7 @@ fn run<'a>(job: &Job, blocks: usize, takes: usize, places: &'a [WireGenerator]) 
         counter: false,
         shared: &[],
     };
-    let (stop, exit, done) = (AtomicBool::new(false), AtomicBool::new(false), Done::default());
+    let (stop, exit, done) = (AtomicBool::new(false), AtomicBool::new(false), ThreadProgress::default());
     let mut engine = Odd::new(job, takes, &places[0]);
     let submit_stamps = SubmitStamps::new(places);
     assert!(submit_stamps.is_some());

@@ -3,7 +3,7 @@
 use super::bins::Classes;
 use crate::hist::Histogram;
 use crate::load::sections::groups;
-use crate::load::{Direction, JobResult, LoadSummary, Served, TransferSample, served};
+use crate::load::{Direction, JobResult, LoadSummary, ServedLatencies, TransferSample, served};
 
 /// fio's statistics of a series of samples; all 0 without any.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -56,7 +56,7 @@ pub struct DirectionFigures {
     pub clat: Histogram,
     pub lat: Histogram,
     /// By I/O priority, if there are several.
-    pub priorities: Vec<Served>,
+    pub priorities: Vec<ServedLatencies>,
     /// KiB/s, and I/Os per second.
     pub bandwidth: Moments,
     pub rates: Moments,

@@ -86,7 +86,7 @@ fn of_polls(summary: &InterruptSummary, poll: &PollSummary) -> Vec<Cell> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analyze::interrupts::Carried;
+    use crate::analyze::interrupts::CompletionCounts;
     use crate::hist::Histogram;
     use crate::render::text::interval_lines::{IntervalLines, IntervalStyle};
 
@@ -98,7 +98,7 @@ mod tests {
             queue: Some(3),
             cpus: vec![0, 1],
             interrupts,
-            carried: Some(Carried { completions: 2 * interrupts, empty: 0, per_interrupt }),
+            carried: Some(CompletionCounts { completions: 2 * interrupts, empty: 0, per_interrupt }),
             handler: Histogram::from_iter(vec![4_000; 200]),
             ..VectorSummary::default()
         }
