@@ -21,7 +21,7 @@ use crate::{replay, window};
 pub fn run(args: &Interrupts, color: Color) -> Result<()> {
     let mut screen = Screen::of(&args.output, &args.lines, args.all, &args.interval, &args.input)?;
     let text = |shown: &IntervalView<'_, InterruptSummary>| {
-        let style = render::text::interrupts::Style {
+        let style = render::text::Style {
             all: args.all,
             color: output::colored(color),
             brief: shown.is_further,

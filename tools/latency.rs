@@ -27,7 +27,7 @@ use crate::{replay, window};
 pub fn run(args: &Latency, color: Color) -> Result<()> {
     let mut screen = Screen::of(&args.output, &args.lines, args.all, &args.interval, &args.input)?;
     let text = |shown: &IntervalView<'_, LatencySummary>| {
-        let style = render::text::latency::Style {
+        let style = render::text::Style {
             all: args.all,
             color: output::colored(color),
             brief: shown.is_further,

@@ -22,7 +22,7 @@ use crate::{replay, window};
 pub fn run(args: &Locks, color: Color) -> Result<()> {
     let mut screen = Screen::of(&args.output, &args.lines, args.all, &args.interval, &args.input)?;
     let whole = |shown: &IntervalView<'_, PressureSummary>| {
-        let style = render::text::locks::Style {
+        let style = render::text::Style {
             all: args.all,
             color: output::colored(color),
             brief: shown.is_further,
@@ -71,7 +71,7 @@ fn text(
     envelope: &Envelope,
     seen: &PressureSummary,
     status: Option<i32>,
-    style: render::text::locks::Style,
+    style: render::text::Style,
 ) -> String {
     let memory = seen.pagecache.as_ref().map(render::text::pagecache::render).unwrap_or_default();
     match &seen.locks {

@@ -27,7 +27,7 @@ use crate::{replay, window};
 pub fn run(args: &Threads, color: Color) -> Result<()> {
     let mut screen = Screen::of(&args.output, &args.lines, args.all, &args.interval, &args.input)?;
     let text = |shown: &IntervalView<'_, ThreadSummary>| {
-        let style = render::text::threads::Style {
+        let style = render::text::Style {
             all: args.all,
             color: output::colored(color),
             brief: shown.is_further,

@@ -164,7 +164,7 @@ const VIEWS: [(&str, Check); 6] = [
         check(seed, |envelope, view: &LatencySummary, status| {
             lines_of(view);
             at_each_width(|width, color| {
-                let style = text::latency::Style { all: true, color, brief: false, width };
+                let style = text::Style { all: true, color, brief: false, width };
                 text::latency::render(envelope, view, status, style)
             })
         })
@@ -173,7 +173,7 @@ const VIEWS: [(&str, Check); 6] = [
         check(seed, |envelope, view: &InterruptSummary, status| {
             lines_of(view);
             at_each_width(|width, color| {
-                let style = text::interrupts::Style { all: true, color, brief: false, width };
+                let style = text::Style { all: true, color, brief: false, width };
                 text::interrupts::render(envelope, view, status, style)
             })
         })
@@ -183,7 +183,7 @@ const VIEWS: [(&str, Check); 6] = [
             lines_of(view);
             let memory = view.pagecache.as_ref().map(text::pagecache::render).unwrap_or_default();
             at_each_width(|width, color| {
-                let style = text::locks::Style { all: true, color, brief: false, width };
+                let style = text::Style { all: true, color, brief: false, width };
                 match &view.locks {
                     Some(locks) => text::locks::render(envelope, locks, &memory, status, style),
                     None => text::locks::unseen(envelope, &memory, status, style),
@@ -195,7 +195,7 @@ const VIEWS: [(&str, Check); 6] = [
         check(seed, |envelope, view: &ThreadSummary, status| {
             lines_of(view);
             at_each_width(|width, color| {
-                let style = text::threads::Style { all: true, color, brief: false, width };
+                let style = text::Style { all: true, color, brief: false, width };
                 text::threads::render(envelope, view, status, style)
             })
         })

@@ -2,22 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::{bytes, clean, count, fit, footer, significant, table};
+use super::{Style, bytes, clean, count, fit, footer, significant, table};
 use crate::analyze::threads::{GroupColumn, ThreadGroup, ThreadShare, ThreadSummary};
 use crate::envelope::Envelope;
 use crate::merge::SaturatingSum as _;
-
-/// Display options.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Style {
-    /// Show every row.
-    pub all: bool,
-    pub color: bool,
-    /// Without what is the same in every interval.
-    pub brief: bool,
-    /// Characters per line; None: unlimited.
-    pub width: Option<usize>,
-}
 
 /// Rows shown unless all are requested.
 const MOST_ROWS: usize = 30;
