@@ -85,21 +85,21 @@ enum Tool {
 
 /// A configuration, which is measured in turn with the others.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Arm {
+struct GeneratorSetup {
     tool: Tool,
     /// Whether each latency is measured.
     latencies: bool,
 }
 
-const OURS: Arm = Arm { tool: Tool::Biopsy, latencies: false };
-const OURS_TIMED: Arm = Arm { tool: Tool::Biopsy, latencies: true };
-const RAW: Arm = Arm { tool: Tool::Raw, latencies: false };
-const RAW_TIMED: Arm = Arm { tool: Tool::Raw, latencies: true };
-const FIO: Arm = Arm { tool: Tool::Fio, latencies: false };
-const FIO_TIMED: Arm = Arm { tool: Tool::Fio, latencies: true };
-const ARMS: [Arm; 6] = [OURS, RAW, FIO_TIMED, OURS_TIMED, RAW_TIMED, FIO];
+const OURS: GeneratorSetup = GeneratorSetup { tool: Tool::Biopsy, latencies: false };
+const OURS_TIMED: GeneratorSetup = GeneratorSetup { tool: Tool::Biopsy, latencies: true };
+const RAW: GeneratorSetup = GeneratorSetup { tool: Tool::Raw, latencies: false };
+const RAW_TIMED: GeneratorSetup = GeneratorSetup { tool: Tool::Raw, latencies: true };
+const FIO: GeneratorSetup = GeneratorSetup { tool: Tool::Fio, latencies: false };
+const FIO_TIMED: GeneratorSetup = GeneratorSetup { tool: Tool::Fio, latencies: true };
+const ARMS: [GeneratorSetup; 6] = [OURS, RAW, FIO_TIMED, OURS_TIMED, RAW_TIMED, FIO];
 
-impl Arm {
+impl GeneratorSetup {
     fn name(self) -> &'static str {
         match (self.tool, self.latencies) {
             (Tool::Biopsy, false) => "biopsy, no latencies",
@@ -137,7 +137,7 @@ impl Medium {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Figure {
+enum SliceFigure {
     Rate,
     User,
 }
@@ -152,13 +152,13 @@ enum Goal {
 }
 
 /// The figure, biopsy's arm, the peer's arm, and the target.
-fn comparisons(medium: Medium) -> Vec<(Figure, Arm, Arm, Goal)> {
+fn comparisons(medium: Medium) -> Vec<(SliceFigure, GeneratorSetup, GeneratorSetup, Goal)> {
     let mut all = vec![
-        (Figure::Rate, OURS, RAW, Goal::AtLeast(0.97)),
-        (Figure::Rate, OURS_TIMED, RAW, Goal::AtLeast(0.94)),
-        (Figure::Rate, OURS_TIMED, RAW_TIMED, Goal::None),
-        (Figure::User, OURS, RAW, Goal::None),
-        (Figure::User, OURS_TIMED, RAW_TIMED, Goal::None),
+        (SliceFigure::Rate, OURS, RAW, Goal::AtLeast(0.97)),
+        (SliceFigure::Rate, OURS_TIMED, RAW, Goal::AtLeast(0.94)),
+        (SliceFigure::Rate, OURS_TIMED, RAW_TIMED, Goal::None),
+        (SliceFigure::User, OURS, RAW, Goal::None),
+        (SliceFigure::User, OURS_TIMED, RAW_TIMED, Goal::None),
     ];
     let faster = match medium {
         Medium::Loop => 1.0,
@@ -166,10 +166,10 @@ fn comparisons(medium: Medium) -> Vec<(Figure, Arm, Arm, Goal)> {
         Medium::Nop => return all,
     };
     all.extend([
-        (Figure::Rate, OURS_TIMED, FIO_TIMED, Goal::AtLeast(faster)),
-        (Figure::Rate, OURS, FIO, Goal::None),
-        (Figure::User, OURS_TIMED, FIO_TIMED, Goal::AtMost(0.5)),
-        (Figure::User, OURS, FIO, Goal::None),
+        (SliceFigure::Rate, OURS_TIMED, FIO_TIMED, Goal::AtLeast(faster)),
+        (SliceFigure::Rate, OURS, FIO, Goal::None),
+        (SliceFigure::User, OURS_TIMED, FIO_TIMED, Goal::AtMost(0.5)),
+        (SliceFigure::User, OURS, FIO, Goal::None),
     ]);
     all
 }
@@ -193,7 +193,7 @@ impl Bench {
         }
     }
 
-    fn command(&self, arm: Arm, name: &str, nop: bool) -> Result<Command> {
+    fn command(&self, arm: GeneratorSetup, name: &str, nop: bool) -> Result<Command> {
         let device = format!("/dev/{name}");
         let path = self.path(arm.tool).context("an arm without a tool")?;
         let complete_min = self.complete_min;
@@ -233,7 +233,7 @@ impl Bench {
 struct Running(Option<Child>);
 
 /// Output, exit status and CPU time of a generator.
-struct Ended {
+struct GeneratorOutput {
     said: String,
     complained: String,
     succeeded: bool,
@@ -243,7 +243,7 @@ struct Ended {
 
 impl Running {
     /// Requests the end if `ask` is set, and waits.
-    fn end(mut self, ask: bool) -> Result<Ended> {
+    fn end(mut self, ask: bool) -> Result<GeneratorOutput> {
         let mut child = self.0.take().context("a generator that has ended")?;
         let pid = child.id() as libc::pid_t;
         if ask {
@@ -267,7 +267,7 @@ impl Running {
         };
         ensure!(waited == pid, "a generator got lost: {}", std::io::Error::last_os_error());
         let ns = |time: libc::timeval| time.tv_sec as f64 * 1e9 + time.tv_usec as f64 * 1e3;
-        Ok(Ended {
+        Ok(GeneratorOutput {
             said,
             complained,
             succeeded: status == 0,
@@ -288,7 +288,7 @@ impl Drop for Running {
 
 /// The figures of one slice.
 #[derive(Clone, Copy)]
-struct Sample {
+struct SliceFigures {
     iops: f64,
     /// Per I/O.
     user_ns: f64,
@@ -340,8 +340,8 @@ fn own_of_biopsy(said: &str) -> Option<Own> {
     })
 }
 
-impl Arm {
-    fn own(self, ended: &Ended) -> Result<Own> {
+impl GeneratorSetup {
+    fn own(self, ended: &GeneratorOutput) -> Result<Own> {
         let own = match self.tool {
             Tool::Biopsy => own_of_biopsy(&ended.said),
             Tool::Raw => own_of_raw(&ended.said),
@@ -363,7 +363,7 @@ fn ios(name: &str) -> Result<u64> {
 }
 
 /// Measures requests that reach a device: the kernel's counter gives their number.
-fn slice(bench: &Bench, arm: Arm, name: &str) -> Result<Sample> {
+fn slice(bench: &Bench, arm: GeneratorSetup, name: &str) -> Result<SliceFigures> {
     let before = ios(name)?;
     let mut running = Running(Some(bench.command(arm, name, false)?.spawn()?));
     let deadline = Instant::now() + START;
@@ -386,7 +386,7 @@ fn slice(bench: &Bench, arm: Arm, name: &str) -> Result<Sample> {
     ensure!(succeeded, "{} failed: {}", arm.name(), first_line(&ended.complained));
     let all = (ios(name)? - before) as f64;
     let own = arm.own(&ended)?;
-    Ok(Sample {
+    Ok(SliceFigures {
         iops: (ios_end - ios_begin) as f64 / seconds,
         user_ns: own.user_ns.unwrap_or(ended.user_ns / all),
         system_ns: ended.system_ns / all,
@@ -395,7 +395,7 @@ fn slice(bench: &Bench, arm: Arm, name: &str) -> Result<Sample> {
 }
 
 /// Measures requests that reach no device: the generators count them, and they keep one CPU busy all the time.
-fn slice_of_nothing(bench: &Bench, arm: Arm, name: &str) -> Result<Sample> {
+fn slice_of_nothing(bench: &Bench, arm: GeneratorSetup, name: &str) -> Result<SliceFigures> {
     let running = Running(Some(bench.command(arm, name, true)?.spawn()?));
     if arm.tool == Tool::Raw {
         pause(SLICE + arm.settle() + SETTLE)?;
@@ -405,7 +405,7 @@ fn slice_of_nothing(bench: &Bench, arm: Arm, name: &str) -> Result<Sample> {
     let own = arm.own(&ended)?;
     let busy_ns = ended.user_ns + ended.system_ns;
     let per_io = |ns: f64| ns / busy_ns * 1e9 / own.iops;
-    Ok(Sample {
+    Ok(SliceFigures {
         iops: own.iops,
         user_ns: own.user_ns.unwrap_or_else(|| per_io(ended.user_ns)),
         system_ns: per_io(ended.system_ns),
@@ -441,7 +441,7 @@ fn measure(bench: &Bench, medium: Medium, name: &str, rounds: usize) -> Result<(
             Err(e) => println!("{}: not available: {e:#}", arm.name()),
         }
     }
-    let mut samples: Vec<Vec<Sample>> = arms.iter().map(|_| Vec::with_capacity(rounds)).collect();
+    let mut samples: Vec<Vec<SliceFigures>> = arms.iter().map(|_| Vec::with_capacity(rounds)).collect();
     for round in 0..rounds {
         for turn in 0..arms.len() {
             let turn = (turn + round) % arms.len();
@@ -449,7 +449,7 @@ fn measure(bench: &Bench, medium: Medium, name: &str, rounds: usize) -> Result<(
             samples[arm].push(slice(arms[arm])?);
         }
     }
-    let middle = |values: &[Sample], of: fn(&Sample) -> f64| {
+    let middle = |values: &[SliceFigures], of: fn(&SliceFigures) -> f64| {
         median(&values.iter().map(of).collect::<Vec<f64>>()).unwrap_or(f64::NAN)
     };
     println!(
@@ -470,7 +470,8 @@ fn measure(bench: &Bench, medium: Medium, name: &str, rounds: usize) -> Result<(
     for (figure, ours, peer, goal) in comparisons(medium) {
         let place = |arm| arms.iter().position(|a| *a == arm);
         let (Some(ours), Some(peer)) = (place(ours), place(peer)) else { continue };
-        let of = |sample: &Sample| if figure == Figure::Rate { sample.iops } else { sample.user_ns };
+        let of =
+            |sample: &SliceFigures| if figure == SliceFigure::Rate { sample.iops } else { sample.user_ns };
         let ratios: Vec<f64> = samples[ours].iter().zip(&samples[peer]).map(|(a, b)| of(a) / of(b)).collect();
         let middle = median(&ratios).unwrap_or(f64::NAN);
         let (low, high) = median_interval(&ratios).unwrap_or((f64::NAN, f64::NAN));
@@ -481,7 +482,7 @@ fn measure(bench: &Bench, medium: Medium, name: &str, rounds: usize) -> Result<(
         };
         println!(
             "{:<9} {:<21} / {:<18} {middle:6.3} ({low:.3} to {high:.3})  {verdict}",
-            if figure == Figure::Rate { "IOPS" } else { "user time" },
+            if figure == SliceFigure::Rate { "IOPS" } else { "user time" },
             arms[ours].name(),
             arms[peer].name()
         );

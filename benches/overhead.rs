@@ -37,7 +37,7 @@ const SETTLE: Duration = Duration::from_millis(100);
 
 /// The arms, which are measured in turn.
 #[derive(Clone, Copy, PartialEq)]
-enum Arm {
+enum ProbeSetup {
     AllStages,
     /// `--detail`.
     Parts,
@@ -52,7 +52,7 @@ enum Arm {
     TwoClocks,
 }
 
-impl Arm {
+impl ProbeSetup {
     /// In the order of a round.
     const ALL: [Self; 8] = [
         Self::AllStages,
@@ -80,13 +80,13 @@ impl Arm {
 }
 
 /// An attached arm; dropping it detaches.
-enum Attached {
+enum AttachedProbe {
     Ours(#[allow(dead_code, reason = "it is kept for its drop")] Box<LatencyProbe>),
     Peer(Child),
     Clocks(#[allow(dead_code, reason = "it is kept for its drop")] Box<ClockReads>),
 }
 
-impl Drop for Attached {
+impl Drop for AttachedProbe {
     fn drop(&mut self) {
         if let Self::Peer(child) = self {
             let _gone = child.kill();
@@ -95,50 +95,56 @@ impl Drop for Attached {
     }
 }
 
-fn attach(arm: Arm, host: &Host, device: &str, peer: &str) -> Result<Attached> {
-    if matches!(arm, Arm::ThreeClocks | Arm::TwoClocks) {
-        return Ok(Attached::Clocks(Box::new(ClockReads::attach(arm == Arm::ThreeClocks)?)));
+fn attach(arm: ProbeSetup, host: &Host, device: &str, peer: &str) -> Result<AttachedProbe> {
+    if matches!(arm, ProbeSetup::ThreeClocks | ProbeSetup::TwoClocks) {
+        return Ok(AttachedProbe::Clocks(Box::new(ClockReads::attach(arm == ProbeSetup::ThreeClocks)?)));
     }
-    if arm == Arm::Biolatency {
+    if arm == ProbeSetup::Biolatency {
         let child =
             Command::new(peer).args(["1000", "1"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
-        return Ok(Attached::Peer(child));
+        return Ok(AttachedProbe::Peer(child));
     }
     let options = Options {
         devices: vec![device.to_string()],
         stages: match arm {
-            Arm::DeviceOnly => Stages::Device,
-            Arm::AllStages | Arm::Parts | Arm::Groups => Stages::All,
+            ProbeSetup::DeviceOnly => Stages::Device,
+            ProbeSetup::AllStages | ProbeSetup::Parts | ProbeSetup::Groups => Stages::All,
             _ => Stages::QueueDevice,
         },
-        parts: arm == Arm::Parts,
-        group_by: (arm == Arm::Groups).then(|| groups::mask(&[Dimension::Process])),
+        parts: arm == ProbeSetup::Parts,
+        group_by: (arm == ProbeSetup::Groups).then(|| groups::mask(&[Dimension::Process])),
         cost: false,
         ..Options::default()
     };
-    Ok(Attached::Ours(Box::new(LatencyProbe::attach(host, Path::new("/"), &options)?)))
+    Ok(AttachedProbe::Ours(Box::new(LatencyProbe::attach(host, Path::new("/"), &options)?)))
 }
 
 /// The cost in one interval, all in ns per I/O.
-struct Cost {
+struct IntervalCost {
     net: f64,
     raw: f64,
     /// Net cost by program.
     programs: Vec<(String, f64)>,
 }
 
-impl Cost {
+impl IntervalCost {
     fn net_of(&self, program: &str) -> Option<f64> {
         self.programs.iter().find(|(name, _)| name == program).map(|(_, net)| *net)
     }
 }
 
-fn measure(arm: Arm, host: &Host, device: &str, peer: &str, baseline: &Baseline) -> Result<Cost> {
+fn measure(
+    arm: ProbeSetup,
+    host: &Host,
+    device: &str,
+    peer: &str,
+    baseline: &Baseline,
+) -> Result<IntervalCost> {
     let before: HashSet<u32> = cost::all_programs().into_iter().map(|(id, ..)| id).collect();
     let attached = attach(arm, host, device, peer)?;
     // The peer takes a while to load; biopsy's probes are attached when the call returns.
     let wanted = match arm {
-        Arm::DeviceOnly | Arm::TwoClocks => 2,
+        ProbeSetup::DeviceOnly | ProbeSetup::TwoClocks => 2,
         _ => 1,
     };
     let deadline = Instant::now() + Duration::from_secs(5);
@@ -173,7 +179,7 @@ fn measure(arm: Arm, host: &Host, device: &str, peer: &str, baseline: &Baseline)
             programs.push((name.clone(), (ns - empty * runs) / ios));
         }
     }
-    Ok(Cost { net: programs.iter().map(|(_, net)| net).sum(), raw, programs })
+    Ok(IntervalCost { net: programs.iter().map(|(_, net)| net).sum(), raw, programs })
 }
 
 /// Time from the start of the executable to the start of the run in ms, and its memory then in MiB: the cost of a view
@@ -213,9 +219,9 @@ fn main() -> Result<()> {
         println!("no biolatency here (Debian: apt-get install libbpf-tools): our own figures alone");
     }
     let wanted = std::env::var("ARMS").unwrap_or_default();
-    let arms: Vec<Arm> = Arm::ALL
+    let arms: Vec<ProbeSetup> = ProbeSetup::ALL
         .into_iter()
-        .filter(|arm| has_peer || *arm != Arm::Biolatency)
+        .filter(|arm| has_peer || *arm != ProbeSetup::Biolatency)
         .filter(|arm| wanted.is_empty() || wanted.split(',').any(|w| w == arm.name()))
         .collect();
     let device = Loop::new()?;
@@ -235,7 +241,7 @@ fn main() -> Result<()> {
     let mut prepared = load::prepare(&[job], &Permission::default(), &stop, &|_| {})?;
     let results = thread::scope(|scope| {
         let load = scope.spawn(|| prepared.run_one(&stop, &|_| {}, &[]));
-        let mut results: Vec<Vec<Cost>> = arms.iter().map(|_| Vec::new()).collect();
+        let mut results: Vec<Vec<IntervalCost>> = arms.iter().map(|_| Vec::new()).collect();
         let measured = (0..rounds).try_for_each(|round| -> Result<()> {
             for turn in 0..arms.len() {
                 let arm = (turn + round) % arms.len();
@@ -258,8 +264,8 @@ fn main() -> Result<()> {
             println!("  {program:<20} {:>28}", summary(&net));
         }
     }
-    if let Some(theirs) = arms.iter().position(|arm| *arm == Arm::Biolatency) {
-        for (arm, values) in arms.iter().zip(&results).filter(|(arm, _)| **arm != Arm::Biolatency) {
+    if let Some(theirs) = arms.iter().position(|arm| *arm == ProbeSetup::Biolatency) {
+        for (arm, values) in arms.iter().zip(&results).filter(|(arm, _)| **arm != ProbeSetup::Biolatency) {
             let ratios: Vec<f64> =
                 values.iter().zip(&results[theirs]).map(|(v, peer)| v.net / peer.net).collect();
             println!("{:<22} {} of biolatency's net cost, round by round", arm.name(), summary(&ratios));

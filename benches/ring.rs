@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use biopsy::probe::cost::{self, Baseline};
-use biopsy::probe::events::{EventOptions, Rings, Taken};
+use biopsy::probe::events::{EventOptions, PollResult, Rings};
 use biopsy::wire::events::Event;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapHandle, libbpf_sys};
@@ -92,13 +92,13 @@ fn cpu_ns(name: &str) -> Result<u64> {
 }
 
 /// Counts the received events, and checks that each number comes once and in order.
-struct Received {
+struct EventCheck {
     events: u64,
     last: Vec<u64>,
 }
 
-impl Received {
-    fn add(&mut self, taken: &Taken) -> Result<()> {
+impl EventCheck {
+    fn add(&mut self, taken: &PollResult) -> Result<()> {
         for event in &taken.events {
             let Event::Io(io) = event else { anyhow::bail!("an event of another kind came") };
             let (number, cpu) = (io.io >> IO_CPU_BITS, io.io & ((1 << IO_CPU_BITS) - 1));
@@ -122,7 +122,7 @@ fn measure(skel: &RingSkel<'_>, cpus: usize, rate: u64, length: Duration) -> Res
         all.map(|(.., stats)| stats.run_ns).sum::<u64>()
     };
     let (ran, own) = (run_ns(), cpu_ns("ring")?);
-    let mut received = Received { events: 0, last: vec![0; cpus] };
+    let mut received = EventCheck { events: 0, last: vec![0; cpus] };
     let (took, drained) = thread::scope(|scope| {
         let producers: Vec<_> = (0..cpus)
             .map(|cpu| {

@@ -32,20 +32,20 @@ pub trait View: Serialize + DeserializeOwned + JsonSchema + Send {
 
 /// A view with its envelope, as one object.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Framed<V> {
+pub struct FramedView<V> {
     pub envelope: Envelope,
     pub view: V,
 }
 
-impl<V: View> Serialize for Framed<V> {
+impl<V: View> Serialize for FramedView<V> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        Line::new(&self.envelope, &self.view, None).serialize(serializer)
+        OutputLine::new(&self.envelope, &self.view, None).serialize(serializer)
     }
 }
 
 /// A view with its envelope, for writing.
 #[derive(Serialize)]
-pub struct Line<'a, V> {
+pub struct OutputLine<'a, V> {
     /// First, so that readers can identify the object at once.
     schema: &'static str,
     version: &'a str,
@@ -64,7 +64,7 @@ pub struct Line<'a, V> {
     command_status: Option<i32>,
 }
 
-impl<'a, V: View> Line<'a, V> {
+impl<'a, V: View> OutputLine<'a, V> {
     /// `command_status` is set when a command was measured.
     pub fn new(envelope: &'a Envelope, view: &'a V, command_status: Option<i32>) -> Self {
         let Envelope { version, kernel, start, duration_ns, read_ns, lost, cost, missing } = envelope;
@@ -87,13 +87,13 @@ impl<'a, V: View> Line<'a, V> {
     }
 }
 
-impl<'de, V: View> Deserialize<'de> for Framed<V> {
+impl<'de, V: View> Deserialize<'de> for FramedView<V> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(reading::Whole::default())
+        deserializer.deserialize_map(reading::ObjectSeed::default())
     }
 }
 
-impl<V: View> JsonSchema for Framed<V> {
+impl<V: View> JsonSchema for FramedView<V> {
     fn schema_name() -> Cow<'static, str> {
         V::schema_name()
     }

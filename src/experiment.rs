@@ -12,7 +12,7 @@ mod order;
 mod ratio;
 mod verdict;
 
-pub use depth::{Arm, Curve, LATENCY_BOUND, Point, Regime, SATURATED, Tried};
+pub use depth::{Arm, ArmResult, BlockResult, Curve, LATENCY_BOUND, Regime, SATURATED};
 pub use live::of_depth;
 pub use ratio::Ratio;
-pub use verdict::{Plan, Verdict};
+pub use verdict::{EvaluationPlan, Verdict};

@@ -89,7 +89,7 @@ pub struct Host {
     /// Limits of cgroups; empty until they are read ([`throttle::throttles`]).
     pub throttles: Vec<Throttle>,
     /// Settings of io.cost for each disk; empty until they are read ([`iocost::costs`]).
-    pub costs: Vec<iocost::Cost>,
+    pub costs: Vec<iocost::IoCost>,
     /// The limits were read from the cgroups of the block layer: a disk without one above has none.
     pub limits_told: bool,
 }

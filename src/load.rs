@@ -7,7 +7,7 @@
 //! through the time stamp counter where that can be trusted ([`ClockQuality`] gives the error bound).
 //!
 //! [`prepare()`] opens or creates the targets and checks everything that can be checked before the run; every target
-//! that is written passes the [`guard`]. [`Prepared::run`] runs the jobs.
+//! that is written passes the [`guard`]. [`PreparedJobs::run`] runs the jobs.
 
 mod buffers;
 mod content;
@@ -52,14 +52,16 @@ pub use job::{
     LatencyTarget, Logs, OnError, Pattern, Placement, PriorityShare, Rate, Target, Timestamps, io_priority,
     priority_name,
 };
-pub use precondition::{End, MOST_ROUNDS, Preconditioned, Preconditioning, Round, precondition};
-pub use prepare::{Phase, Prepared, Progress, Rates, ScratchFiles, prepare, prepare_again};
-pub use sampled::Sampled;
-pub use scaling::{Scaled, Scaling, measure as measure_scaling};
+pub use precondition::{
+    MOST_ROUNDS, PreconditionEnd, PreconditionResult, Preconditioning, WriteRound, precondition,
+};
+pub use prepare::{Phase, PreparedJobs, Progress, Rates, ScratchFiles, prepare, prepare_again};
+pub use sampled::BlockCounts;
+pub use scaling::{DriveScaling, Scaling, measure as measure_scaling};
 pub use scratch::default_bytes as default_scratch_bytes;
-pub use series::Interval;
+pub use series::SeriesInterval;
 pub use stamps::ClockQuality;
-pub use steady::{MOST_RANGE, MOST_SLOPE, Window};
+pub use steady::{MOST_RANGE, MOST_SLOPE, RoundTrend};
 pub use unsupported::unsupported;
 
 use schemars::JsonSchema;
@@ -106,7 +108,7 @@ impl Transfer {
 
 /// Latencies of one thread, one direction and one I/O priority.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Served {
+pub struct ServedLatencies {
     pub direction: Direction,
     /// None: the priority of the thread.
     pub priority: Option<u16>,
@@ -126,7 +128,7 @@ pub struct Failures {
 
 /// What a thread transferred in one interval of its run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Sample {
+pub struct TransferSample {
     /// Length of the interval: that of the job's logs (500 ms), plus the thread's delay.
     pub duration_ns: u64,
     /// Operations that succeeded in the interval, by direction; so are `bytes`.
@@ -165,7 +167,7 @@ pub struct JobResult {
     /// By direction.
     pub transfers: [Transfer; 3],
     /// Latencies by I/O priority; empty where no operation has its own.
-    pub priorities: Vec<Served>,
+    pub priorities: Vec<ServedLatencies>,
     /// Durations of fsync and fdatasync calls.
     pub syncs: Histogram,
     pub failures: Vec<Failures>,
@@ -209,7 +211,7 @@ pub struct JobResult {
     pub depths: Histogram,
     /// Consecutive intervals from the first submission on, without the ramp and without the incomplete one at the end;
     /// empty for a run shorter than one interval, or where not measured.
-    pub samples: Vec<Sample>,
+    pub samples: Vec<TransferSample>,
 }
 
 impl JobResult {
@@ -279,8 +281,11 @@ pub struct RingWorkers {
 }
 
 /// Latencies of one direction by I/O priority over these threads. As in fio, empty with fewer than two priorities.
-pub fn served<'a>(jobs: impl IntoIterator<Item = &'a JobResult>, direction: Direction) -> Vec<Served> {
-    let mut all: Vec<Served> = Vec::new();
+pub fn served<'a>(
+    jobs: impl IntoIterator<Item = &'a JobResult>,
+    direction: Direction,
+) -> Vec<ServedLatencies> {
+    let mut all: Vec<ServedLatencies> = Vec::new();
     for one in jobs.into_iter().flat_map(|job| &job.priorities).filter(|one| one.direction == direction) {
         match all.iter_mut().find(|other| other.priority == one.priority) {
             Some(other) => {
@@ -350,7 +355,7 @@ impl LoadSummary {
     }
 
     /// Latencies of one direction by I/O priority over all threads; empty with fewer than two priorities.
-    pub fn priorities(&self, direction: Direction) -> Vec<Served> {
+    pub fn priorities(&self, direction: Direction) -> Vec<ServedLatencies> {
         served(&self.jobs, direction)
     }
 

@@ -23,8 +23,8 @@ use std::io::{BufRead, Read};
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 
-use crate::envelope::reading::Line;
-use crate::envelope::{Envelope, Framed, View};
+use crate::envelope::reading::ParsedLine;
+use crate::envelope::{Envelope, FramedView, View};
 use source::Absent;
 pub use span::{Moment, Span};
 
@@ -63,13 +63,13 @@ struct Head {
 
 /// Reads the results of one view within a span, one per line. Lines of other views are skipped.
 pub struct Pieces<R> {
-    lines: Lines<R>,
+    lines: NumberedLines<R>,
     span: Span,
     notes: Notes,
 }
 
 /// Lines with their numbers, starting at 1.
-struct Lines<R> {
+struct NumberedLines<R> {
     lines: R,
     number: u64,
 }
@@ -87,7 +87,7 @@ struct Notes {
 }
 
 /// A line, classified.
-enum Found<V> {
+enum ClassifiedLine<V> {
     /// A result of the view within the span.
     Within(Box<Piece<V>>),
     /// A result of the view outside the span, with its start.
@@ -96,7 +96,7 @@ enum Found<V> {
     Other(String),
 }
 
-impl<R: BufRead> Lines<R> {
+impl<R: BufRead> NumberedLines<R> {
     /// Reads the next line that is not blank. Returns false at the end.
     fn next(&mut self, line: &mut Vec<u8>) -> Result<bool> {
         loop {
@@ -115,7 +115,7 @@ impl<R: BufRead> Lines<R> {
 
 impl<R: BufRead> Pieces<R> {
     pub fn new(lines: R, span: Span) -> Self {
-        Self { lines: Lines { lines, number: 0 }, span, notes: Notes::default() }
+        Self { lines: NumberedLines { lines, number: 0 }, span, notes: Notes::default() }
     }
 
     /// Reads the next result. None: the end.
@@ -137,18 +137,18 @@ impl<R: BufRead> Pieces<R> {
 }
 
 impl Notes {
-    fn take<V>(&mut self, found: Found<V>) -> Option<Piece<V>> {
+    fn take<V>(&mut self, found: ClassifiedLine<V>) -> Option<Piece<V>> {
         match found {
-            Found::Within(piece) => {
+            ClassifiedLine::Within(piece) => {
                 self.began.get_or_insert_with(|| piece.envelope.start.clone());
                 self.found += 1;
                 return Some(*piece);
             }
-            Found::Outside(start) => {
+            ClassifiedLine::Outside(start) => {
                 self.began.get_or_insert_with(|| start.clone());
                 self.last = start;
             }
-            Found::Other(schema) => _ = self.other.get_or_insert(schema),
+            ClassifiedLine::Other(schema) => _ = self.other.get_or_insert(schema),
         }
         None
     }
@@ -170,7 +170,7 @@ impl Notes {
 }
 
 /// Parses a line. `began` is the start of the first result; None: this line is the first.
-fn find<V: View>(line: &[u8], span: Span, began: Option<&str>) -> Result<Found<V>> {
+fn find<V: View>(line: &[u8], span: Span, began: Option<&str>) -> Result<ClassifiedLine<V>> {
     let bytes = line.len();
     ensure!(bytes as u64 <= MOST_BYTES, "it is longer than {} MiB", MOST_BYTES >> 20);
     // Sums of at most 255 bytes cannot overflow a u8, so the compiler vectorises the count.
@@ -185,11 +185,11 @@ fn find<V: View>(line: &[u8], span: Span, began: Option<&str>) -> Result<Found<V
     // Fast path: biopsy writes the schema first. Other tools may reorder the keys.
     if span == Span::default() && line.starts_with(SCHEMA_FIRST) {
         return match parse(line)? {
-            Line::Of { framed, command_status } => {
-                let Framed { envelope, view } = *framed;
-                Ok(Found::Within(Box::new(Piece { envelope, view, command_status, size })))
+            ParsedLine::Of { framed, command_status } => {
+                let FramedView { envelope, view } = *framed;
+                Ok(ClassifiedLine::Within(Box::new(Piece { envelope, view, command_status, size })))
             }
-            Line::Other(schema) => other::<V>(schema),
+            ParsedLine::Other(schema) => other::<V>(schema),
         };
     }
     let Head { schema, command_status } = parse(line)?;
@@ -198,9 +198,9 @@ fn find<V: View>(line: &[u8], span: Span, began: Option<&str>) -> Result<Found<V
     }
     let envelope: Envelope = parse(line)?;
     if !span.holds(began.unwrap_or(&envelope.start), &envelope.start)? {
-        return Ok(Found::Outside(envelope.start));
+        return Ok(ClassifiedLine::Outside(envelope.start));
     }
-    Ok(Found::Within(Box::new(Piece { envelope, view: parse(line)?, command_status, size })))
+    Ok(ClassifiedLine::Within(Box::new(Piece { envelope, view: parse(line)?, command_status, size })))
 }
 
 /// Parses a file that holds one object.
@@ -213,7 +213,7 @@ fn whole<V: View>(bytes: &[u8]) -> Result<V> {
     parse(bytes)
 }
 
-fn other<V: View>(schema: String) -> Result<Found<V>> {
+fn other<V: View>(schema: String) -> Result<ClassifiedLine<V>> {
     let (name, version) = split(&schema)?;
     let (known, our_version) = split(V::SCHEMA)?;
     ensure!(
@@ -221,7 +221,7 @@ fn other<V: View>(schema: String) -> Result<Found<V>> {
         "{schema} is newer than {}: read it with the biopsy that wrote it",
         V::SCHEMA
     );
-    Ok(Found::Other(schema))
+    Ok(ClassifiedLine::Other(schema))
 }
 
 /// The name of the view with this schema.

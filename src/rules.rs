@@ -80,7 +80,7 @@ use crate::host::Host;
 use crate::host::cpu_quota::CpuQuota;
 use crate::load::{LoadSummary, Scaling};
 use crate::merge::SaturatingSum as _;
-use crate::rules::inputs::{Locks, PageCache, Threads};
+use crate::rules::inputs::{Locks, PageCache, ThreadsInput};
 
 /// The inputs of the rules.
 #[derive(Debug, Clone, Copy)]
@@ -112,7 +112,7 @@ pub struct Summaries<'a> {
     /// None: the page cache was not traced.
     pub pagecache: Option<&'a PageCache>,
     /// None: threads were not sampled.
-    pub threads: Option<&'a Threads>,
+    pub threads: Option<&'a ThreadsInput>,
 }
 
 /// A finding's computation and its page in `biopsy explain`.
@@ -352,14 +352,14 @@ mod tests {
     fn what_reads_nothing_is_the_verdict_before_what_rests_on_it() {
         let mut case = Case::new(15_000, 32);
         let sure = diagnose(&case.summaries()).findings[0].confidence;
-        let sampled = load::Sampled { samples: 64, zeros: 64, ..load::Sampled::default() };
+        let sampled = load::BlockCounts { samples: 64, zeros: 64, ..load::BlockCounts::default() };
         case.load.as_mut().unwrap().drive.sampled = Some(sampled);
         let found = diagnose(&case.summaries()).findings;
         assert_eq!((found[0].id, found[1].id), ("deallocated-read", "device-bound"));
         assert_eq!(found[1].confidence, sure * deallocated_read::CONFIDENCE_LEFT);
         assert!(found[1].evidence.iter().any(|line| line.contains("100 % of the sampled blocks")));
         // A note does not reduce the confidence of others.
-        let few = load::Sampled { samples: 64, zeros: 5, ..load::Sampled::default() };
+        let few = load::BlockCounts { samples: 64, zeros: 5, ..load::BlockCounts::default() };
         case.load.as_mut().unwrap().drive.sampled = Some(few);
         let found = diagnose(&case.summaries()).findings;
         assert_eq!(

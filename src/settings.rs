@@ -16,4 +16,4 @@ pub mod watcher;
 pub use keeper::Keeper;
 pub use key::Key;
 pub use lock::{Lock, restore_left};
-pub use saved::{Problem, Saved, Setting};
+pub use saved::{Problem, SavedSettings, Setting};

@@ -15,7 +15,7 @@ pub use estimate::{Estimate, welch};
 pub use holm::holm;
 pub use looks::Looks;
 pub use median::{LEAST_FOR_INTERVAL, median, median_interval};
-pub use paired::Paired;
+pub use paired::PairedDifferences;
 
 #[cfg(test)]
 mod scipy_tests;

@@ -5,8 +5,8 @@
 //!
 //! An address of a process is first converted to a [`Place`], which means the same in every process and on every
 //! machine. Each place is symbolized once, from the file that was mapped: through the open descriptor if the process's
-//! mappings were read while it was running ([`Mapped`]), else from the file that has its path now, if inode and device
-//! are the same. Files are read in a helper process, since a damaged file can crash its reader: see [`Helper`].
+//! mappings were read while it was running ([`MappedFiles`]), else from the file that has its path now, if inode and
+//! device are the same. Files are read in a helper process, since a damaged file can crash its reader: see [`Helper`].
 
 mod child;
 mod demangle;
@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use crate::host::elf::BuildId;
-pub use crate::host::mapped::{Mapped, NoRecords, Programs};
+pub use crate::host::mapped::{MappedFiles, NoRecords, Programs};
 pub use place::Place;
 pub use place::by_label;
 pub use scheduler::Scheduler;
@@ -36,8 +36,8 @@ use crate::host::block;
 use crate::host::kallsyms::Kallsyms;
 use crate::host::mapped::{MappedFile, open_regular};
 use crate::refusal::LockedMemory;
-use child::{Bounds, Program};
-use files::{Failures, Files, Known};
+use child::{Bounds, HelperProgram};
+use files::{Failures, Files, NameCache};
 use process::{Meaning, Processes, Vdso};
 
 /// The name of a frame that cannot be symbolized.
@@ -51,7 +51,7 @@ pub struct Addresses {
     /// in another process.
     pub user: BTreeMap<u32, BTreeSet<u64>>,
     /// The mappings of the processes while they were running.
-    pub maps: Mapped,
+    pub maps: MappedFiles,
     /// Disks by their numbers.
     pub disks: BTreeSet<(u32, u32)>,
 }
@@ -117,7 +117,7 @@ struct Local {
 
 /// The name of a place according to the files on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Named {
+pub enum PlaceName {
     /// Several if functions were inlined: outermost first.
     As(Arc<[String]>),
     /// The file exists, and has no name there.
@@ -126,7 +126,7 @@ pub enum Named {
     Absent,
 }
 
-impl Named {
+impl PlaceName {
     /// The names, if there are any.
     pub fn names(self) -> Option<Arc<[String]>> {
         match self {
@@ -139,7 +139,7 @@ impl Named {
 /// The program that reads files for a [`Symbolizer`] in separate processes: biopsy with a hidden verb, implemented by
 /// [`Helper::serve`].
 #[derive(Debug, Clone)]
-pub struct Helper(Program);
+pub struct Helper(HelperProgram);
 
 impl Helper {
     /// The hidden verb.
@@ -152,7 +152,7 @@ impl Helper {
 
     /// An executable of biopsy.
     pub fn at(path: impl Into<PathBuf>) -> Self {
-        Self(Program { path: path.into(), args: vec![Self::VERB.into()] })
+        Self(HelperProgram { path: path.into(), args: vec![Self::VERB.into()] })
     }
 
     /// Implements the verb.
@@ -170,7 +170,7 @@ pub struct Symbolizer {
     helper: Helper,
     kernel: OnceCell<Arc<Kallsyms>>,
     vdso: OnceCell<Vdso>,
-    known: RefCell<Known>,
+    known: RefCell<NameCache>,
     debug_folders: Vec<PathBuf>,
     bounds: Bounds,
 }
@@ -275,7 +275,7 @@ impl Symbolizer {
 
     /// Symbolizes places with files of this machine that have the same build-id, for a recording that was made earlier,
     /// or elsewhere. Returns names in the order of `places`, and why existing files could not be read.
-    pub fn name_places(&self, places: &[Place]) -> (Vec<Named>, Vec<Missing>) {
+    pub fn name_places(&self, places: &[Place]) -> (Vec<PlaceName>, Vec<Missing>) {
         let mut known = self.known.borrow_mut();
         let mut files = Files::default();
         let mut local: HashMap<(&Arc<str>, &BuildId), Option<Local>> = HashMap::new();
@@ -306,11 +306,11 @@ impl Symbolizer {
         }
         let failures = files.name(&mut known, &self.helper.0, &self.debug_folders, self.bounds);
         let named = wanted.into_iter().map(|wanted| {
-            let Some(wanted) = wanted else { return Named::Absent };
+            let Some(wanted) = wanted else { return PlaceName::Absent };
             let found = wanted.and_then(|(key, address)| known.get(&key, address));
             found
                 .filter(|names| !names.is_empty())
-                .map_or(Named::Nameless, |names| Named::As(Arc::clone(names)))
+                .map_or(PlaceName::Nameless, |names| PlaceName::As(Arc::clone(names)))
         });
         (named.collect(), failed(&failures))
     }

@@ -104,16 +104,16 @@ pub trait Record: Count + FromBytes + IntoBytes + Immutable + KnownLayout + Copy
 
     /// # Errors
     /// When the bytes are not as many as the record has.
-    fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
-        Self::read_from_bytes(bytes).map_err(|_| Damaged::of::<Self>(bytes))
+    fn decode(bytes: &[u8]) -> Result<Self, DamagedRecord> {
+        Self::read_from_bytes(bytes).map_err(|_| DamagedRecord::of::<Self>(bytes))
     }
 
     /// The same in place, for a record that is too large to be copied.
     ///
     /// # Errors
     /// When the bytes are not as many as the record has, or not aligned like it.
-    fn view(bytes: &[u8]) -> Result<&Self, Damaged> {
-        Self::ref_from_bytes(bytes).map_err(|_| Damaged::of::<Self>(bytes))
+    fn view(bytes: &[u8]) -> Result<&Self, DamagedRecord> {
+        Self::ref_from_bytes(bytes).map_err(|_| DamagedRecord::of::<Self>(bytes))
     }
 }
 
@@ -216,27 +216,27 @@ impl Count for Histogram {
 
 /// Bytes from the kernel that do not form the expected record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Damaged {
+pub struct DamagedRecord {
     /// The struct that was expected.
     pub what: &'static str,
     pub expected: usize,
     pub found: usize,
 }
 
-impl Damaged {
+impl DamagedRecord {
     /// Bytes that should have been a `T`.
     fn of<T: Record>(bytes: &[u8]) -> Self {
         Self { what: T::NAME, expected: size_of::<T>(), found: bytes.len() }
     }
 }
 
-impl std::fmt::Display for Damaged {
+impl std::fmt::Display for DamagedRecord {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "a {} of {} bytes came with {}", self.what, self.expected, self.found)
     }
 }
 
-impl std::error::Error for Damaged {}
+impl std::error::Error for DamagedRecord {}
 
 /// The counts of all histograms are stored one after the other.
 fn histograms<const N: usize>(extents: &[WireExtent; N], counts: &[u64]) -> [Histogram; N] {

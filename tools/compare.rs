@@ -15,7 +15,8 @@ use std::time::Duration;
 use anyhow::Result;
 use biopsy::envelope::Envelope;
 use biopsy::experiment::compare::{
-    self, Arm, CommandDriver, Comparison, Kind, LoadDriver, Observer, Options, Printed, Source, Step,
+    self, Arm, CommandDriver, Comparison, LoadDriver, MetricKind, Observer, Options, PrintedMetric,
+    RoundProgress, SampleSource,
 };
 use biopsy::host::{Host, select};
 use biopsy::load::options;
@@ -23,14 +24,14 @@ use biopsy::load::{Job, LoadSummary, Permission, Phase, Progress, ScratchFiles, 
 use biopsy::refusal::Refusal;
 use biopsy::render::{html, json, text};
 use biopsy::session::{stop, wall_clock};
-use biopsy::settings::{Keeper, Key, Lock, Problem, Saved, restore_left, watcher};
+use biopsy::settings::{Keeper, Key, Lock, Problem, SavedSettings, restore_left, watcher};
 
-use self::stacks::Stacks;
-use self::stages::Stages;
+use self::stacks::StackSampler;
+use self::stages::StageProbe;
 use crate::cli::{self, Compare, Load, Verb};
 use crate::load;
 use crate::output::{Sink, note, warn};
-use crate::progress::Line;
+use crate::progress::ProgressLine;
 use crate::words;
 
 /// Length of a round of a load without --runtime.
@@ -70,14 +71,14 @@ fn beside(args: &Compare, others: &[(&Path, &str)]) -> Result<()> {
 }
 
 /// A comparison that is ready to run. Nothing was changed yet.
-struct Prepared {
+struct PreparedComparison {
     arms: Vec<Arm>,
     /// The varied kernel settings, each with the values of all arms.
     keys: Vec<(Key, Vec<String>)>,
     work: Work,
     disk: Option<String>,
-    primary: Kind,
-    printed: Option<Printed>,
+    primary: MetricKind,
+    printed: Option<PrintedMetric>,
     target: String,
     notes: Vec<String>,
 }
@@ -115,7 +116,7 @@ pub fn run(args: &Compare) -> Result<()> {
     let _sysctls = sysctls.then(|| Lock::take("sysctl")).transpose()?;
     let mut keeper = match lock.take_if(|_| !prepared.keys.is_empty()) {
         Some(lock) => {
-            let saved = Saved::read(Path::new("/"), prepared.disk.as_deref(), &prepared.keys)?;
+            let saved = SavedSettings::read(Path::new("/"), prepared.disk.as_deref(), &prepared.keys)?;
             Some(Keeper::begin(saved, lock)?)
         }
         None => None,
@@ -244,7 +245,7 @@ fn report_left(left: Result<Vec<(String, Vec<Problem>)>, Refusal>) {
 }
 
 /// Reads the command line. It only resolves names of disks, and changes nothing.
-fn prepare(args: &Compare) -> Result<Prepared> {
+fn prepare(args: &Compare) -> Result<PreparedComparison> {
     if args.vary.is_empty() && args.before.is_none() || args.command.is_empty() {
         let why = "nothing to compare: give two saved results, --from-report FILE, or --vary \
             KEY=VALUE,VALUE -- load TARGET";
@@ -324,9 +325,9 @@ fn prepare(args: &Compare) -> Result<Prepared> {
             return Err(Refusal::Usage(why).into());
         }
         let default = match &args.value {
-            Some(_) if args.less_is_better => Kind::LessValue,
-            Some(_) => Kind::Value,
-            None => Kind::Elapsed,
+            Some(_) if args.less_is_better => MetricKind::LessValue,
+            Some(_) => MetricKind::Value,
+            None => MetricKind::Elapsed,
         };
         (Work::Command, None, args.command.join(" "), default)
     };
@@ -338,8 +339,8 @@ fn prepare(args: &Compare) -> Result<Prepared> {
         return Err(Refusal::Usage(why).into());
     }
     let less_is_better = args.less_is_better;
-    let printed = args.value.clone().map(|path| Printed { path, less_is_better });
-    Ok(Prepared { arms, keys, work, disk: named.or(disk), primary, printed, target, notes })
+    let printed = args.value.clone().map(|path| PrintedMetric { path, less_is_better });
+    Ok(PreparedComparison { arms, keys, work, disk: named.or(disk), primary, printed, target, notes })
 }
 
 /// The name of a load option that can be varied.
@@ -379,7 +380,7 @@ fn is_root() -> bool {
 }
 
 /// Takes the lock: one comparison per disk at a time. Without permission to lock, settings cannot be changed either.
-fn lock(prepared: &Prepared) -> Result<Option<Lock>> {
+fn lock(prepared: &PreparedComparison) -> Result<Option<Lock>> {
     let name = prepared.disk.as_deref().unwrap_or("sysctl");
     match (prepared.keys.is_empty(), is_root()) {
         (true, false) => Ok(None),
@@ -396,15 +397,15 @@ fn try_all(keeper: &mut Keeper, arms: &[Arm]) -> Result<()> {
 
 fn rounds(
     args: &Compare,
-    prepared: &Prepared,
+    prepared: &PreparedComparison,
     keeper: Option<&mut Keeper>,
-    kept: Option<&Source>,
+    kept: Option<&SampleSource>,
     envelope: &mut Envelope,
     comparison: &mut Comparison,
 ) -> Result<Vec<(String, String)>> {
-    let mut stacks = if args.stacks { Some(Stacks::attach()?) } else { None };
+    let mut stacks = if args.stacks { Some(StackSampler::attach()?) } else { None };
     let mut stages = match args.stages {
-        true => Some(Stages::attach(prepared.disk.as_deref(), prepared.work.jobs())?),
+        true => Some(StageProbe::attach(prepared.disk.as_deref(), prepared.work.jobs())?),
         false => None,
     };
     let options = Options {
@@ -416,8 +417,8 @@ fn rounds(
         // A new order in each run: an event at a fixed time must not always hit the same arm.
         seed: wall_clock::unix_ns_now(),
     };
-    let line = Line::default();
-    let progress = |step: Step| {
+    let line = ProgressLine::default();
+    let progress = |step: RoundProgress| {
         line.begin(&format!("round {} of at most {}", step.block + 1, step.blocks));
         let (done, total) = (step.block as u64, step.blocks as u64);
         line.show(Progress { phase: Phase::Run, done: done.min(total), total, rates: None });
@@ -436,8 +437,8 @@ fn rounds(
                     None => compare::values(run),
                 }
             };
-            let of_probe = stages.as_ref().map(Stages::driver).transpose()?;
-            let drive = |prepared: &mut biopsy::load::Prepared| match &of_probe {
+            let of_probe = stages.as_ref().map(StageProbe::driver).transpose()?;
+            let drive = |prepared: &mut biopsy::load::PreparedJobs| match &of_probe {
                 Some(drive) => drive(prepared),
                 None => prepared.run_one(stop, &|_| (), &[]),
             };
@@ -490,19 +491,19 @@ fn rounds(
 
 /// The observers of the rounds.
 fn observers<'a>(
-    stages: &'a mut Option<Stages>,
-    stacks: &'a mut Option<Stacks>,
+    stages: &'a mut Option<StageProbe>,
+    stacks: &'a mut Option<StackSampler>,
 ) -> Vec<&'a mut dyn Observer> {
     let stages = stages.iter_mut().map(|stages| stages as &mut dyn Observer);
     stages.chain(stacks.iter_mut().map(|stacks| stacks as &mut dyn Observer)).collect()
 }
 
 /// The shell commands that the comparison would run.
-fn dry_run(prepared: &Prepared) -> Result<()> {
+fn dry_run(prepared: &PreparedComparison) -> Result<()> {
     let mut out = String::new();
     let saved = match prepared.keys.is_empty() {
-        true => Saved::default(),
-        false => Saved::read(Path::new("/"), prepared.disk.as_deref(), &prepared.keys)?,
+        true => SavedSettings::default(),
+        false => SavedSettings::read(Path::new("/"), prepared.disk.as_deref(), &prepared.keys)?,
     };
     let echo = |value: &str, path: &PathBuf| {
         format!("echo '{}' >{}\n", text::clean(value), text::clean(&path.display().to_string()))

@@ -15,7 +15,7 @@ use biopsy::envelope::{Missing, Reason};
 use biopsy::experiment::{self, Curve};
 use biopsy::host::cpu_quota::CpuQuota;
 use biopsy::host::{Host, kernel, select};
-use biopsy::load::{self, Job, LoadSummary, Permission, Prepared, Scaling, ScratchFiles, Target};
+use biopsy::load::{self, Job, LoadSummary, Permission, PreparedJobs, Scaling, ScratchFiles, Target};
 use biopsy::probe::Probe;
 use biopsy::probe::latency::LatencyProbe;
 use biopsy::probe::latency::options::Options;
@@ -23,20 +23,20 @@ use biopsy::probe::permit;
 use biopsy::refusal::{Refusal, plain};
 use biopsy::render;
 use biopsy::rules::{self, Summaries, inputs};
-use biopsy::session::beside::{self, Prepared as Others, Probes};
+use biopsy::session::beside::{self, PreparedProbes, Probes};
 use biopsy::session::command::Running;
-use biopsy::session::diagnosis::Run;
+use biopsy::session::diagnosis::RunContext;
 use biopsy::session::rates::RateSampler;
 use biopsy::session::timeline::TimelineSampler;
 use biopsy::session::window::{Until, Window};
 use biopsy::session::{service, stop, wall_clock};
 use biopsy::units;
 
-use self::answer::{Answer, Found};
+use self::answer::{Answer, DiagnosisResult};
 use self::pictures::Pictures;
 use crate::cli::{Color, Diagnose};
 use crate::output::warn;
-use crate::progress::Line;
+use crate::progress::ProgressLine;
 use crate::{live, output, window};
 
 /// Each run of drives alone and together takes this fraction of the runtime, and at least this time.
@@ -58,7 +58,7 @@ impl Samplers<'_> {
 }
 
 /// The result of the measured interval.
-struct Outcome<'a> {
+struct IntervalResult<'a> {
     load: Option<LoadSummary>,
     /// None: biopsy drove the load itself.
     window: Option<Window<'a>>,
@@ -66,7 +66,7 @@ struct Outcome<'a> {
 
 pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     if let Some(recording) = &args.input {
-        return recorded::run(&recorded::Asked::of(args, recording), color);
+        return recorded::run(&recorded::DiagnosisRequest::of(args, recording), color);
     }
     if args.has_unused_load_options() {
         let why = "without TARGET, -d, -p, --comm and --cgroup only observe: name a target to drive, or \
@@ -89,7 +89,7 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     if own_load {
         announce(args);
     }
-    let line = Line::default();
+    let line = ProgressLine::default();
     let mut scratch = ScratchFiles::default();
     let mut prepared = own_load.then(|| prepare(args, &line, &mut scratch)).transpose()?;
     let scaling = own_load.then(|| scaling(args, &line)).transpose()?.flatten();
@@ -128,7 +128,7 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
         cost: !args.window.no_cost,
     };
     let mut probe = LatencyProbe::prepare(&host, root, &options)?;
-    let mut others = Others::new(&host, &beside).begin();
+    let mut others = PreparedProbes::new(&host, &beside).begin();
     let quotas = CpuQuota::read(root);
     probe.begin()?;
     let envelope = wall_clock::envelope();
@@ -161,7 +161,7 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     let command_status = outcome.window.and_then(Window::status);
 
     let of_command = !args.command.is_empty();
-    let run = Run { host: &host, devices: &devices, command: of_command, load: outcome.load.as_ref() };
+    let run = RunContext { host: &host, devices: &devices, command: of_command, load: outcome.load.as_ref() };
     let (mut envelope, latency) = run.summarize(&probe, &end, envelope);
     let experiment = tried.transpose().unwrap_or_else(|error| {
         envelope.missing.push(Missing {
@@ -176,7 +176,7 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
     let seen = others.summarize(&host, &latency, &mut envelope);
     let locks = seen.pressure.locks.as_ref().map(|locks| inputs::Locks::of(locks, host.cpus_online));
     let pagecache = seen.pressure.pagecache.as_ref().map(inputs::PageCache::from);
-    let threads = seen.threads.as_ref().map(inputs::Threads::from);
+    let threads = seen.threads.as_ref().map(inputs::ThreadsInput::from);
 
     let summaries = Summaries {
         envelope: &envelope,
@@ -204,7 +204,7 @@ pub fn run(args: &Diagnose, color: Color) -> Result<()> {
         seen.threads.iter().for_each(|threads| pictures.threads(threads));
         seen.pressure.locks.iter().for_each(|locks| pictures.locks(locks));
     }
-    let found = Found {
+    let found = DiagnosisResult {
         summaries,
         diagnosis: &diagnosis,
         doubt: doubt.as_deref(),
@@ -246,7 +246,7 @@ fn report_name(args: &Diagnose, devices: &[String]) -> PathBuf {
 }
 
 /// Opens the target or creates the scratch file, before anything is attached.
-fn prepare(args: &Diagnose, line: &Line, scratch: &mut ScratchFiles) -> Result<Prepared> {
+fn prepare(args: &Diagnose, line: &ProgressLine, scratch: &mut ScratchFiles) -> Result<PreparedJobs> {
     let target = args.target.clone().unwrap_or_else(|| PathBuf::from("."));
     let target = match std::fs::metadata(&target) {
         Ok(found) if found.is_dir() => crate::load::scratch(&target, args.workload.size)?,
@@ -285,14 +285,14 @@ fn announce(args: &Diagnose) {
 
 /// Runs the load again at half, the same and twice its depth; with one more job if its threads are limited by their
 /// CPUs.
-fn other_depths(load: &LoadSummary, scratch: &mut ScratchFiles, line: &Line) -> Result<Curve> {
+fn other_depths(load: &LoadSummary, scratch: &mut ScratchFiles, line: &ProgressLine) -> Result<Curve> {
     line.begin("other depths");
     let more_jobs = load.own_limit().is_some();
     experiment::of_depth(load, more_jobs, scratch, stop::flag(), &|progress| line.show(progress))
 }
 
 /// Runs TARGET and the devices of --beside, each alone and then all at once.
-fn scaling(args: &Diagnose, line: &Line) -> Result<Option<Scaling>> {
+fn scaling(args: &Diagnose, line: &ProgressLine) -> Result<Option<Scaling>> {
     let Some(target) = args.target.as_ref().filter(|_| !args.beside.is_empty()) else { return Ok(None) };
     if target.is_dir() {
         let why = format!(
@@ -324,13 +324,13 @@ fn scaling(args: &Diagnose, line: &Line) -> Result<Option<Scaling>> {
 
 /// Runs the load, the command or the interval. The load runs within the measured interval.
 fn measure<'a>(
-    prepared: Option<&mut Prepared>,
+    prepared: Option<&mut PreparedJobs>,
     probe: &mut LatencyProbe,
     others: &mut Probes,
     samplers: &mut Samplers<'_>,
     until: Until<'a>,
-    line: &Line,
-) -> Result<Outcome<'a>> {
+    line: &ProgressLine,
+) -> Result<IntervalResult<'a>> {
     if let Some(prepared) = prepared {
         // The generator reports its progress several times a second. The cost slices advance on each report.
         let generators = probe.generators()?;
@@ -344,7 +344,7 @@ fn measure<'a>(
             others.tick();
         };
         let load = prepared.run_one(stop::flag(), &report, generators.as_deref().unwrap_or_default())?;
-        return Ok(Outcome { load: Some(load), window: None });
+        return Ok(IntervalResult { load: Some(load), window: None });
     }
     if output::progress() && until.command.is_empty() {
         warn(&format!("observing the running I/O {}", window::how_long(until.length, &[])));
@@ -358,5 +358,5 @@ fn measure<'a>(
         others.tick();
         std::thread::sleep(window.left(probe.nap()));
     }
-    Ok(Outcome { load: None, window: Some(window) })
+    Ok(IntervalResult { load: None, window: Some(window) })
 }

@@ -9,15 +9,15 @@ use biopsy::probe::errors::ErrorProbe;
 use biopsy::render::{json, text};
 use biopsy::session::errors::ErrorView;
 use biopsy::session::stop;
-use biopsy::session::watch::Shown;
+use biopsy::session::watch::IntervalView;
 
 use crate::cli::Errors;
-use crate::live::{self, Asked};
+use crate::live::{self, LiveOptions};
 use crate::output::{self, Sink};
 use crate::{replay, window};
 
 pub fn run(args: &Errors) -> Result<()> {
-    let show = |shown: &Shown<'_, ErrorSummary>| {
+    let show = |shown: &IntervalView<'_, ErrorSummary>| {
         Ok(match args.output.json {
             true => json::view(shown.envelope, shown.summary, shown.status),
             false => {
@@ -37,7 +37,7 @@ pub fn run(args: &Errors) -> Result<()> {
     let sink = Sink::open(args.output.output.as_deref())?;
     stop::install();
     let mut probe = ErrorProbe::attach(&host, root, !args.window.no_cost)?;
-    let asked = Asked {
+    let asked = LiveOptions {
         named: &named,
         window: &args.window,
         interval: &args.interval,

@@ -14,11 +14,11 @@ use biopsy::host::kernel;
 use biopsy::refusal::Refusal;
 use biopsy::render;
 use biopsy::render::flame::{Caption, Options};
-use biopsy::render::pprof::Column;
+use biopsy::render::pprof::ProfileColumn;
 use biopsy::render::pprof::origin::Origin;
 use biopsy::render::{folded, pprof, speedscope};
 use biopsy::session::flame::{self, Measurement};
-use biopsy::session::submitters::Chosen;
+use biopsy::session::submitters::SubmitterFilter;
 use biopsy::session::window::Until;
 use biopsy::session::{stop, wall_clock};
 
@@ -31,14 +31,14 @@ const MOST_COMMAND: usize = 100;
 
 /// The output format of stacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Format {
+enum FlameFormat {
     Picture,
     Folded,
     Pprof,
     Speedscope,
 }
 
-impl Format {
+impl FlameFormat {
     fn of(args: &Flame) -> Self {
         match (args.folded, args.pprof, args.speedscope) {
             (true, ..) => Self::Folded,
@@ -63,7 +63,7 @@ pub fn run(args: &Flame) -> Result<()> {
     if let Some(why) = unfit(args) {
         return Err(Refusal::Usage(why).into());
     }
-    let format = Format::of(args);
+    let format = FlameFormat::of(args);
     let options = Options { width: args.width, min_share: args.min_width / 100.0 };
     let path = args.output.clone().unwrap_or_else(|| PathBuf::from(format.word().1));
     let on_stdout = path == Path::new("-");
@@ -137,7 +137,7 @@ fn undrawn(args: &Flame, measurement: &Measurement, why: &str) -> Result<()> {
 
 /// How the stacks are written.
 struct How<'a> {
-    format: Format,
+    format: FlameFormat,
     options: Options,
     path: &'a Path,
 }
@@ -179,10 +179,10 @@ fn present(
     trust(measurement, args.max_loss)
 }
 
-fn noun(format: Format) -> &'static str {
+fn noun(format: FlameFormat) -> &'static str {
     match format {
-        Format::Picture => "flame graph",
-        Format::Folded | Format::Pprof | Format::Speedscope => "stacks",
+        FlameFormat::Picture => "flame graph",
+        FlameFormat::Folded | FlameFormat::Pprof | FlameFormat::Speedscope => "stacks",
     }
 }
 
@@ -241,10 +241,12 @@ fn what(args: &Flame) -> What {
 fn product(measurement: &Measurement, how: &How<'_>, place: String) -> Result<Vec<u8>> {
     let Measurement { summary, envelope, doubt, .. } = measurement;
     Ok(match how.format {
-        Format::Picture => render::flame::file(&summary.profile, &caption(measurement, place), &how.options)?,
-        Format::Folded => folded::render(&summary.profile).into_bytes(),
-        Format::Speedscope => speedscope::render(&summary.profile, &summary.title()).into_bytes(),
-        Format::Pprof => profile(summary, envelope, &place, doubt.as_deref()),
+        FlameFormat::Picture => {
+            render::flame::file(&summary.profile, &caption(measurement, place), &how.options)?
+        }
+        FlameFormat::Folded => folded::render(&summary.profile).into_bytes(),
+        FlameFormat::Speedscope => speedscope::render(&summary.profile, &summary.title()).into_bytes(),
+        FlameFormat::Pprof => profile(summary, envelope, &place, doubt.as_deref()),
     })
 }
 
@@ -265,7 +267,7 @@ pub fn profile(summary: &FlameSummary, envelope: &Envelope, place: &str, doubt: 
 }
 
 /// The values of the stacks as pprof columns.
-fn columns(summary: &FlameSummary) -> Vec<Column<'_>> {
+fn columns(summary: &FlameSummary) -> Vec<ProfileColumn<'_>> {
     let (profile, counts) = (&summary.profile, &summary.counts);
     match (summary.what, &summary.recorded, counts, summary.period_ns) {
         (Some(What::OnCpu), _, _, Some(period)) if profile.unit == Unit::Samples => {
@@ -274,13 +276,16 @@ fn columns(summary: &FlameSummary) -> Vec<Column<'_>> {
         // The name in the file, from another tool or from biopsy.
         (_, Some(recorded), ..) => {
             let unit = if profile.unit == Unit::Nanoseconds { "nanoseconds" } else { "count" };
-            let counts = counts.as_ref().map(|counts| Column {
+            let counts = counts.as_ref().map(|counts| ProfileColumn {
                 kind: &recorded.counts,
                 unit: "count",
                 profile: counts,
                 factor: 1,
             });
-            counts.into_iter().chain([Column { kind: &recorded.values, unit, profile, factor: 1 }]).collect()
+            counts
+                .into_iter()
+                .chain([ProfileColumn { kind: &recorded.values, unit, profile, factor: 1 }])
+                .collect()
         }
         (.., Some(counts), _) => pprof::contentions(counts, profile).to_vec(),
         (Some(What::Io), ..) => pprof::io_time(profile).to_vec(),
@@ -289,7 +294,7 @@ fn columns(summary: &FlameSummary) -> Vec<Column<'_>> {
 }
 
 /// The machine, and the filters of the measurement.
-fn place(args: &Flame, summary: &FlameSummary, chosen: &Chosen) -> String {
+fn place(args: &Flame, summary: &FlameSummary, chosen: &SubmitterFilter) -> String {
     let host = kernel::hostname(Path::new("/"));
     let devices = (!summary.devices.is_empty()).then(|| summary.devices.join(", "));
     let command = (!args.command.is_empty()).then(|| {

@@ -10,18 +10,18 @@ use biopsy::probe::interrupts::{InterruptProbe, Options};
 use biopsy::render;
 use biopsy::session::interrupts::InterruptView;
 use biopsy::session::stop;
-use biopsy::session::watch::Shown;
+use biopsy::session::watch::IntervalView;
 
 use crate::cli::{Color, Interrupts};
-use crate::live::{self, Asked};
+use crate::live::{self, LiveOptions};
 use crate::output::{self, Sink};
 use crate::screen::Screen;
 use crate::{replay, window};
 
 pub fn run(args: &Interrupts, color: Color) -> Result<()> {
     let mut screen = Screen::of(&args.output, &args.lines, args.all, &args.interval, &args.input)?;
-    let text = |shown: &Shown<'_, InterruptSummary>| {
-        let style = render::text::interrupts::Style {
+    let text = |shown: &IntervalView<'_, InterruptSummary>| {
+        let style = render::text::Style {
             all: args.all,
             color: output::colored(color),
             brief: shown.is_further,
@@ -46,7 +46,7 @@ pub fn run(args: &Interrupts, color: Color) -> Result<()> {
     let options =
         Options { devices: devices.clone(), time_every: args.time_every, cost: !args.window.no_cost };
     let mut probe = InterruptProbe::attach(&host, Path::new("/"), &options)?;
-    let asked = Asked {
+    let asked = LiveOptions {
         named: &devices,
         window: &args.window,
         interval: &args.interval,

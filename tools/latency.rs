@@ -13,21 +13,21 @@ use biopsy::probe::latency::options::{Options, Stages};
 use biopsy::refusal::Refusal;
 use biopsy::render;
 use biopsy::session::latency::LatencyView;
-use biopsy::session::submitters::Chosen;
-use biopsy::session::watch::Shown;
+use biopsy::session::submitters::SubmitterFilter;
+use biopsy::session::watch::IntervalView;
 use biopsy::session::window::{Until, Window};
 use biopsy::session::{overhead, stop, wall_clock};
 
 use crate::cli::{Color, Latency};
-use crate::live::{self, Asked};
+use crate::live::{self, LiveOptions};
 use crate::output::{self, Sink};
 use crate::screen::Screen;
 use crate::{replay, window};
 
 pub fn run(args: &Latency, color: Color) -> Result<()> {
     let mut screen = Screen::of(&args.output, &args.lines, args.all, &args.interval, &args.input)?;
-    let text = |shown: &Shown<'_, LatencySummary>| {
-        let style = render::text::latency::Style {
+    let text = |shown: &IntervalView<'_, LatencySummary>| {
+        let style = render::text::Style {
             all: args.all,
             color: output::colored(color),
             brief: shown.is_further,
@@ -69,7 +69,7 @@ pub fn run(args: &Latency, color: Color) -> Result<()> {
         return measure_cost(args, &host, &named, &chosen, Options { cost: false, ..options }, sink);
     }
     let mut probe = LatencyProbe::attach(&host, Path::new("/"), &options)?;
-    let asked = Asked {
+    let asked = LiveOptions {
         named: &named,
         window: &args.window,
         interval: &args.interval,
@@ -87,7 +87,7 @@ fn measure_cost(
     args: &Latency,
     host: &Host,
     named: &[String],
-    chosen: &Chosen,
+    chosen: &SubmitterFilter,
     options: Options,
     mut sink: Sink,
 ) -> Result<()> {

@@ -2,38 +2,38 @@
 
 use anyhow::Result;
 use biopsy::refusal::Refusal;
-use biopsy::session::submitters::Chosen;
-use biopsy::session::watch::{self, Live, Often, Shown};
+use biopsy::session::submitters::SubmitterFilter;
+use biopsy::session::watch::{self, IntervalView, Live, Often};
 use biopsy::session::window::Until;
 
-use crate::cli::{Interval, Submitters, Window};
+use crate::cli::{IntervalArgs, MeasurementArgs, Submitters};
 use crate::output::{self, Sink};
 use crate::window;
 
 /// The options of the measurement.
-pub struct Asked<'a> {
+pub struct LiveOptions<'a> {
     /// The disks and partitions given.
     pub named: &'a [String],
-    pub window: &'a Window,
-    pub interval: &'a Interval,
+    pub window: &'a MeasurementArgs,
+    pub interval: &'a IntervalArgs,
     pub command: &'a [String],
     /// The filter by process, thread name and cgroup, if the view has one.
-    pub followed: Option<&'a Chosen>,
+    pub followed: Option<&'a SubmitterFilter>,
     /// Only the result may appear on stdout.
     pub quiet_stdout: bool,
 }
 
 /// The filter of these options.
-pub fn chosen(named: &Submitters) -> Result<Chosen> {
-    Chosen::new(&named.pids, &named.comms, &named.cgroups)
+pub fn chosen(named: &Submitters) -> Result<SubmitterFilter> {
+    SubmitterFilter::new(&named.pids, &named.comms, &named.cgroups)
 }
 
 /// When the measurement ends.
 pub fn until<'a>(
     named: &'a [String],
-    window: &Window,
+    window: &MeasurementArgs,
     command: &'a [String],
-    followed: Option<&'a Chosen>,
+    followed: Option<&'a SubmitterFilter>,
 ) -> Until<'a> {
     Until { length: window.length, command, quiet_stdout: true, named, followed, say: output::warn }
 }
@@ -42,9 +42,9 @@ pub fn until<'a>(
 pub fn run<V: Live>(
     mut view: V,
     probe: &mut V::Probe,
-    asked: &Asked<'_>,
+    asked: &LiveOptions<'_>,
     mut sink: Sink,
-    mut show: impl FnMut(&V::Probe, &Shown<'_, V::Summary>) -> Result<Vec<u8>>,
+    mut show: impl FnMut(&V::Probe, &IntervalView<'_, V::Summary>) -> Result<Vec<u8>>,
 ) -> Result<()> {
     let until = Until {
         quiet_stdout: asked.quiet_stdout,
@@ -53,7 +53,7 @@ pub fn run<V: Live>(
     let often = Often { interval: asked.interval.interval, count: asked.interval.count };
     window::announce(asked.named, asked.window, asked.command);
     // Without bytes the file is not created: no empty flame graph.
-    let show = |probe: &V::Probe, shown: &Shown<'_, V::Summary>| match show(probe, shown)? {
+    let show = |probe: &V::Probe, shown: &IntervalView<'_, V::Summary>| match show(probe, shown)? {
         bytes if bytes.is_empty() => Ok(()),
         bytes => sink.write(&bytes),
     };

@@ -6,34 +6,34 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use biopsy::analyze::sweep::{Point, Sweep};
+use biopsy::analyze::sweep::{Sweep, SweepPoint};
 use biopsy::host::counters::Counters;
 use biopsy::host::kernel;
 use biopsy::load::jobfile::{self, JobFile};
 use biopsy::load::options::{self, Request};
 use biopsy::load::{
-    self, Extent, Job, LoadSummary, Pattern, Permission, Preconditioned, Preconditioning, ScratchFiles,
+    self, Extent, Job, LoadSummary, Pattern, Permission, PreconditionResult, Preconditioning, ScratchFiles,
     Target,
 };
 use biopsy::refusal::{Refusal, plain};
 use biopsy::render::{json, text};
 use biopsy::session::{stop, wall_clock};
 
-use crate::cli::{Format, Load, Rw, Workload};
+use crate::cli::{FioFormat, Load, Rw, Workload};
 use crate::output::{self, Sink, warn};
-use crate::progress::Line;
+use crate::progress::ProgressLine;
 
 pub fn run(args: &Load) -> Result<()> {
     let began = Instant::now();
     stop::install();
-    let Asked { mut request, readonly } = request(args)?;
+    let LoadRequest { mut request, readonly } = request(args)?;
     check(args, &request)?;
     beside_the_targets(args, &request)?;
     let mut sink = Sink::open(args.output.output.as_deref())?;
-    let format = if request.minimal { Format::Terse } else { args.output_format };
+    let format = if request.minimal { FioFormat::Terse } else { args.output_format };
     // Readers of fio's formats expect submission and completion latencies.
     for job in request.points.iter_mut().flatten() {
-        job.submissions = format != Format::Normal;
+        job.submissions = format != FioFormat::Normal;
     }
     let permission = Permission {
         write: args.write,
@@ -47,7 +47,7 @@ pub fn run(args: &Load) -> Result<()> {
     let jobs: Vec<Job> = request.points.into_iter().flatten().collect();
     let logs = text::fio_log::paths(&jobs);
     let mut logs = logs.iter().map(|path| Sink::open(Some(path))).collect::<Result<Vec<_>>>()?;
-    let line = Line::default();
+    let line = ProgressLine::default();
     let report = |progress| line.show(progress);
     let mut scratch = ScratchFiles::default();
     let before = precondition(args, std::slice::from_ref(&jobs), &permission, &mut scratch, &line)?;
@@ -75,16 +75,16 @@ pub fn run(args: &Load) -> Result<()> {
         _ if args.output.json => {
             json::line(json::load::object(&envelope, &summaries, before.as_ref(), hostname()))
         }
-        Format::Normal => {
+        FioFormat::Normal => {
             let width = output::width(&args.output);
             (text::fit(&said(&before), width) + &text::load::render_all(&summaries, width)).into_bytes()
         }
-        Format::Terse => text::terse::render(&summaries).into_bytes(),
-        Format::Json | Format::JsonPlus => {
+        FioFormat::Terse => text::terse::render(&summaries).into_bytes(),
+        FioFormat::Json | FioFormat::JsonPlus => {
             let (unix_ms, text) = wall_clock::local_time();
             let time = json::fio::Time { unix_ms, text, elapsed: began.elapsed() };
             let disks = used(disks, started.elapsed());
-            json::fio::render(&summaries, &[], &disks, &time, format == Format::JsonPlus)
+            json::fio::render(&summaries, &[], &disks, &time, format == FioFormat::JsonPlus)
         }
     };
     sink.write(&bytes)?;
@@ -126,8 +126,8 @@ fn precondition(
     runs: &[Vec<Job>],
     permission: &Permission,
     scratch: &mut ScratchFiles,
-    line: &Line,
-) -> Result<Option<Preconditioned>> {
+    line: &ProgressLine,
+) -> Result<Option<PreconditionResult>> {
     if !args.precondition {
         return Ok(None);
     }
@@ -141,7 +141,7 @@ fn precondition(
     Ok(Some(done))
 }
 
-fn said(before: &Option<Preconditioned>) -> String {
+fn said(before: &Option<PreconditionResult>) -> String {
     before.as_ref().map(text::precondition::render).unwrap_or_default()
 }
 
@@ -187,7 +187,7 @@ fn run_sweep(args: &Load, request: &Request, permission: &Permission, sink: &mut
         asked: request.points.len(),
         points: Vec::with_capacity(request.points.len()),
     };
-    let line = Line::default();
+    let line = ProgressLine::default();
     let report = |progress| line.show(progress);
     let mut scratch = ScratchFiles::default();
     let before = precondition(args, &request.points, permission, &mut scratch, &line)?;
@@ -220,7 +220,7 @@ fn run_sweep(args: &Load, request: &Request, permission: &Permission, sink: &mut
             }
         };
         let values = request.values(at).into_iter().map(str::to_string).collect();
-        sweep.points.push(Point { values, jobs: jobs.clone(), loads, failed, cut });
+        sweep.points.push(SweepPoint { values, jobs: jobs.clone(), loads, failed, cut });
         if cut {
             break;
         }
@@ -235,7 +235,7 @@ fn run_sweep(args: &Load, request: &Request, permission: &Permission, sink: &mut
     {
         return Err(error);
     }
-    envelope.duration_ns = sweep.points.iter().map(Point::duration_ns).sum();
+    envelope.duration_ns = sweep.points.iter().map(SweepPoint::duration_ns).sum();
     sink.write(&match args.output.json {
         true => json::line(json::load::object_of_sweep(&envelope, &sweep, before.as_ref(), hostname())),
         false => output::fitted(&args.output, &(said(&before) + &text::sweep::render(&sweep))),
@@ -253,13 +253,13 @@ fn run_sweep(args: &Load, request: &Request, permission: &Permission, sink: &mut
 }
 
 /// The request, and whether --readonly forbids writes in any case.
-struct Asked {
+struct LoadRequest {
     request: Request,
     readonly: bool,
 }
 
 /// The request on the command line or in its job file.
-fn request(args: &Load) -> Result<Asked> {
+fn request(args: &Load) -> Result<LoadRequest> {
     if let Some(path) = job_file(args)? {
         return from_file(args, path);
     }
@@ -272,7 +272,7 @@ fn request(args: &Load) -> Result<Asked> {
         })
         .collect::<Result<Vec<_>>>()?;
     let request = options::read(&args.words.said, &targets)?;
-    Ok(Asked { request, readonly: is_on(args, "readonly") })
+    Ok(LoadRequest { request, readonly: is_on(args, "readonly") })
 }
 
 /// The job file among the arguments.
@@ -291,7 +291,7 @@ fn job_file(args: &Load) -> Result<Option<&Path>> {
     }
 }
 
-fn from_file(args: &Load, path: &Path) -> Result<Asked> {
+fn from_file(args: &Load, path: &Path) -> Result<LoadRequest> {
     let name = text::clean(&path.display().to_string());
     let of_all = |word: &str| word == "readonly" || word == "minimal";
     let words: Vec<_> = args.words.said.iter().filter(|(word, _)| !of_all(word)).cloned().collect();
@@ -311,7 +311,7 @@ fn from_file(args: &Load, path: &Path) -> Result<Asked> {
     let readonly = readonly || is_on(args, "readonly");
     let request =
         Request { sweeps: Vec::new(), points: vec![jobs], minimal: minimal || is_on(args, "minimal") };
-    Ok(Asked { request, readonly })
+    Ok(LoadRequest { request, readonly })
 }
 
 /// Whether a flag was given, and is on in its last occurrence.
@@ -322,7 +322,7 @@ fn is_on(args: &Load, name: &str) -> bool {
 /// Refuses invalid combinations before anything is opened.
 fn check(args: &Load, request: &Request) -> Result<()> {
     let refuse = |why: String| Err(Refusal::Usage(why).into());
-    let fio = request.minimal || args.output_format != Format::Normal;
+    let fio = request.minimal || args.output_format != FioFormat::Normal;
     if args.output.json && fio {
         return refuse(
             "--json is biopsy's own format: leave it out, or leave out --output-format and --minimal"
@@ -359,7 +359,7 @@ pub fn scratch(directory: &Path, bytes: Option<u64>) -> Result<Target> {
 /// The jobs of a comparison, one per arm. The options of the arm are appended to those of the command line.
 pub fn arms(args: &Load, arms: &[Vec<(String, String)>]) -> Result<(Vec<Job>, Permission)> {
     let refuse = |why: &str| Err(Refusal::Usage(why.to_string()).into());
-    if args.output.json || args.output.output.is_some() || args.output_format != Format::Normal {
+    if args.output.json || args.output.output.is_some() || args.output_format != FioFormat::Normal {
         return refuse("--json and -o belong to compare: give them before --");
     }
     if args.precondition {
@@ -373,7 +373,7 @@ pub fn arms(args: &Load, arms: &[Vec<(String, String)>]) -> Result<(Vec<Job>, Pe
     for words in arms {
         let mut args = args.clone();
         args.words.said.extend(words.iter().cloned());
-        let Asked { request, readonly: is_readonly } = request(&args)?;
+        let LoadRequest { request, readonly: is_readonly } = request(&args)?;
         check(&args, &request)?;
         readonly |= is_readonly;
         match <[Vec<Job>; 1]>::try_from(request.points).map(|[point]| <[Job; 1]>::try_from(point)) {

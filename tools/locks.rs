@@ -8,21 +8,21 @@ use biopsy::envelope::Envelope;
 use biopsy::host::Host;
 use biopsy::probe::Probe;
 use biopsy::probe::locks::{Options, ROOM};
-use biopsy::session::pressure::{Naming, PressureView, Probes};
+use biopsy::session::pressure::{PressureSymbolizer, PressureView, Probes};
 use biopsy::session::stop;
-use biopsy::session::watch::Shown;
+use biopsy::session::watch::IntervalView;
 use biopsy::{probe, render};
 
 use crate::cli::{Color, Locks};
-use crate::live::{self, Asked};
+use crate::live::{self, LiveOptions};
 use crate::output::{self, Sink};
 use crate::screen::Screen;
 use crate::{replay, window};
 
 pub fn run(args: &Locks, color: Color) -> Result<()> {
     let mut screen = Screen::of(&args.output, &args.lines, args.all, &args.interval, &args.input)?;
-    let whole = |shown: &Shown<'_, PressureSummary>| {
-        let style = render::text::locks::Style {
+    let whole = |shown: &IntervalView<'_, PressureSummary>| {
+        let style = render::text::Style {
             all: args.all,
             color: output::colored(color),
             brief: shown.is_further,
@@ -51,9 +51,9 @@ pub fn run(args: &Locks, color: Color) -> Result<()> {
     };
     let of_memory = probe::pagecache::Options { devices: devices.clone(), functions: true, cost };
     let mut probes = Probes::prepare(&host, &options, &of_memory)?;
-    let naming = Naming::new(&host, &devices, !probes.follows_functions() && !args.no_spin);
+    let naming = PressureSymbolizer::new(&host, &devices, !probes.follows_functions() && !args.no_spin);
     probes.begin()?;
-    let asked = Asked {
+    let asked = LiveOptions {
         named: &devices,
         window: &args.window,
         interval: &args.interval,
@@ -71,7 +71,7 @@ fn text(
     envelope: &Envelope,
     seen: &PressureSummary,
     status: Option<i32>,
-    style: render::text::locks::Style,
+    style: render::text::Style,
 ) -> String {
     let memory = seen.pagecache.as_ref().map(render::text::pagecache::render).unwrap_or_default();
     match &seen.locks {

@@ -67,7 +67,7 @@ fn run(cli: &cli::Cli) -> Result<()> {
         cli::Verb::Errors(args) => errors::run(args),
         cli::Verb::Top(args) => top::run(args),
         cli::Verb::Report(args) => {
-            diagnose::recorded::run(&diagnose::recorded::Asked::of_report(args), cli.color)
+            diagnose::recorded::run(&diagnose::recorded::DiagnosisRequest::of_report(args), cli.color)
         }
         cli::Verb::Record(args) => record::run(args),
         cli::Verb::Pack(args) => pack::run(args),

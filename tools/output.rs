@@ -25,12 +25,12 @@ use crate::cli::{Color, Output};
 #[derive(Debug)]
 pub enum Sink {
     Stdout,
-    File { file: File, path: PathBuf, place: Place },
+    File { file: File, path: PathBuf, place: OutputState },
 }
 
 /// The state of the output file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum OutputState {
     /// It existed. The first write truncates it.
     Existing,
     /// It has no name yet (O_TMPFILE).
@@ -61,7 +61,7 @@ impl Sink {
             return Err(Refusal::Usage(why).into());
         }
         match File::options().write(true).open(path) {
-            Ok(file) => return Ok(sink(file, Place::Existing)),
+            Ok(file) => return Ok(sink(file, OutputState::Existing)),
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(refuse(&error).into()),
             Err(_) => {}
         }
@@ -72,10 +72,10 @@ impl Sink {
         if let Ok(file) =
             File::options().write(true).custom_flags(libc::O_TMPFILE).mode(0o644).open(directory)
         {
-            return Ok(sink(file, Place::Unnamed));
+            return Ok(sink(file, OutputState::Unnamed));
         }
         let file = File::options().write(true).create_new(true).open(path).map_err(|e| refuse(&e))?;
-        Ok(sink(file, Place::Created))
+        Ok(sink(file, OutputState::Created))
     }
 
     /// Writes and flushes; can be called again. If the file cannot be written, the bytes go to stdout.
@@ -98,11 +98,11 @@ impl Sink {
             }
             Self::File { file, path, place } => {
                 let ready = match place {
-                    Place::Existing if file.metadata().is_ok_and(|m| m.is_file()) => file.set_len(0),
-                    Place::Unnamed => name_file(file, path),
+                    OutputState::Existing if file.metadata().is_ok_and(|m| m.is_file()) => file.set_len(0),
+                    OutputState::Unnamed => name_file(file, path),
                     _ => Ok(()),
                 };
-                *place = Place::Begun;
+                *place = OutputState::Begun;
                 let Err(error) = ready.and_then(|()| file.write_all(bytes)).and_then(|()| file.flush())
                 else {
                     return Ok(());
@@ -137,7 +137,7 @@ fn name_file(file: &File, path: &Path) -> io::Result<()> {
 
 impl Drop for Sink {
     fn drop(&mut self) {
-        if let Self::File { path, place: Place::Created, .. } = self {
+        if let Self::File { path, place: OutputState::Created, .. } = self {
             // The file was not written. An error means that it is already gone.
             let _gone = std::fs::remove_file(path);
         }

@@ -10,13 +10,13 @@ use crate::output;
 
 /// The progress of a load: files that are filled first, then the run.
 #[derive(Debug, Default)]
-pub struct Line {
+pub struct ProgressLine {
     /// Printed before the current phase.
     part: RefCell<String>,
     bar: RefCell<Option<(Phase, ProgressBar)>>,
 }
 
-impl Line {
+impl ProgressLine {
     /// Names the part that begins, e.g. `point 2 of 9`; empty if there is only one.
     pub fn begin(&self, part: &str) {
         self.clear();
@@ -92,7 +92,7 @@ fn message(parts: &[String], width: Option<usize>) -> String {
     out
 }
 
-impl Drop for Line {
+impl Drop for ProgressLine {
     fn drop(&mut self) {
         self.clear();
     }

@@ -17,7 +17,7 @@ use biopsy::clock::{now_ns, process_ns};
 use biopsy::envelope::{Envelope, Missing};
 use biopsy::host::{Host, kernel, own};
 use biopsy::recording::folder::{self, Folder};
-use biopsy::recording::manifest::{self, Ended, Manifest, Recorded};
+use biopsy::recording::manifest::{self, EndReason, Manifest, RecordedView};
 use biopsy::recording::redact::Redactor;
 use biopsy::recording::tape::Tape;
 use biopsy::refusal::{Refusal, plain, reason};
@@ -27,8 +27,8 @@ use biopsy::session::window::{Until, Window, are_gone};
 use biopsy::session::{heap, stop, wall_clock};
 use biopsy::units;
 
-use self::place::Place;
-use self::views::{Asked, Named};
+use self::place::FolderDisk;
+use self::views::{RecordOptions, SelectedDevices};
 use crate::cli::{At, Record, Recordable};
 use crate::{check, devices, output, window};
 
@@ -40,7 +40,7 @@ pub fn run(args: &Record) -> Result<()> {
     heap::share();
     let root = Path::new("/");
     let host = Host::read(root)?;
-    let named = Named::new(&host, &args.window.devices)?;
+    let named = SelectedDevices::new(&host, &args.window.devices)?;
     let redactor = args.redact.then(Arc::<Redactor>::default);
     let machine = redacted(&redactor, [devices::lines(root)?, check::line(root)?].concat())?;
     match args.keep_last {
@@ -60,7 +60,7 @@ fn redacted(redactor: &Option<Arc<Redactor>>, lines: Vec<u8>) -> Result<Vec<u8>>
 fn to_folder(
     args: &Record,
     host: &Host,
-    named: &Named,
+    named: &SelectedDevices,
     machine: &[u8],
     redactor: &Option<Arc<Redactor>>,
 ) -> Result<()> {
@@ -73,7 +73,8 @@ fn to_folder(
     let total = Arc::new(AtomicU64::new(0));
     std::thread::scope(|scope| {
         let mut views = Views::new(scope, args.window.max_loss);
-        let asked = Asked { args, host, named, trigger: None, ios: None, folder: Some((&path, &total)) };
+        let asked =
+            RecordOptions { args, host, named, trigger: None, ios: None, folder: Some((&path, &total)) };
         let tape = |view: Recordable| {
             Ok(Tape::create(folder.path(), view.name(), &total)?.redacted(redactor.clone()))
         };
@@ -85,12 +86,12 @@ fn to_folder(
         write(&folder, &envelope, &manifest, None, redactor)?;
         views.begin(Opening { at, interval: args.interval, length: args.window.length });
         let is_full = || args.max_size.is_some_and(|most| total.load(Ordering::Relaxed) >= most);
-        let (ended, window) = follow(args, named, &views, at, || Ok(is_full().then_some(Ended::Size)))?;
+        let (ended, window) = follow(args, named, &views, at, || Ok(is_full().then_some(EndReason::Size)))?;
         folder.keep();
         let end = clocks();
         manifest.ended = Some(ended);
         manifest.recorder_cpu_percent = usage.cpu_percent();
-        if let Ok(Place::Traced(name)) = Place::of(host, named, folder.path()) {
+        if let Ok(FolderDisk::Traced(name)) = FolderDisk::of(host, named, folder.path()) {
             manifest.recorder_device = Some(name);
             manifest.recorder_written_bytes = usage.written_bytes();
         }
@@ -217,11 +218,11 @@ fn await_begin(args: &Record, due: Option<Instant>) -> Result<Instant> {
 /// Starts the command and waits for the end of the recording. `look` is called repeatedly, and may end it.
 fn follow<'a>(
     args: &'a Record,
-    named: &'a Named,
+    named: &'a SelectedDevices,
     views: &Views<'_, '_, Tape>,
     at: Instant,
-    mut look: impl FnMut() -> Result<Option<Ended>>,
-) -> Result<(Ended, Window<'a>)> {
+    mut look: impl FnMut() -> Result<Option<EndReason>>,
+) -> Result<(EndReason, Window<'a>)> {
     window::announce(&named.layers, &args.window, &args.command);
     let until = Until {
         length: None,
@@ -237,17 +238,17 @@ fn follow<'a>(
         if views.has_failed() {
             // At the end of the time, each view stops by itself.
             let is_time = end_at.is_some_and(|end| Instant::now() >= end);
-            break if is_time { Ended::Time } else { Ended::Error };
+            break if is_time { EndReason::Time } else { EndReason::Error };
         }
         if window.is_over() {
             break match () {
-                () if stop::requested() => Ended::Signal,
-                () if are_gone(&named.layers) => Ended::Gone,
-                () => Ended::Command,
+                () if stop::requested() => EndReason::Signal,
+                () if are_gone(&named.layers) => EndReason::Gone,
+                () => EndReason::Command,
             };
         }
         if end_at.is_some_and(|end| Instant::now() >= end) {
-            break Ended::Time;
+            break EndReason::Time;
         }
         if let Some(ended) = look()? {
             break ended;
@@ -258,10 +259,10 @@ fn follow<'a>(
 }
 
 /// Stops all views and adds their results to the manifest. Returns the first error.
-fn collect(all: Vec<record::Ended<Tape>>, manifest: &mut Manifest) -> Option<anyhow::Error> {
+fn collect(all: Vec<record::ViewResult<Tape>>, manifest: &mut Manifest) -> Option<anyhow::Error> {
     let mut failed = None;
-    for record::Ended { view, tape, doubt } in all {
-        let mut recorded = tape.map_or_else(Recorded::default, |tape| tape.recorded);
+    for record::ViewResult { view, tape, doubt } in all {
+        let mut recorded = tape.map_or_else(RecordedView::default, |tape| tape.recorded);
         match doubt {
             Ok(doubt) => recorded.doubt = doubt,
             Err(error) => {

@@ -6,11 +6,11 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow};
 use biopsy::envelope::View;
 use biopsy::merge::{Merge, Summary};
-use biopsy::recording::source::{self, Lines};
-use biopsy::recording::together::{Run, Together};
+use biopsy::recording::source::{self, LineReader};
+use biopsy::recording::together::{MergedRecording, Together};
 use biopsy::recording::{Piece, Pieces, Span, folder, name_of};
 use biopsy::refusal::{Refusal, reason};
-use biopsy::session::watch::Shown;
+use biopsy::session::watch::IntervalView;
 
 use crate::cli::{Input, Output};
 use crate::output::Sink;
@@ -19,7 +19,7 @@ use crate::output::Sink;
 pub fn run<V: View + Summary>(
     input: &Input,
     output: &Output,
-    show: impl FnMut(&Shown<'_, V>) -> Result<Vec<u8>>,
+    show: impl FnMut(&IntervalView<'_, V>) -> Result<Vec<u8>>,
 ) -> Option<Result<()>> {
     if input.input.is_empty() {
         return None;
@@ -38,12 +38,12 @@ fn write<V: View>(
     path: &Path,
     span: Span,
     mut sink: Sink,
-    mut show: impl FnMut(&Shown<'_, V>) -> Result<Vec<u8>>,
+    mut show: impl FnMut(&IntervalView<'_, V>) -> Result<Vec<u8>>,
 ) -> Result<()> {
-    let mut place = Place::default();
+    let mut place = ResultPosition::default();
     // Hold the first result back: only a second one shows that they are intervals.
     let mut first: Option<Piece<V>> = None;
-    let mut write = |piece: &Piece<V>, place: Place| sink.write(&show(&shown(piece, place))?);
+    let mut write = |piece: &Piece<V>, place: ResultPosition| sink.write(&show(&shown(piece, place))?);
     let read = each(path, span, |piece| {
         if let Some(before) = first.take() {
             place.is_interval = true;
@@ -62,7 +62,7 @@ fn write<V: View>(
 
 /// The position of a result in its recording.
 #[derive(Debug, Clone, Copy, Default)]
-struct Place {
+struct ResultPosition {
     is_further: bool,
     is_interval: bool,
 }
@@ -87,14 +87,14 @@ pub fn name(path: &Path) -> String {
 }
 
 /// Opens the lines of a view.
-pub fn open<V: View>(path: &Path) -> Result<Lines> {
+pub fn open<V: View>(path: &Path) -> Result<LineReader> {
     source::open(path, name_of(V::SCHEMA)).map_err(|error| unreadable(error, &name(path)))
 }
 
-fn shown<V>(piece: &Piece<V>, place: Place) -> Shown<'_, V> {
+fn shown<V>(piece: &Piece<V>, place: ResultPosition) -> IntervalView<'_, V> {
     let Piece { envelope, view, command_status, .. } = piece;
-    let Place { is_further, is_interval } = place;
-    Shown { envelope, summary: view, status: *command_status, is_further, is_interval, end_ns: 0 }
+    let ResultPosition { is_further, is_interval } = place;
+    IntervalView { envelope, summary: view, status: *command_status, is_further, is_interval, end_ns: 0 }
 }
 
 /// Writes all results merged into one.
@@ -104,18 +104,18 @@ fn shown<V>(piece: &Piece<V>, place: Place) -> Shown<'_, V> {
 fn write_merged<V: View + Summary>(
     input: &Input,
     mut sink: Sink,
-    mut show: impl FnMut(&Shown<'_, V>) -> Result<Vec<u8>>,
+    mut show: impl FnMut(&IntervalView<'_, V>) -> Result<Vec<u8>>,
 ) -> Result<()> {
     let mut all = Together::default();
     for path in &input.input {
         all.add(read(path, input.within.span())?).map_err(|why| Refusal::Usage(why.to_string()))?;
     }
     let merged = all.merge().map_err(|why| Refusal::Usage(why.to_string()))?;
-    sink.write(&show(&shown(&merged, Place::default()))?)
+    sink.write(&show(&shown(&merged, ResultPosition::default()))?)
 }
 
 /// Reads and merges all intervals of a recording.
-fn read<V: View + Merge>(path: &Path, span: Span) -> Result<Run<V>> {
+fn read<V: View + Merge>(path: &Path, span: Span) -> Result<MergedRecording<V>> {
     let mut run = intervals(open::<V>(path)?, &name(path), span, |_| {})?;
     run.host = source::manifest(path).with_context(|| path.display().to_string())?.and_then(|of| of.host);
     Ok(run)
@@ -123,12 +123,12 @@ fn read<V: View + Merge>(path: &Path, span: Span) -> Result<Run<V>> {
 
 /// Merges all intervals of `lines`, read from `name`. Calls a function with each.
 pub fn intervals<V: View + Merge>(
-    lines: Lines,
+    lines: LineReader,
     name: &str,
     span: Span,
     mut look: impl FnMut(&V),
-) -> Result<Run<V>> {
-    let mut run: Option<Run<V>> = None;
+) -> Result<MergedRecording<V>> {
+    let mut run: Option<MergedRecording<V>> = None;
     let add = |piece: Piece<V>| {
         look(&piece.view);
         match &mut run {
@@ -136,7 +136,7 @@ pub fn intervals<V: View + Merge>(
                 run.precedes(&piece).map_err(|why| anyhow!("{why}"))?;
                 run.add(piece).map_err(|why| anyhow!("{why}"))?;
             }
-            None => run = Some(Run::new(name.to_string(), piece)),
+            None => run = Some(MergedRecording::new(name.to_string(), piece)),
         }
         Ok(())
     };

@@ -7,11 +7,11 @@ use biopsy::envelope::{Envelope, View};
 use biopsy::refusal::Refusal;
 use biopsy::render::json;
 use biopsy::render::text::footer;
-use biopsy::render::text::interval_lines::{IntervalLines, Intervals, Style};
+use biopsy::render::text::interval_lines::{IntervalLines, IntervalStyle, Intervals};
 use biopsy::session::wall_clock;
-use biopsy::session::watch::Shown;
+use biopsy::session::watch::IntervalView;
 
-use crate::cli::{Input, Interval, Lines, Output};
+use crate::cli::{Input, IntervalArgs, LineArgs, Output};
 use crate::output;
 
 /// Times of intervals shorter than this have milliseconds.
@@ -35,7 +35,13 @@ pub struct Screen {
 impl Screen {
     /// # Errors
     /// If an option for lines is given, but the output has no lines.
-    pub fn of(output: &Output, lines: &Lines, all: bool, interval: &Interval, input: &Input) -> Result<Self> {
+    pub fn of(
+        output: &Output,
+        lines: &LineArgs,
+        all: bool,
+        interval: &IntervalArgs,
+        input: &Input,
+    ) -> Result<Self> {
         // A saved result may contain intervals.
         let has_intervals = interval.interval.is_some() || input.input.len() == 1 && !input.merge;
         let options = [("--sort", lines.sort.is_some()), ("--utc", lines.utc)];
@@ -47,7 +53,7 @@ impl Screen {
             );
             return Err(Refusal::Usage(why).into());
         }
-        let style = Style { width: output::width(output), sort: lines.sort.clone(), all };
+        let style = IntervalStyle { width: output::width(output), sort: lines.sort.clone(), all };
         Ok(Self {
             is_json: output.json,
             is_long: lines.long,
@@ -64,8 +70,8 @@ impl Screen {
     /// Formats a result. `text` formats the whole result.
     pub fn show<V: View + Intervals>(
         &mut self,
-        shown: &Shown<'_, V>,
-        text: impl FnOnce(&Shown<'_, V>) -> String,
+        shown: &IntervalView<'_, V>,
+        text: impl FnOnce(&IntervalView<'_, V>) -> String,
     ) -> Vec<u8> {
         if self.is_json {
             return json::view(shown.envelope, shown.summary, shown.status);
@@ -77,7 +83,7 @@ impl Screen {
         self.line(shown).into_bytes()
     }
 
-    fn line<V: View + Intervals>(&mut self, shown: &Shown<'_, V>) -> String {
+    fn line<V: View + Intervals>(&mut self, shown: &IntervalView<'_, V>) -> String {
         let envelope = shown.envelope;
         match &mut self.whole {
             Some(whole) => whole.follow(envelope),

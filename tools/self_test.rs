@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Result, anyhow};
 use biopsy::analyze::check::CheckSummary;
-use biopsy::analyze::invariants::{self, Invariant, Left, Measured, Outcome};
+use biopsy::analyze::invariants::{self, Invariant, KernelObjects, Outcome, TestedRun};
 use biopsy::analyze::latency::summarize;
 use biopsy::analyze::overhead::OverheadSummary;
 use biopsy::analyze::{loss, missing};
 use biopsy::envelope::Envelope;
 use biopsy::host::rights::Rights;
 use biopsy::host::{BlockDevice, Host, select};
-use biopsy::load::{self, Job, LoadSummary, Permission, Prepared, Target};
+use biopsy::load::{self, Job, LoadSummary, Permission, PreparedJobs, Target};
 use biopsy::probe::btf::KernelBtf;
 use biopsy::probe::latency::LatencyProbe;
 use biopsy::probe::latency::options::Options;
@@ -26,7 +26,7 @@ use biopsy::session::{overhead, stop, wall_clock};
 
 use crate::cli::{Check, Color};
 use crate::output::{Sink, warn};
-use crate::progress::Line;
+use crate::progress::ProgressLine;
 use crate::{output, window};
 
 /// Block size, or the device's logical block size if that is larger; and a queue depth that gives batches of
@@ -45,7 +45,7 @@ pub fn run(args: &Check, device: &str, sink: &mut Sink, color: Color) -> Result<
     permit::permit(root)?;
     stop::install();
 
-    let line = Line::default();
+    let line = ProgressLine::default();
     let prepared = load::prepare(&[job(args, disk)], &Permission::default(), stop::flag(), &|_| ());
     let options = Options {
         devices: names.clone(),
@@ -70,10 +70,10 @@ pub fn run(args: &Check, device: &str, sink: &mut Sink, color: Color) -> Result<
     drop(probe);
     let left = held.and_then(|held| {
         let left = held.left().map_err(|error| reason(&error))?;
-        Ok(Left { held: held.count(), left })
+        Ok(KernelObjects { held: held.count(), left })
     });
     let no_cost = envelope.missing.iter().find(|m| m.part.as_deref() == Some("cost"));
-    let tested = invariants::all(&Measured {
+    let tested = invariants::all(&TestedRun {
         summary: &summary,
         start: &start,
         end: &end,
@@ -140,10 +140,10 @@ fn held() -> Result<LoadedObjects, String> {
 /// Runs the load, or waits for as long if there can be none. Returns why there was none.
 fn drive(
     args: &Check,
-    prepared: Result<Prepared>,
+    prepared: Result<PreparedJobs>,
     probe: &mut LatencyProbe,
     names: &[String],
-    line: &Line,
+    line: &ProgressLine,
 ) -> Result<Result<LoadSummary, String>> {
     let mut prepared = match prepared {
         Ok(prepared) => prepared,
@@ -175,9 +175,9 @@ fn drive(
 }
 
 /// Ends the load on drop, also if the measurement panics: the scope waits for the load's thread.
-struct End<'a>(&'a AtomicBool);
+struct LoadGuard<'a>(&'a AtomicBool);
 
-impl Drop for End<'_> {
+impl Drop for LoadGuard<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -201,7 +201,7 @@ fn measure_overhead(
         warn(&format!("measuring what the probes cost the load, for {length:?}"));
     }
     std::thread::scope(|scope| {
-        let end = End(&is_over);
+        let end = LoadGuard(&is_over);
         let driver = scope.spawn(|| load.run_one(&is_over, &|_| (), &[]));
         let until =
             Until { length: None, command: &[], quiet_stdout: true, named: names, followed: None, say: warn };

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use biopsy::analyze::profile::{Unit, folded};
-use biopsy::analyze::threads::{Column, ThreadSummary};
+use biopsy::analyze::threads::{GroupColumn, ThreadSummary};
 use biopsy::envelope::Envelope;
 use biopsy::host::Host;
 use biopsy::host::cgroups::Hierarchy;
@@ -14,20 +14,20 @@ use biopsy::host::select;
 use biopsy::probe::threads::{Options, ThreadProbe};
 use biopsy::refusal::Refusal;
 use biopsy::render::{self, flame};
-use biopsy::session::threads::{Naming, ThreadView};
-use biopsy::session::watch::Shown;
+use biopsy::session::threads::{ThreadSymbolizer, ThreadView};
+use biopsy::session::watch::IntervalView;
 use biopsy::session::{stop, submitters};
 
-use crate::cli::{Color, Stacks, Threads};
-use crate::live::{self, Asked};
+use crate::cli::{Color, StackFormat, Threads};
+use crate::live::{self, LiveOptions};
 use crate::output::{self, Sink};
 use crate::screen::Screen;
 use crate::{replay, window};
 
 pub fn run(args: &Threads, color: Color) -> Result<()> {
     let mut screen = Screen::of(&args.output, &args.lines, args.all, &args.interval, &args.input)?;
-    let text = |shown: &Shown<'_, ThreadSummary>| {
-        let style = render::text::threads::Style {
+    let text = |shown: &IntervalView<'_, ThreadSummary>| {
+        let style = render::text::Style {
             all: args.all,
             color: output::colored(color),
             brief: shown.is_further,
@@ -47,7 +47,7 @@ pub fn run(args: &Threads, color: Color) -> Result<()> {
         window::note_disk(device, "threads");
         window::add(&mut devices, &[device.disk]);
     }
-    if matches!(args.stacks, Some(Stacks::Flame)) && args.interval.interval.is_some() {
+    if matches!(args.stacks, Some(StackFormat::Flame)) && args.interval.interval.is_some() {
         let why = "--stacks flame draws one flame graph of the whole run: leave out the interval, or use \
             --stacks folded";
         return Err(Refusal::Usage(why.to_string()).into());
@@ -57,7 +57,7 @@ pub fn run(args: &Threads, color: Color) -> Result<()> {
     let options = options(args, &host, &devices, &columns)?;
     stop::install();
     let mut probe = ThreadProbe::attach(root, options)?;
-    let asked = Asked {
+    let asked = LiveOptions {
         named: &devices,
         window: &args.window,
         interval: &args.interval,
@@ -65,19 +65,22 @@ pub fn run(args: &Threads, color: Color) -> Result<()> {
         followed: None,
         quiet_stdout: args.output.json || args.stacks.is_some(),
     };
-    let view = ThreadView { naming: Naming::new(&host, root), columns: &columns, shares_process: false };
+    let view =
+        ThreadView { naming: ThreadSymbolizer::new(&host, root), columns: &columns, shares_process: false };
     let result = live::run(view, &mut probe, &asked, sink, |probe, shown| {
         let (envelope, summary, status) = (shown.envelope, shown.summary, shown.status);
         if args.stacks.is_some() {
             output::note(&render::text::threads::aside(envelope, status, shown.is_further));
         }
         match args.stacks {
-            Some(Stacks::Folded) => return Ok(render::text::threads::folded(&summary.folded).into_bytes()),
-            Some(Stacks::Flame) if summary.folded.is_empty() => {
+            Some(StackFormat::Folded) => {
+                return Ok(render::text::threads::folded(&summary.folded).into_bytes());
+            }
+            Some(StackFormat::Flame) if summary.folded.is_empty() => {
                 output::warn("there is nothing to draw: no thread ran or waited uninterruptibly");
                 return Ok(Vec::new());
             }
-            Some(Stacks::Flame) => return picture(envelope, summary, probe),
+            Some(StackFormat::Flame) => return picture(envelope, summary, probe),
             None => {}
         }
         Ok(screen.show(shown, text))
@@ -87,8 +90,8 @@ pub fn run(args: &Threads, color: Color) -> Result<()> {
 }
 
 /// The columns to group by: as given, or the default.
-fn columns(args: &Threads) -> Vec<Column> {
-    let asked = if args.group_by.is_empty() { &Column::USUAL[..] } else { &args.group_by };
+fn columns(args: &Threads) -> Vec<GroupColumn> {
+    let asked = if args.group_by.is_empty() { &GroupColumn::USUAL[..] } else { &args.group_by };
     let mut columns = Vec::new();
     for column in asked {
         if !columns.contains(column) {
@@ -98,7 +101,7 @@ fn columns(args: &Threads) -> Vec<Column> {
     columns
 }
 
-fn options(args: &Threads, host: &Host, devices: &[String], columns: &[Column]) -> Result<Options> {
+fn options(args: &Threads, host: &Host, devices: &[String], columns: &[GroupColumn]) -> Result<Options> {
     let root = Path::new("/");
     let pids = args.pids.iter().map(|pid| processes::find(root, *pid)).collect::<Result<_>>()?;
     let hierarchy = Hierarchy::read(root);
@@ -120,9 +123,9 @@ fn options(args: &Threads, host: &Host, devices: &[String], columns: &[Column]) 
     Ok(Options {
         hz: args.hz,
         sleepers: args.all,
-        by_process: columns.contains(&Column::Pid),
-        by_cgroup: columns.contains(&Column::Cgroup),
-        by_device: columns.contains(&Column::Device) || !devices.is_empty(),
+        by_process: columns.contains(&GroupColumn::Pid),
+        by_cgroup: columns.contains(&GroupColumn::Cgroup),
+        by_device: columns.contains(&GroupColumn::Device) || !devices.is_empty(),
         pids,
         comms: args.comms.clone(),
         cgroups,

@@ -11,7 +11,7 @@ use biopsy::refusal::Refusal;
 use biopsy::render::{json, text};
 use biopsy::session::stop;
 use biopsy::session::top::{Disks, TopView};
-use biopsy::session::watch::{self, Often, Shown};
+use biopsy::session::watch::{self, IntervalView, Often};
 use biopsy::session::window::Until;
 
 use crate::cli::Top;
@@ -33,7 +33,7 @@ pub fn run(args: &Top) -> Result<()> {
     }
     let width = output::width(&args.output);
     let (mut lines, mut said) = (0, Vec::new());
-    let kept = replay::run(&args.input, &args.output, |shown: &Shown<'_, top::Line>| {
+    let kept = replay::run(&args.input, &args.output, |shown: &IntervalView<'_, top::TopInterval>| {
         lines += 1;
         Ok(match args.output.json {
             true => json::view(shown.envelope, shown.summary, shown.status),
@@ -78,7 +78,12 @@ pub fn run(args: &Top) -> Result<()> {
 
 /// A line, with the header above the first one, and again on a terminal when it has scrolled away. `said` holds the
 /// warnings of the previous line: they are not repeated.
-fn text_of(line: &Shown<'_, top::Line>, shown: u64, said: &mut Vec<String>, width: Option<usize>) -> String {
+fn text_of(
+    line: &IntervalView<'_, top::TopInterval>,
+    shown: u64,
+    said: &mut Vec<String>,
+    width: Option<usize>,
+) -> String {
     let why: Vec<String> = line.envelope.missing.iter().map(|missing| missing.why.clone()).collect();
     why.iter().filter(|why| !said.contains(why)).for_each(|why| output::warn(why));
     *said = why;

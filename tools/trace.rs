@@ -18,7 +18,7 @@ use biopsy::probe::latency::LatencyProbe;
 use biopsy::probe::latency::options::Options;
 use biopsy::refusal::Refusal;
 use biopsy::render;
-use biopsy::session::trace::{Tracer, Whole};
+use biopsy::session::trace::{TraceTotals, Tracer};
 use biopsy::session::window::Window;
 use biopsy::session::{stop, wall_clock};
 
@@ -64,7 +64,7 @@ pub fn run(args: &Trace) -> Result<()> {
     let mut scene = Scene::new(&host, probe.planned(), probe.request_flags(), first.at_ns);
     scene.cgroups = cgroups();
     let mut tracer = Tracer::new(&scene);
-    let mut page = Page::new(args, scene);
+    let mut page = EventFormatter::new(args, scene);
 
     while !stream.failed() && !window.is_over() {
         let left = window.left(NAP);
@@ -93,7 +93,7 @@ pub fn run(args: &Trace) -> Result<()> {
             stream.give(page.take());
         }
     }
-    let whole = Whole::read(&host, &probe, &end, started)?;
+    let whole = TraceTotals::read(&host, &probe, &end, started)?;
     let shown = page.finish().unwrap_or(tracer.ios());
     let traced = tracer.summary(shown, whole.emitted.matched, whole.latency.devices.clone());
     let mut bytes = page.bytes;
@@ -126,7 +126,7 @@ fn events(args: &Trace) -> EventOptions {
 }
 
 /// Formats events as lines.
-struct Page {
+struct EventFormatter {
     json: bool,
     /// Set if the file of each I/O is shown.
     names: Option<FileNames>,
@@ -138,7 +138,7 @@ struct Page {
     bytes: Vec<u8>,
 }
 
-impl Page {
+impl EventFormatter {
     fn new(args: &Trace, scene: Scene) -> Self {
         let json = args.output.json;
         // biosnoop's columns have no room for a file.

@@ -9,7 +9,7 @@ use biopsy::host::{BlockDevice, Host};
 use biopsy::probe::latency::LatencyProbe;
 use biopsy::probe::latency::options::Options;
 
-use crate::cli::Window;
+use crate::cli::MeasurementArgs;
 use crate::output;
 
 /// The disks for the names in `-d`, without duplicates; empty: all. For a partition, a note says that `figures` are
@@ -87,7 +87,7 @@ pub fn add(names: &mut Vec<String>, disks: &[&BlockDevice]) {
 }
 
 /// Prints on a terminal what is measured, and until when.
-pub fn announce(named: &[String], window: &Window, command: &[String]) {
+pub fn announce(named: &[String], window: &MeasurementArgs, command: &[String]) {
     if !output::progress() {
         return;
     }
@@ -105,6 +105,6 @@ pub fn how_long(length: Option<Duration>, command: &[String]) -> String {
 }
 
 /// The options of the probe.
-pub fn options(devices: Vec<String>, window: &Window) -> Options {
+pub fn options(devices: Vec<String>, window: &MeasurementArgs) -> Options {
     Options { devices, cost: !window.no_cost, drop_issue: window.fault_drop_issue, ..Options::default() }
 }

@@ -8,10 +8,10 @@ use biopsy::analyze::interrupts::InterruptSummary;
 use biopsy::analyze::latency::LatencySummary;
 use biopsy::analyze::pressure::PressureSummary;
 use biopsy::analyze::threads::ThreadSummary;
-use biopsy::analyze::top::Line;
+use biopsy::analyze::top::TopInterval;
 use biopsy::envelope::{Envelope, View};
 use biopsy::merge::Summary;
-use biopsy::recording::together::{Run, Together};
+use biopsy::recording::together::{MergedRecording, Together};
 use biopsy::recording::{Piece, Pieces, Span, name_of};
 use biopsy::render::{json, text};
 
@@ -29,15 +29,15 @@ pub trait Each {
 
 pub fn each(with: &mut impl Each) {
     with.view(name_of(LatencySummary::SCHEMA), |envelope, view: &LatencySummary, status| {
-        let style = text::latency::Style { all: true, color: true, brief: false, width: None };
+        let style = text::Style { all: true, color: true, brief: false, width: None };
         text::latency::render(envelope, view, status, style)
     });
     with.view(name_of(InterruptSummary::SCHEMA), |envelope, view: &InterruptSummary, status| {
-        let style = text::interrupts::Style { all: true, color: true, brief: false, width: None };
+        let style = text::Style { all: true, color: true, brief: false, width: None };
         text::interrupts::render(envelope, view, status, style)
     });
     with.view(name_of(PressureSummary::SCHEMA), |envelope, view: &PressureSummary, status| {
-        let style = text::locks::Style { all: true, color: true, brief: false, width: None };
+        let style = text::Style { all: true, color: true, brief: false, width: None };
         let memory = view.pagecache.as_ref().map(text::pagecache::render).unwrap_or_default();
         match &view.locks {
             Some(locks) => text::locks::render(envelope, locks, &memory, status, style),
@@ -45,13 +45,13 @@ pub fn each(with: &mut impl Each) {
         }
     });
     with.view(name_of(ThreadSummary::SCHEMA), |envelope, view: &ThreadSummary, status| {
-        let style = text::threads::Style { all: true, color: true, brief: false, width: None };
+        let style = text::Style { all: true, color: true, brief: false, width: None };
         text::threads::render(envelope, view, status, style)
     });
     with.view(name_of(ErrorSummary::SCHEMA), |envelope, view: &ErrorSummary, status| {
         text::errors::render(envelope, view, status, false, None)
     });
-    with.view(name_of(Line::SCHEMA), |_, view: &Line, _| text::top::line(view));
+    with.view(name_of(TopInterval::SCHEMA), |_, view: &TopInterval, _| text::top::line(view));
 }
 
 /// Reads all lines of a view, and merges them: with themselves, and with those of another machine.
@@ -69,7 +69,7 @@ pub fn read<V: View + Summary + Clone + PartialEq + Debug>(
         }
     }
     let Some((first, rest)) = all.split_first() else { return };
-    let mut run = Run::new("a".to_string(), first.clone());
+    let mut run = MergedRecording::new("a".to_string(), first.clone());
     if rest.iter().chain([first, first]).any(|piece| run.add(piece.clone()).is_err()) {
         return;
     }

@@ -8,15 +8,15 @@ use std::collections::BTreeMap;
 use super::stack_quality::ending;
 use super::stacks::{addresses_of, escape, fold_as, who};
 use crate::symbols::{Addresses, Names, UNKNOWN};
-use crate::wire::blocked::{Followed, Lost, NO_USER, RECLAIM_SHIFT, RawBlocked, Totals, Waits};
-use crate::wire::pagecache::Kind;
+use crate::wire::blocked::{Lost, NO_USER, RECLAIM_SHIFT, RawBlocked, Totals, WaitScope, Waits};
+use crate::wire::pagecache::ReclaimKind;
 use crate::wire::stacks::{KERNEL_FAILED, Sample, USER_FAILED, is_of_ring};
 use ratio_estimator::RatioEstimator;
 
 /// The time of one interval by stack, with symbol names.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct BlockedSummary {
-    pub followed: Followed,
+    pub followed: WaitScope,
     pub duration_ns: u64,
     pub cpus: u32,
     /// `comm;frame;...;leaf` to ns; kernel frames end in `_[k]`. Where waits were sampled it is an estimate, scaled up
@@ -143,7 +143,7 @@ pub const NO_STACK: &str = "[stack not taken]";
 /// that reclaims.
 pub fn watched(sample: &Sample, names: &Names) -> Sample {
     let lookups: Vec<u64> = sample.kernel_lookups().collect();
-    let is_kswapd = reclaim_of(sample) == Some(Kind::Kswapd);
+    let is_kswapd = reclaim_of(sample) == Some(ReclaimKind::Kswapd);
     let way_out = |address: &&u64| is_kswapd && WAY_OUT.contains(&kernel_name(**address, names));
     let begin = behind_event(&lookups, names).unwrap_or(0);
     let own = begin + lookups[begin..].iter().take_while(way_out).count();
@@ -204,9 +204,9 @@ fn is_event(name: &str) -> bool {
 const WAY_OUT: [&str; 2] = ["kswapd_try_to_sleep", "prepare_kswapd_sleep"];
 
 /// The kind of reclaim; None for a wait.
-pub fn reclaim_of(sample: &Sample) -> Option<Kind> {
+pub fn reclaim_of(sample: &Sample) -> Option<ReclaimKind> {
     let number = (sample.flags >> RECLAIM_SHIFT) as usize;
-    number.checked_sub(1).and_then(|number| Kind::ALL.get(number).copied())
+    number.checked_sub(1).and_then(|number| ReclaimKind::ALL.get(number).copied())
 }
 
 #[cfg(test)]
@@ -294,7 +294,7 @@ mod tests {
             names(&[(10, "bpf_trace_run1"), (19, "kswapd_try_to_sleep"), (29, "kswapd"), (39, "kthread")]);
         let flags = (1 << RECLAIM_SHIFT) | crate::wire::stacks::KTHREAD;
         let sample = Sample::new(1, 0, flags, b"kswapd0", &[10, 20, 30, 40], &[]);
-        assert_eq!(reclaim_of(&sample), Some(Kind::Kswapd));
+        assert_eq!(reclaim_of(&sample), Some(ReclaimKind::Kswapd));
         assert_eq!(fold_as(&watched(&sample, &names), &names, None), "kswapd0;kthread_[k];kswapd_[k]");
         assert_eq!(reclaim_of(&Sample::new(1, 0, IO, b"x", &[], &[])), None);
     }

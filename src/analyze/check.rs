@@ -30,13 +30,13 @@ impl View for CheckSummary {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analyze::invariants::{Number, Outcome};
+    use crate::analyze::invariants::{FigureValue, Outcome};
     use crate::host::abilities::{ProgramState, State, ViewState};
     use serde_json::json;
 
     #[test]
     fn it_is_read_back_with_its_self_test() {
-        let numbers = [("seen_ios", Number::Count(7)), ("cpu_percent", Number::Measure(2.0))];
+        let numbers = [("seen_ios", FigureValue::Count(7)), ("cpu_percent", FigureValue::Measure(2.0))];
         let tested = Invariant {
             name: "sums".into(),
             state: Outcome::NotTested,

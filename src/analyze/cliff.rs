@@ -16,7 +16,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::load::Interval;
+use crate::load::SeriesInterval;
 
 /// As a share of the level before.
 pub const LEAST_DROP: f64 = 0.20;
@@ -41,8 +41,8 @@ pub struct Cliff {
 }
 
 /// The cliff of a run; None where it has none.
-pub fn cliff(run: &[Interval]) -> Option<Cliff> {
-    let run: Vec<Interval> = run.iter().copied().filter(|one| one.duration_ns > 0).collect();
+pub fn cliff(run: &[SeriesInterval]) -> Option<Cliff> {
+    let run: Vec<SeriesInterval> = run.iter().copied().filter(|one| one.duration_ns > 0).collect();
     let rates: Vec<f64> = run.iter().map(|one| rate(std::slice::from_ref(one))).collect();
     let count = rates.len();
     // Prefix sums of the values and of their squares.
@@ -87,7 +87,7 @@ pub fn cliff(run: &[Interval]) -> Option<Cliff> {
 }
 
 /// Bytes per second.
-fn rate(run: &[Interval]) -> f64 {
+fn rate(run: &[SeriesInterval]) -> f64 {
     let bytes: u64 = run.iter().map(|one| one.bytes).sum();
     let ns: u64 = run.iter().map(|one| one.duration_ns).sum();
     bytes as f64 * 1e9 / ns.max(1) as f64
@@ -112,8 +112,8 @@ mod tests {
     use super::*;
 
     /// Rates in MB/s, in intervals of 100 ms.
-    fn run(rates: impl IntoIterator<Item = f64>) -> Vec<Interval> {
-        let one = |rate: f64| Interval { duration_ns: 100_000_000, bytes: (rate * 1e5) as u64 };
+    fn run(rates: impl IntoIterator<Item = f64>) -> Vec<SeriesInterval> {
+        let one = |rate: f64| SeriesInterval { duration_ns: 100_000_000, bytes: (rate * 1e5) as u64 };
         rates.into_iter().map(one).collect()
     }
 

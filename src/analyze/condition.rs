@@ -13,7 +13,7 @@ pub const LEAST: u64 = 10;
 const BACK: f64 = 0.1;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Metric {
+pub enum TriggerMetric {
     /// Per device and second.
     Iops,
     /// Per class of each device, in ns. Without a stage: the total time of its operations or, where most of its I/Os
@@ -29,32 +29,32 @@ pub enum Of {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Side {
+pub enum BoundSide {
     Above,
     Below,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Condition {
-    pub metric: Metric,
-    pub side: Side,
+    pub metric: TriggerMetric,
+    pub side: BoundSide,
     pub bound: f64,
 }
 
 /// Where the threshold is exceeded most.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Crossed {
+pub struct Crossing {
     pub device: String,
     pub op: Option<Op>,
     pub value: f64,
 }
 
 impl Condition {
-    pub fn crossed(&self, summary: &LatencySummary) -> Option<Crossed> {
+    pub fn crossed(&self, summary: &LatencySummary) -> Option<Crossing> {
         let values = summary.devices.iter().flat_map(|device| self.values(device, summary.duration_ns));
         let further = |a: &f64, b: &f64| match self.side {
-            Side::Above => a.total_cmp(b),
-            Side::Below => b.total_cmp(a),
+            BoundSide::Above => a.total_cmp(b),
+            BoundSide::Below => b.total_cmp(a),
         };
         let most = values.max_by(|a, b| further(&a.value, &b.value))?;
         further(&most.value, &self.bound).is_gt().then_some(most)
@@ -64,20 +64,20 @@ impl Condition {
     /// a value.
     pub fn is_over(&self, summary: &LatencySummary) -> bool {
         let bound = match self.side {
-            Side::Above => self.bound * (1.0 - BACK),
-            Side::Below => self.bound * (1.0 + BACK),
+            BoundSide::Above => self.bound * (1.0 - BACK),
+            BoundSide::Below => self.bound * (1.0 + BACK),
         };
         let has_value =
             summary.devices.iter().any(|device| !self.values(device, summary.duration_ns).is_empty());
         has_value && Self { bound, ..*self }.crossed(summary).is_none()
     }
 
-    fn values(&self, device: &DeviceLatency, duration_ns: u64) -> Vec<Crossed> {
-        let crossed = |op, value| Crossed { device: device.name.clone(), op, value };
+    fn values(&self, device: &DeviceLatency, duration_ns: u64) -> Vec<Crossing> {
+        let crossed = |op, value| Crossing { device: device.name.clone(), op, value };
         match self.metric {
-            Metric::Iops if duration_ns == 0 => Vec::new(),
-            Metric::Iops => vec![crossed(None, device.ios as f64 * 1e9 / duration_ns as f64)],
-            Metric::Latency { stage, of } => {
+            TriggerMetric::Iops if duration_ns == 0 => Vec::new(),
+            TriggerMetric::Iops => vec![crossed(None, device.ios as f64 * 1e9 / duration_ns as f64)],
+            TriggerMetric::Latency { stage, of } => {
                 let value = |op: &OpLatency| of.value(times(op, stage)?);
                 device.ops.iter().filter_map(|(op, seen)| Some(crossed(Some(*op), value(seen)?))).collect()
             }
@@ -132,8 +132,8 @@ mod tests {
 
     #[test]
     fn a_bound_is_crossed_by_the_worst_class_that_says_something() {
-        let metric = |stage| Metric::Latency { stage, of: Of::Quantile(0.99) };
-        let condition = Condition { metric: metric(None), side: Side::Above, bound: 2_000_000.0 };
+        let metric = |stage| TriggerMetric::Latency { stage, of: Of::Quantile(0.99) };
+        let condition = Condition { metric: metric(None), side: BoundSide::Above, bound: 2_000_000.0 };
         assert_eq!(condition.crossed(&second(100, 1_000_000)), None, "one slow I/O of b is not its p99");
         let crossed = condition.crossed(&second(100, 3_000_000)).unwrap();
         assert_eq!((&*crossed.device, crossed.op), ("a", Some(Op::Read)));
@@ -146,15 +146,15 @@ mod tests {
 
     #[test]
     fn an_interval_without_a_value_says_nothing() {
-        let metric = Metric::Latency { stage: None, of: Of::Max };
-        let condition = Condition { metric, side: Side::Above, bound: 2_000_000.0 };
+        let metric = TriggerMetric::Latency { stage: None, of: Of::Max };
+        let condition = Condition { metric, side: BoundSide::Above, bound: 2_000_000.0 };
         assert!(!condition.is_over(&second(3, 1_000)), "fewer than ten I/Os");
         assert!(condition.is_over(&second(10, 1_000)));
     }
 
     #[test]
     fn a_rate_falls_below_its_bound() {
-        let condition = Condition { metric: Metric::Iops, side: Side::Below, bound: 50.0 };
+        let condition = Condition { metric: TriggerMetric::Iops, side: BoundSide::Below, bound: 50.0 };
         assert_eq!(condition.crossed(&second(100, 1)).unwrap().device, "b");
         let mut summary = second(100, 1);
         summary.devices.pop();

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::analyze::stacks::{CpuClass, ProfileSummary};
 use crate::envelope::{Missing, Reason};
-use crate::host::cpu_counters::{Counters, CpuWindow, Event, Side};
+use crate::host::cpu_counters::{CounterEvent, CounterMode, Counters, CpuWindow};
 use crate::host::cpu_time::{COLUMNS, CpuTime, NoWakeups, TICK_NS};
 use crate::merge::{merge, row};
 use crate::wire::stacks::Sampler;
@@ -116,7 +116,7 @@ impl CpuRow {
 /// Sums over all CPUs, of what was counted in the window. What did not count on each of them is None.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct Counted {
+pub struct CounterTotals {
     /// `cycles`, or `cpu-clock` where the processor's counters do not answer; None where nothing counted.
     pub counter: Option<String>,
     pub user_cycles: Option<u64>,
@@ -135,7 +135,7 @@ pub struct Counted {
     pub counted_share: Option<f64>,
     /// Events that are not known, and why.
     #[serde(skip)]
-    pub refused: Vec<(Event, String)>,
+    pub refused: Vec<(CounterEvent, String)>,
 }
 
 merge!(CpuRow {
@@ -149,7 +149,7 @@ merge!(CpuRow {
 
 row!(CpuRow, Vec<u32>, |row| row.cpus.clone());
 
-merge!(Counted {
+merge!(CounterTotals {
     first: counter;
     both: user_cycles kernel_cycles user_instructions kernel_instructions frontend_stalls backend_stalls;
     both: core_cycles clock_ns;
@@ -211,7 +211,7 @@ fn regrouped(rows: &[CpuRow], there: &BTreeMap<u32, &CpuRow>) -> Vec<CpuRow> {
     groups.iter().filter_map(row_of).collect()
 }
 
-impl Counted {
+impl CounterTotals {
     pub fn cycles(&self) -> Option<u64> {
         self.user_cycles?.checked_add(self.kernel_cycles?)
     }
@@ -228,7 +228,7 @@ pub struct CpuLeftOut {
     pub why: Cow<'static, str>,
 }
 
-/// The CPUs of a window. Its JSON has the rows: [`Counted`] and [`PerIo`] are beside it.
+/// The CPUs of a window. Its JSON has the rows: [`CounterTotals`] and [`PerIo`] are beside it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct CpuSummary {
@@ -253,7 +253,7 @@ pub struct CpuSummary {
     #[serde(skip)]
     pub no_wakeups: Option<String>,
     #[serde(skip)]
-    pub counted: Counted,
+    pub counted: CounterTotals,
 }
 
 impl CpuSummary {
@@ -274,7 +274,7 @@ impl CpuSummary {
         let mut out = Vec::new();
         for (event, why) in &self.counted.refused {
             let why = match (event, self.counted.counter.as_deref()) {
-                (Event::Cycles | Event::Instructions, Some("cpu-clock")) => format!(
+                (CounterEvent::Cycles | CounterEvent::Instructions, Some("cpu-clock")) => format!(
                     "only CPU time, no cycles per I/O and no instructions per cycle: {why} (counter: \
                      cpu-clock)"
                 ),
@@ -309,8 +309,10 @@ pub fn summarize(window: &CpuWindow) -> CpuSummary {
     let duration_ns = end.at_ns.saturating_sub(start.at_ns);
     // Each timestamp is the midpoint of its reading.
     let stamps_ns = start.took_ns.saturating_add(end.took_ns) / 2;
-    let (cycles, instructions) =
-        (by_cpu(&window.counters, Event::Cycles), by_cpu(&window.counters, Event::Instructions));
+    let (cycles, instructions) = (
+        by_cpu(&window.counters, CounterEvent::Cycles),
+        by_cpu(&window.counters, CounterEvent::Instructions),
+    );
     let mut rows: BTreeMap<u32, CpuRow> = BTreeMap::new();
     let mut left_out = Vec::new();
     for cpu in start.cpus.keys().chain(end.cpus.keys()).copied().collect::<BTreeSet<u32>>() {
@@ -405,13 +407,13 @@ fn extrapolated(value: u64, enabled_ns: u64, running_ns: u64) -> Option<u64> {
 }
 
 /// Both modes of an event on each CPU that has them.
-fn by_cpu(counters: &Counters, event: Event) -> BTreeMap<u32, u64> {
-    let on = |cpu: u32| sum(counters, event, &[Side::User, Side::Kernel], &[cpu]);
+fn by_cpu(counters: &Counters, event: CounterEvent) -> BTreeMap<u32, u64> {
+    let on = |cpu: u32| sum(counters, event, &[CounterMode::User, CounterMode::Kernel], &[cpu]);
     counters.cpus.iter().filter_map(|cpu| Some((*cpu, on(*cpu)?))).collect()
 }
 
 /// An event's count on these CPUs in these modes; None where one of them has none.
-fn sum(counters: &Counters, event: Event, sides: &[Side], cpus: &[u32]) -> Option<u64> {
+fn sum(counters: &Counters, event: CounterEvent, sides: &[CounterMode], cpus: &[u32]) -> Option<u64> {
     let mut all = 0u64;
     for cpu in cpus {
         for side in sides {
@@ -425,19 +427,24 @@ fn sum(counters: &Counters, event: Event, sides: &[Side], cpus: &[u32]) -> Optio
     (!cpus.is_empty()).then_some(all)
 }
 
-fn counted(window: &CpuWindow, cores: &[CpuRow]) -> Counted {
+fn counted(window: &CpuWindow, cores: &[CpuRow]) -> CounterTotals {
     let counters = &window.counters;
     let of = |event, side| sum(counters, event, &[side], &counters.cpus);
-    let user_cycles = of(Event::Cycles, Side::User);
-    let kernel_cycles = of(Event::Cycles, Side::Kernel);
-    let clock_ns = of(Event::CpuClock, Side::Both);
+    let user_cycles = of(CounterEvent::Cycles, CounterMode::User);
+    let kernel_cycles = of(CounterEvent::Cycles, CounterMode::Kernel);
+    let clock_ns = of(CounterEvent::CpuClock, CounterMode::Both);
     let counter = match (user_cycles.and(kernel_cycles), clock_ns) {
-        (Some(_), _) => Some(Event::Cycles),
-        (None, Some(_)) => Some(Event::CpuClock),
+        (Some(_), _) => Some(CounterEvent::Cycles),
+        (None, Some(_)) => Some(CounterEvent::CpuClock),
         (None, None) => None,
     };
     let mut refused = counters.refused.clone();
-    for event in [Event::Cycles, Event::Instructions, Event::FrontendStalls, Event::BackendStalls] {
+    for event in [
+        CounterEvent::Cycles,
+        CounterEvent::Instructions,
+        CounterEvent::FrontendStalls,
+        CounterEvent::BackendStalls,
+    ] {
         let never = counters.counts.iter().any(|count| count.event == event && count.running_ns == 0);
         if never && refused.iter().all(|(known, _)| *known != event) {
             refused.push((event, "all hardware counters were in use by others".to_string()));
@@ -446,15 +453,15 @@ fn counted(window: &CpuWindow, cores: &[CpuRow]) -> Counted {
     let share = |count: &crate::host::cpu_counters::Count| {
         (count.enabled_ns > 0).then(|| (count.running_ns as f64 / count.enabled_ns as f64).min(1.0))
     };
-    Counted {
+    CounterTotals {
         counter: counter.map(|event| event.name().to_string()),
         user_cycles,
         kernel_cycles,
-        user_instructions: of(Event::Instructions, Side::User),
-        kernel_instructions: of(Event::Instructions, Side::Kernel),
-        frontend_stalls: of(Event::FrontendStalls, Side::Both),
-        backend_stalls: of(Event::BackendStalls, Side::Both),
-        core_cycles: core_cycles(&by_cpu(counters, Event::Cycles), cores, &counters.cpus),
+        user_instructions: of(CounterEvent::Instructions, CounterMode::User),
+        kernel_instructions: of(CounterEvent::Instructions, CounterMode::Kernel),
+        frontend_stalls: of(CounterEvent::FrontendStalls, CounterMode::Both),
+        backend_stalls: of(CounterEvent::BackendStalls, CounterMode::Both),
+        core_cycles: core_cycles(&by_cpu(counters, CounterEvent::Cycles), cores, &counters.cpus),
         clock_ns,
         counted_share: counters.counts.iter().filter_map(share).reduce(f64::min),
         refused,

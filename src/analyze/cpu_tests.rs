@@ -19,7 +19,7 @@ fn window(start: &str, end: &str) -> CpuWindow {
     }
 }
 
-fn count(cpu: u32, event: Event, side: Side, value: u64) -> Count {
+fn count(cpu: u32, event: CounterEvent, side: CounterMode, value: u64) -> Count {
     Count { cpu, event, side, value, enabled_ns: SECOND, running_ns: SECOND }
 }
 
@@ -29,11 +29,11 @@ fn at_3_9_ghz() -> CpuWindow {
     window.topology.cores = vec![vec![0]];
     window.counters.cpus = vec![0];
     window.counters.counts = vec![
-        count(0, Event::Cycles, Side::User, 780_000_000),
-        count(0, Event::Cycles, Side::Kernel, 3_120_000_000),
-        count(0, Event::Instructions, Side::User, 1_000_000_000),
-        count(0, Event::Instructions, Side::Kernel, 1_847_000_000),
-        count(0, Event::BackendStalls, Side::Both, 1_957_800_000),
+        count(0, CounterEvent::Cycles, CounterMode::User, 780_000_000),
+        count(0, CounterEvent::Cycles, CounterMode::Kernel, 3_120_000_000),
+        count(0, CounterEvent::Instructions, CounterMode::User, 1_000_000_000),
+        count(0, CounterEvent::Instructions, CounterMode::Kernel, 1_847_000_000),
+        count(0, CounterEvent::BackendStalls, CounterMode::Both, 1_957_800_000),
     ];
     window
 }
@@ -91,8 +91,8 @@ fn cycles_of_a_polling_idle_cpu_are_nobodys() {
 #[test]
 fn without_counters_time_is_known_and_cycles_are_named_as_missing() {
     let mut window = at_3_9_ghz();
-    window.counters.counts = vec![count(0, Event::CpuClock, Side::Both, SECOND)];
-    window.counters.refused = vec![(Event::Cycles, "no PMU".into())];
+    window.counters.counts = vec![count(0, CounterEvent::CpuClock, CounterMode::Both, SECOND)];
+    window.counters.refused = vec![(CounterEvent::Cycles, "no PMU".into())];
     let (summary, profile) = (summarize(&window), profile("cpu-clock", &[(CpuClass::System, 1)]));
     assert_eq!(summary.counted.counter.as_deref(), Some("cpu-clock"));
     assert_eq!((summary.counted.clock_ns, summary.counted.cycles()), (Some(SECOND), None));
@@ -133,8 +133,8 @@ fn threads_of_a_core_share_its_cycles() {
     };
     window.counters.cpus = vec![0, 1, 2, 3];
     for (cpu, cycles) in [(0, 300), (1, 50), (2, 200), (3, 0)] {
-        window.counters.counts.push(count(cpu, Event::Cycles, Side::User, cycles));
-        window.counters.counts.push(count(cpu, Event::Cycles, Side::Kernel, 0));
+        window.counters.counts.push(count(cpu, CounterEvent::Cycles, CounterMode::User, cycles));
+        window.counters.counts.push(count(cpu, CounterEvent::Cycles, CounterMode::Kernel, 0));
     }
     let summary = summarize(&window);
     assert!(summary.smt());

@@ -15,7 +15,7 @@ use crate::wire::records::{WireError, WireErrorRow};
 names! {
     /// What happened to a request.
     #[derive(PartialOrd, Ord, Hash)]
-    pub enum Event {
+    pub enum ErrorEvent {
         /// It ended with an error.
         Error = "error",
         /// It is retried, after the device answered or timed out.
@@ -72,7 +72,7 @@ pub struct ErrorRow {
     /// Its name; as MAJ:MIN where it came or went meanwhile, null where the request was of no disk.
     pub device: Option<String>,
     pub op: Op,
-    pub event: Event,
+    pub event: ErrorEvent,
     /// Of an error whose status is a known one.
     pub cause: Option<Cause>,
     /// Of an error as the kernel has it: a block status, below zero an errno.
@@ -96,7 +96,7 @@ pub struct ErrorSummary {
 merge!(ErrorRow { first: device op event cause status; add: events bytes; });
 
 impl Row for ErrorRow {
-    type Key = (Option<String>, Op, Event, Option<i32>);
+    type Key = (Option<String>, Op, ErrorEvent, Option<i32>);
 
     fn key(&self) -> Self::Key {
         (self.device.clone(), self.op, self.event, self.status)
@@ -177,16 +177,16 @@ fn error_row(host: &Host, key: &WireError, row: &WireErrorRow) -> ErrorRow {
         disk.map_or_else(|| format!("{major}:{minor}"), |disk| disk.name.clone())
     };
     let event = match key.event {
-        FAILED => Event::Error,
-        RETRIED => Event::Retry,
-        _ => Event::Requeue,
+        FAILED => ErrorEvent::Error,
+        RETRIED => ErrorEvent::Retry,
+        _ => ErrorEvent::Requeue,
     };
     ErrorRow {
         device: (key.device != 0).then(name),
         op: Op::ALL.get(usize::from(key.op)).copied().unwrap_or(Op::Passthrough),
         event,
-        cause: Cause::of(key.status).filter(|_| event == Event::Error),
-        status: (event == Event::Error).then(|| key.status.cast_signed()),
+        cause: Cause::of(key.status).filter(|_| event == ErrorEvent::Error),
+        status: (event == ErrorEvent::Error).then(|| key.status.cast_signed()),
         events: row.events,
         bytes: row.bytes,
     }
@@ -225,9 +225,9 @@ mod tests {
         assert_eq!(
             short,
             [
-                (Some("sda"), Event::Error, 3),
-                (Some("sda"), Event::Retry, 90),
-                (Some("9:0"), Event::Requeue, 4)
+                (Some("sda"), ErrorEvent::Error, 3),
+                (Some("sda"), ErrorEvent::Retry, 90),
+                (Some("9:0"), ErrorEvent::Requeue, 4)
             ]
         );
         let first = &seen.rows[0];

@@ -12,7 +12,7 @@ use crate::wire::files::{
 
 /// What an I/O reads or writes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-pub struct File {
+pub struct IoFile {
     pub kind: FileKind,
     /// The file system's, or of what is no file the block device's: `MAJOR:MINOR`.
     pub device: String,
@@ -36,7 +36,7 @@ names! {
     }
 }
 
-impl File {
+impl IoFile {
     /// With its path, if found. None: it is not known what the I/O belongs to.
     pub fn new(file: &WireFile, path: Option<&str>) -> Option<Self> {
         let kind = match file.kind {
@@ -69,7 +69,7 @@ impl File {
 pub struct FileIos {
     /// None: it is not known, as of discards and flushes.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub file: Option<File>,
+    pub file: Option<IoFile>,
     /// All files for which the table had no room.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub others: bool,
@@ -89,7 +89,7 @@ merge_fields!(FileIos { first: file others; add: bios bytes sampled; derived: sh
 impl Merge for FileIos {
     fn merge_with(&mut self, later: &Self) {
         self.merge_fields(later);
-        if let (Some(File { path: path @ None, .. }), Some(later)) = (&mut self.file, &later.file) {
+        if let (Some(IoFile { path: path @ None, .. }), Some(later)) = (&mut self.file, &later.file) {
             path.clone_from(&later.path);
         }
     }
@@ -108,7 +108,7 @@ impl Row for FileIos {
 pub fn by_file(samples: &[FileSample]) -> Vec<FileIos> {
     let measured = samples.iter().filter(|row| row.selected || row.file.kind == FILE_OTHERS);
     let row = |row: &FileSample| FileIos {
-        file: File::new(&row.file, row.path.as_deref()),
+        file: IoFile::new(&row.file, row.path.as_deref()),
         others: row.file.kind == FILE_OTHERS,
         bios: row.bios,
         bytes: row.bytes,
@@ -127,7 +127,7 @@ pub fn settle(rows: &mut [FileIos]) {
     for row in rows.iter_mut() {
         row.share = if bytes > 0 { part(row.bytes, bytes) } else { part(row.bios, bios) };
     }
-    let label = |row: &FileIos| row.file.as_ref().map(File::label);
+    let label = |row: &FileIos| row.file.as_ref().map(IoFile::label);
     rows.sort_by(|a, b| (b.bytes, b.bios, label(a)).cmp(&(a.bytes, a.bios, label(b))));
 }
 
@@ -135,8 +135,8 @@ pub fn settle(rows: &mut [FileIos]) {
 mod tests {
     use super::*;
 
-    fn file(kind: u32, path: Option<&str>) -> Option<File> {
-        File::new(&WireFile { inode: 9, device: 8 << 20 | 1, kind }, path)
+    fn file(kind: u32, path: Option<&str>) -> Option<IoFile> {
+        IoFile::new(&WireFile { inode: 9, device: 8 << 20 | 1, kind }, path)
     }
 
     #[test]

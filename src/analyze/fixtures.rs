@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::host::counters::Counters;
 use crate::merge::Summary;
 use crate::wire::reading::{DeviceSample, Reading};
-use crate::wire::rows::Row;
+use crate::wire::rows::IoRow;
 use crate::wire::{OPS, OPS_SHARDED};
 
 fn counters(reads: u64) -> Option<Counters> {
@@ -25,7 +25,7 @@ pub fn json<T: Serialize + DeserializeOwned + PartialEq + Debug>(of: &T) -> Valu
 
 /// Reads with these latencies on `sda`, and the kernel's count of reads around them.
 pub fn sample(reads: &[u64], before: u64, after: u64) -> DeviceSample {
-    let mut rows = vec![Row::default(); 2 * OPS_SHARDED];
+    let mut rows = vec![IoRow::default(); 2 * OPS_SHARDED];
     rows[0].stages[1] = reads.iter().copied().collect();
     rows[0].bytes = reads.len() as u64 * 4096;
     DeviceSample {
@@ -33,7 +33,7 @@ pub fn sample(reads: &[u64], before: u64, after: u64) -> DeviceSample {
         hw_queues: 2,
         shards: 1,
         rows,
-        rare: vec![Row::default(); OPS - OPS_SHARDED],
+        rare: vec![IoRow::default(); OPS - OPS_SHARDED],
         kernel_before: counters(before),
         kernel_after: counters(after),
         ..DeviceSample::default()

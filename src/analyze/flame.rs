@@ -10,7 +10,7 @@ pub use self::note::Note;
 use super::locks::is_locking;
 use super::profile::{Area, Frame, Place, Profile, Unit};
 use super::stacks::ProfileSummary;
-use super::submits::Part;
+use super::submits::TimePart;
 use crate::wire;
 use crate::wire::stacks::Sampler;
 
@@ -85,7 +85,7 @@ impl What {
 
 /// Where the values come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Source {
+pub enum StackSource {
     /// Samples, at this frequency per CPU.
     Sampler {
         sampler: Sampler,
@@ -98,7 +98,7 @@ pub enum Source {
     Reclaim,
     Locks {
         waits: u64,
-        by: wire::locks::Source,
+        by: wire::locks::LockEventSource,
     },
     /// I/Os with a stack.
     Ios {
@@ -120,7 +120,7 @@ pub struct FlameSummary {
     /// Number of waits by the same stacks; None where only the time is known.
     pub counts: Option<Profile>,
     pub duration_ns: u64,
-    pub source: Source,
+    pub source: StackSource,
     /// Measurements behind the values (samples, waits), and lost ones.
     pub measured: u64,
     pub lost: u64,
@@ -133,12 +133,12 @@ pub struct FlameSummary {
     /// User frames without a name, by their label, with the place needed to name them from the file.
     pub unnamed: BTreeMap<String, Place>,
     /// None: measured now.
-    pub recorded: Option<Recorded>,
+    pub recorded: Option<StackFile>,
 }
 
 /// The file that the stacks were read from.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Recorded {
+pub struct StackFile {
     /// Its name without the folders, not escaped.
     pub file: String,
     /// The file's name for its values (`cpu`), and for those of [`FlameSummary::counts`].
@@ -156,7 +156,7 @@ pub struct Submitter {
     pub who: String,
     /// None: no stack was taken.
     pub function: Option<String>,
-    pub parts: BTreeMap<Part, u64>,
+    pub parts: BTreeMap<TimePart, u64>,
     /// Sum of all parts.
     pub total: u64,
 }
@@ -182,7 +182,7 @@ impl FlameSummary {
             profile,
             counts: None,
             duration_ns: 0,
-            source: Source::Recorded(String::new()),
+            source: StackSource::Recorded(String::new()),
             measured: 0,
             lost: 0,
             period_ns: None,
@@ -240,7 +240,7 @@ impl FlameSummary {
         let mut all: BTreeMap<(u32, Option<u32>), Submitter> = BTreeMap::new();
         for stack in self.profile.stacks() {
             let (Some(who), Some(leaf)) = (stack.frames.first(), stack.frames.last()) else { continue };
-            let Some(part) = Part::of_frame(&frames[*leaf as usize].name) else { continue };
+            let Some(part) = TimePart::of_frame(&frames[*leaf as usize].name) else { continue };
             let is_own = |id: &&u32| {
                 let frame = &frames[**id as usize];
                 frame.area != Area::Label && !self.is_common(frame)

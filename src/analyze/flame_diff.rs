@@ -16,7 +16,7 @@ use anyhow::{Result, ensure};
 use serde::Serialize;
 
 use crate::analyze::flame::What;
-use crate::analyze::profile::tree::{Row, Tree};
+use crate::analyze::profile::tree::{StackRow, Tree};
 use crate::analyze::profile::{Area, Frame, Profile, Unit};
 
 /// What the values of both sides are divided by.
@@ -33,7 +33,7 @@ pub enum Basis {
 
 /// One of the two profiles.
 #[derive(Debug, Clone, Copy)]
-pub struct Side<'a> {
+pub struct DiffSide<'a> {
     pub profile: &'a Profile,
     /// Number of measurements behind the values: waits, sampled I/Os. Not needed for samples, which count themselves.
     /// None: not known, so there are no confidence intervals.
@@ -42,7 +42,7 @@ pub struct Side<'a> {
     pub what: Option<What>,
 }
 
-impl Side<'_> {
+impl DiffSide<'_> {
     fn events(&self) -> Option<f64> {
         match self.profile.unit {
             Unit::Samples => Some(self.profile.total() as f64),
@@ -53,14 +53,14 @@ impl Side<'_> {
 
 /// A rate before and after.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Moved {
+pub struct RateChange {
     pub before: f64,
     pub after: f64,
     /// Confidence interval of `after - before`.
     pub interval: Option<(f64, f64)>,
 }
 
-impl Moved {
+impl RateChange {
     pub fn change(&self) -> f64 {
         self.after - self.before
     }
@@ -77,9 +77,9 @@ pub struct Change {
     pub name: String,
     pub area: Area,
     /// Value of stacks whose own frame it is ([`What::own_frame`]).
-    pub own: Moved,
+    pub own: RateChange,
     /// Value of stacks that contain it, once per stack.
-    pub total: Moved,
+    pub total: RateChange,
 }
 
 /// The comparison.
@@ -88,7 +88,7 @@ pub struct Comparison {
     pub unit: Unit,
     pub basis: Basis,
     /// The totals.
-    pub all: Moved,
+    pub all: RateChange,
     /// All frames, largest change of the own value first.
     pub changes: Vec<Change>,
     /// The stacks of both; values are widths, and `before` has the part of each width that belongs to the first
@@ -107,7 +107,7 @@ const WIDTH: f64 = (1u64 << 50) as f64;
 /// # Errors
 ///
 /// If the units differ, or one profile is empty or has nothing to be divided by.
-pub fn compare(before: Side<'_>, after: Side<'_>, basis: Basis) -> Result<Comparison> {
+pub fn compare(before: DiffSide<'_>, after: DiffSide<'_>, basis: Basis) -> Result<Comparison> {
     let unit = before.profile.unit;
     ensure!(
         unit == after.profile.unit,
@@ -156,7 +156,7 @@ pub fn compare(before: Side<'_>, after: Side<'_>, basis: Basis) -> Result<Compar
 
     let all = scatter.moved(before.profile.total(), after.profile.total());
     // The total share is 1 by definition, without error.
-    let all = if basis == Basis::Share { Moved { interval: None, ..all } } else { all };
+    let all = if basis == Basis::Share { RateChange { interval: None, ..all } } else { all };
     let scale = WIDTH / (all.before + all.after);
     let (stacks, before) = join(before.profile, after.profile, (scale / divisors.0, scale / divisors.1));
     Ok(Comparison { unit, basis, all, changes, stacks, before, scale })
@@ -178,7 +178,7 @@ impl Comparison {
     }
 
     /// Frames that occur on one side only. Without intervals significance is unknown, and all of them count.
-    fn only(&self, sides: fn(&Moved) -> (f64, f64)) -> impl Iterator<Item = &Change> {
+    fn only(&self, sides: fn(&RateChange) -> (f64, f64)) -> impl Iterator<Item = &Change> {
         self.changes.iter().filter(move |change| {
             let (none, some) = sides(&change.total);
             let certain = change.total.interval.is_none() || change.total.is_certain();
@@ -188,8 +188,8 @@ impl Comparison {
 
     /// Frames that occur on one side only, but not significantly.
     pub fn unsure(&self) -> usize {
-        let one_side = |total: &Moved| (total.before == 0.0) != (total.after == 0.0);
-        let unsure = |total: &Moved| total.interval.is_some() && !total.is_certain();
+        let one_side = |total: &RateChange| (total.before == 0.0) != (total.after == 0.0);
+        let unsure = |total: &RateChange| total.interval.is_some() && !total.is_certain();
         self.changes.iter().filter(|change| one_side(&change.total) && unsure(&change.total)).count()
     }
 
@@ -198,7 +198,7 @@ impl Comparison {
         let order = self.stacks.order();
         let row = |place: &u32| {
             let stack = &self.stacks.stacks()[*place as usize];
-            Row { frames: &stack.frames, value: stack.value, before: self.before[*place as usize] }
+            StackRow { frames: &stack.frames, value: stack.value, before: self.before[*place as usize] }
         };
         Tree::new(order.iter().map(row), min_share)
     }
@@ -221,7 +221,7 @@ struct Sums {
     total: u64,
 }
 
-fn sums(side: Side<'_>) -> impl Iterator<Item = (&Frame, Sums)> {
+fn sums(side: DiffSide<'_>) -> impl Iterator<Item = (&Frame, Sums)> {
     let profile = side.profile;
     let mut sums = vec![Sums::default(); profile.frames().len()];
     // A recursive function counts once per stack.
@@ -277,7 +277,7 @@ struct Scatter {
 }
 
 impl Scatter {
-    fn moved(&self, before: u64, after: u64) -> Moved {
+    fn moved(&self, before: u64, after: u64) -> RateChange {
         let rates = (before as f64 / self.divisors.0, after as f64 / self.divisors.1);
         let interval = self.events.map(|events| {
             let one = |value: u64, total: f64, events: f64, divisor: f64| {
@@ -296,7 +296,7 @@ impl Scatter {
             let up = (second.1 - rates.1).hypot(rates.0 - first.0);
             (change - down, change + up)
         });
-        Moved { before: rates.0, after: rates.1, interval }
+        RateChange { before: rates.0, after: rates.1, interval }
     }
 }
 

@@ -16,8 +16,8 @@ fn of(unit: Unit, lines: &[(&str, u64)]) -> Profile {
     profile
 }
 
-fn side(profile: &Profile) -> Side<'_> {
-    Side { profile, events: None, what: None }
+fn side(profile: &Profile) -> DiffSide<'_> {
+    DiffSide { profile, events: None, what: None }
 }
 
 fn change<'a>(comparison: &'a Comparison, name: &str) -> &'a Change {
@@ -186,7 +186,7 @@ fn times_are_as_sure_as_their_number_allows() {
     let after = of(Unit::Nanoseconds, &[("a;b", 3_000_000), ("a;c", 7_000_000)]);
     let basis = Basis::Time { before: 1_000_000_000, after: 1_000_000_000 };
     let known = |events| {
-        let side = |profile| Side { profile, events, what: None };
+        let side = |profile| DiffSide { profile, events, what: None };
         compare(side(&before), side(&after), basis).unwrap()
     };
     assert_eq!(change(&known(None), "b").own.interval, None);
@@ -296,7 +296,7 @@ fn waits_move_in_the_function_that_waits() {
     };
     let (before, after) = (profile(75, 25), profile(25, 75));
     for what in [None, Some(What::OffCpu)] {
-        let side = |profile| Side { profile, events: Some(100_000), what };
+        let side = |profile| DiffSide { profile, events: Some(100_000), what };
         let comparison = compare(side(&before), side(&after), Basis::Share).unwrap();
         let moved = |at: usize| (comparison.changes[at].name.as_str(), comparison.changes[at].own.change());
         assert_eq!([moved(0), moved(1)], [("do_nanosleep", -0.5), ("do_poll", 0.5)]);

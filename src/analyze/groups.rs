@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::files::File;
+use super::files::IoFile;
 use super::latency::{OpLatency, io_row};
 use super::op::Op;
 use super::operations;
@@ -61,7 +61,7 @@ pub fn mask(by: &[Dimension]) -> u32 {
 /// What the I/Os of a group have in common, by dimension. None: not grouped by it, or not known.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct Values {
+pub struct GroupValues {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -79,7 +79,7 @@ pub struct Values {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cgroup: Option<Cgroup>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub file: Option<File>,
+    pub file: Option<IoFile>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stage: Option<Stage>,
 }
@@ -103,7 +103,7 @@ pub enum Cgroup {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Group {
-    pub by: Values,
+    pub by: GroupValues,
     /// All for whose group there was no room.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub other: bool,
@@ -148,7 +148,7 @@ impl Group {
 merge!(Group { first: by other; add: latency; });
 
 impl Row for Group {
-    type Key = (Values, bool);
+    type Key = (GroupValues, bool);
 
     fn key(&self) -> Self::Key {
         (self.by.clone(), self.other)
@@ -235,7 +235,7 @@ pub fn summarize(
                 None => end.devices.iter().all(|device| device.bio_based),
             };
             let latency = latency(sample, followed, bio_based)?;
-            let by = if other { Values::default() } else { values(by, sample, &devices, cgroups) };
+            let by = if other { GroupValues::default() } else { values(by, sample, &devices, cgroups) };
             Some(Group { by, other, latency })
         })
         .collect();
@@ -279,7 +279,7 @@ fn values(
     sample: &GroupSample,
     devices: &[&str],
     cgroups: &BTreeMap<u64, String>,
-) -> Values {
+) -> GroupValues {
     let key = &sample.key;
     let known = key.known & GROUP_SUBMITTER != 0;
     let size = || match key.size {
@@ -288,7 +288,7 @@ fn values(
     };
     let cgroup =
         || cgroups.get(&key.cgroup).map_or(Cgroup::Id(key.cgroup), |path| Cgroup::Path(path.clone()));
-    let mut values = Values::default();
+    let mut values = GroupValues::default();
     for dimension in by {
         match dimension {
             Dimension::Device => {
@@ -302,7 +302,7 @@ fn values(
                 values.process = known.then(|| Process { pid: key.pid, comm: sample.comm.clone() });
             }
             Dimension::Cgroup => values.cgroup = (known && key.cgroup != 0).then(cgroup),
-            Dimension::File => values.file = File::new(&key.file, sample.path.as_deref()),
+            Dimension::File => values.file = IoFile::new(&key.file, sample.path.as_deref()),
             Dimension::Stage => {}
         }
     }
@@ -337,10 +337,10 @@ mod tests {
     use crate::host::NumaNode;
     use crate::wire::groups::WireGroupKey;
     use crate::wire::reading::DeviceSample;
-    use crate::wire::rows::Row;
+    use crate::wire::rows::IoRow;
 
     fn sample(number: u32, key: WireGroupKey, times: &[u64]) -> GroupSample {
-        let mut row = Row { bytes: 4096 * times.len() as u64, ..Row::default() };
+        let mut row = IoRow { bytes: 4096 * times.len() as u64, ..IoRow::default() };
         times.iter().for_each(|ns| row.stages[1].record(*ns));
         GroupSample { number, key, comm: "dd".into(), row, ..GroupSample::default() }
     }
@@ -371,13 +371,13 @@ mod tests {
         let by = [Dimension::Size, Dimension::Op, Dimension::Cgroup, Dimension::Process, Dimension::Device];
         let all = summary(&by, &end);
         assert_eq!(all.groups.len(), 2, "the others are none");
-        let expected = Values {
+        let expected = GroupValues {
             size: Some((4096, 8192)),
             op: Some(Op::Write),
             cgroup: Some(Cgroup::Path("/a".to_string())),
             process: Some(Process { pid: 5, comm: "dd".to_string() }),
             device: Some("sda".to_string()),
-            ..Values::default()
+            ..GroupValues::default()
         };
         assert_eq!(all.groups[0].by, expected);
         assert_eq!((all.groups[0].latency.ios, all.groups[0].latency.bytes), (1, 4096));
@@ -406,18 +406,19 @@ mod tests {
         let by = [Dimension::Process, Dimension::Cpu, Dimension::Cgroup, Dimension::Size];
         let all = summary(&by, &reading(vec![sample(1, WireGroupKey::default(), &[5])], &[]));
         let size = Some((0, 1));
-        assert_eq!(all.groups[0].by, Values { size, ..Values::default() });
+        assert_eq!(all.groups[0].by, GroupValues { size, ..GroupValues::default() });
         let idle = WireGroupKey { known: GROUP_SUBMITTER, ..WireGroupKey::default() };
         let all = summary(&by, &reading(vec![sample(1, idle, &[5])], &[]));
         let process = Some(Process { pid: 0, comm: "dd".to_string() });
-        assert_eq!(all.groups[0].by, Values { size, process, cpu: Some(0), ..Values::default() });
+        assert_eq!(all.groups[0].by, GroupValues { size, process, cpu: Some(0), ..GroupValues::default() });
     }
 
     #[test]
     fn a_stage_makes_a_row_of_its_own() {
         let mut both = sample(1, WireGroupKey { known: GROUP_SUBMITTER, ..WireGroupKey::default() }, &[5]);
         both.row.stages[0].record(3);
-        let timeless = GroupSample { row: Row { untimed: 1, ..Row::default() }, number: 2, ..both.clone() };
+        let timeless =
+            GroupSample { row: IoRow { untimed: 1, ..IoRow::default() }, number: 2, ..both.clone() };
         let all = summary(&[Dimension::Process, Dimension::Stage], &reading(vec![both, timeless], &[]));
         let rows: Vec<_> =
             all.groups.iter().map(|group| (group.by.stage, group.latency.request_stages.len())).collect();
@@ -428,7 +429,7 @@ mod tests {
     #[test]
     fn the_others_are_marked_and_nothing_else_is_said_of_them() {
         let all = summary(&[Dimension::Op], &reading(vec![sample(0, WireGroupKey::default(), &[5])], &[]));
-        assert!(all.groups[0].other && all.groups[0].by == Values::default());
+        assert!(all.groups[0].other && all.groups[0].by == GroupValues::default());
     }
 
     #[test]

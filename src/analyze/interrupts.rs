@@ -24,8 +24,8 @@ use crate::merge::{
 use crate::names::names;
 use crate::wire::Count as _;
 use crate::wire::interrupts::{
-    COUNTED_NONE, DeviceSample, NAME_EVERY, Place, QUEUE_BY_NAME, QUEUE_BY_REAP, QUEUE_POLLED, Reading,
-    SoftirqSample, VectorSample, WireCompletions,
+    COUNTED_NONE, DeviceSample, InterruptSource, NAME_EVERY, QUEUE_BY_NAME, QUEUE_BY_REAP, QUEUE_POLLED,
+    Reading, SoftirqSample, VectorSample, WireCompletions,
 };
 
 /// The window between two readings.
@@ -140,8 +140,8 @@ impl Merge for VectorSummary {
 row!(VectorSummary, u32, |vector| vector.irq);
 merge!(CpuInterrupts { first: cpu; add: interrupts; });
 row!(CpuInterrupts, u32, |of| of.cpu);
-merge!(Interrupted { add: idle kernel user; });
-merge!(Carried { add: completions empty per_interrupt; });
+merge!(InterruptedContexts { add: idle kernel user; });
+merge!(CompletionCounts { add: completions empty per_interrupt; });
 merge!(PollSummary { first: device devices queue; add: polls completions per_poll; });
 row!(PollSummary, (Option<String>, u32), |polled| (polled.device.clone(), polled.queue));
 // Figures derived from samples are weighted by the caller, which knows the interval's length.
@@ -164,7 +164,7 @@ merge!(DeviceInterrupts {
     derived: interrupts ios_per_interrupt hard_percent soft_percent busiest;
 });
 row!(DeviceInterrupts, String, |device| device.name.clone());
-merge!(Completed { add: interrupt softirq remote_softirq task; });
+merge!(CompletionContexts { add: interrupt softirq remote_softirq task; });
 
 /// A task that interrupts came into.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -216,7 +216,7 @@ pub struct VectorSummary {
     pub threaded: u64,
     /// What they carried; None where the driver says neither by pointer nor by name what it serves.
     #[serde(flatten)]
-    pub carried: Option<Carried>,
+    pub carried: Option<CompletionCounts>,
     /// Time of the handler, of a sample, ns.
     pub handler: Histogram,
     /// From an interrupt to the next one of this vector, of a sample, ns.
@@ -224,7 +224,7 @@ pub struct VectorSummary {
     /// Time in its handler, of one CPU; estimated from the sample. None without one.
     pub cpu_percent: Option<f64>,
     /// What those of the sample came into.
-    pub interrupted: Interrupted,
+    pub interrupted: InterruptedContexts,
 }
 
 names! {
@@ -244,7 +244,7 @@ pub struct CpuInterrupts {
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct Interrupted {
+pub struct InterruptedContexts {
     pub idle: u64,
     pub kernel: u64,
     pub user: u64,
@@ -263,7 +263,7 @@ impl VectorSummary {
 
 /// Completion entries of a vector's interrupts, or of a queue's polls.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Carried {
+pub struct CompletionCounts {
     pub completions: u64,
     /// Interrupts that brought none. Where a softirq completes what an interrupt announces, one that comes before
     /// that softirq has run takes over what both bring: then those are counted that the handler said were not its own.
@@ -274,10 +274,10 @@ pub struct Carried {
     pub per_interrupt: Histogram,
 }
 
-impl Carried {
-    fn of(sample: &VectorSample, joined: Joined) -> Self {
+impl CompletionCounts {
+    fn of(sample: &VectorSample, joined: Attribution) -> Self {
         let nothing = || sample.carried.buckets().find(|(lower, ..)| *lower == 0).map_or(0, |(_, _, n)| n);
-        let empty = if joined == Joined::ByName { sample.unhandled } else { nothing() };
+        let empty = if joined == Attribution::ByName { sample.unhandled } else { nothing() };
         Self { completions: sample.completions, empty, per_interrupt: sample.carried.clone() }
     }
 }
@@ -331,7 +331,7 @@ pub struct DeviceInterrupts {
     /// that were not completed by a task.
     pub ios_per_interrupt: Option<f64>,
     pub shares_vectors_with: Vec<String>,
-    pub completed: Completed,
+    pub completed: CompletionContexts,
     /// Entries reaped neither by an interrupt of their queue nor by a poll of a poll queue.
     #[serde(rename = "reaped_elsewhere")]
     pub elsewhere: u64,
@@ -351,7 +351,7 @@ pub struct DeviceInterrupts {
 /// Where the I/Os of a device completed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct Completed {
+pub struct CompletionContexts {
     pub interrupt: u64,
     /// Of a device with one queue: which CPU asked for it is not known.
     pub softirq: u64,
@@ -404,8 +404,8 @@ pub fn summarize(host: &Host, start: &Reading, end: &Reading) -> InterruptSummar
         let first = start.places.iter().find(|(known, _)| known == place).map(|(_, sample)| sample);
         let delta = first.map_or_else(|| last.clone(), |first| last.since(first));
         match place {
-            Place::Vector(irq) => vectors.push(vector(host, start, end, *irq, &delta)),
-            Place::Poll(number, queue) => polled.push(PollSummary {
+            InterruptSource::Vector(irq) => vectors.push(vector(host, start, end, *irq, &delta)),
+            InterruptSource::Poll(number, queue) => polled.push(PollSummary {
                 device: sharing(&traced, end, *number).into_iter().next(),
                 devices: sharing(&traced, end, *number),
                 queue: *queue,
@@ -437,7 +437,9 @@ pub fn summarize(host: &Host, start: &Reading, end: &Reading) -> InterruptSummar
         .filter(|task| task.samples > 0)
         .collect();
     sort(&mut devices, &mut tasks);
-    let sum = |of: fn(&Completed) -> u64| devices.iter().map(|device| of(&device.completed)).saturating_sum();
+    let sum = |of: fn(&CompletionContexts) -> u64| {
+        devices.iter().map(|device| of(&device.completed)).saturating_sum()
+    };
     softirq.completions = sum(|completed| completed.softirq);
     InterruptSummary {
         duration_ns,
@@ -483,10 +485,13 @@ fn vector(host: &Host, start: &Reading, end: &Reading, irq: u32, delta: &VectorS
         by_cpu: (0..).zip(delta.by_cpu.iter().copied()).filter(|(_, n)| *n > 0).map(by_cpu).collect(),
         unhandled: delta.unhandled,
         threaded: delta.threaded,
-        carried: owners.iter().find_map(|device| joined(end, device, irq)).map(|by| Carried::of(delta, by)),
+        carried: owners
+            .iter()
+            .find_map(|device| joined(end, device, irq))
+            .map(|by| CompletionCounts::of(delta, by)),
         handler: delta.handler.clone(),
         apart: delta.apart.clone(),
-        interrupted: Interrupted {
+        interrupted: InterruptedContexts {
             idle: delta.interrupted[0],
             kernel: delta.interrupted[1],
             user: delta.interrupted[2],
@@ -506,21 +511,21 @@ fn were_restarted(start: &Reading, end: &Reading, drives: &[&BlockDevice]) -> bo
 
 /// How completions are attributed to a vector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Joined {
+enum Attribution {
     ByPointer,
     ByName,
 }
 
 /// None where they are not attributed.
-fn joined(end: &Reading, device: &BlockDevice, irq: u32) -> Option<Joined> {
+fn joined(end: &Reading, device: &BlockDevice, irq: u32) -> Option<Attribution> {
     let sample = end.devices.iter().find(|sample| sample.name == device.name)?;
     let is_its = |place: u32| {
         let place = end.places.get(place.saturating_sub(1) as usize);
-        place.is_some_and(|(place, _)| *place == Place::Vector(irq))
+        place.is_some_and(|(place, _)| *place == InterruptSource::Vector(irq))
     };
     sample.queues.iter().find_map(|queue| match queue.kind {
-        QUEUE_BY_REAP | QUEUE_POLLED => Some(Joined::ByPointer),
-        QUEUE_BY_NAME if is_its(queue.place) => Some(Joined::ByName),
+        QUEUE_BY_REAP | QUEUE_POLLED => Some(Attribution::ByPointer),
+        QUEUE_BY_NAME if is_its(queue.place) => Some(Attribution::ByName),
         _ => None,
     })
 }
@@ -604,7 +609,7 @@ fn device(start: &Reading, last: &DeviceSample, vectors: &[VectorSummary]) -> De
         ios,
         kernel_ios: first.and_then(|first| counted_ios(first, last, passthrough)),
         passthrough,
-        completed: Completed {
+        completed: CompletionContexts {
             interrupt: sum.contexts[0],
             softirq: sum.contexts[1],
             remote_softirq: sum.contexts[2],

@@ -36,7 +36,7 @@ pub enum Outcome {
 /// A figure of an invariant; the unit is in its key.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
-pub enum Number {
+pub enum FigureValue {
     Count(u64),
     Measure(f64),
 }
@@ -48,8 +48,8 @@ pub struct Invariant {
     pub state: Outcome,
     /// In the order in which a reader wants them.
     #[serde(with = "figures")]
-    #[schemars(with = "BTreeMap<String, Number>")]
-    pub numbers: Vec<(String, Number)>,
+    #[schemars(with = "BTreeMap<String, FigureValue>")]
+    pub numbers: Vec<(String, FigureValue)>,
     /// What is broken, or why it was not tested; with `Pass` what the numbers do not say.
     pub why: Option<String>,
 }
@@ -58,22 +58,22 @@ pub struct Invariant {
 mod figures {
     use serde::{Deserializer, Serializer};
 
-    use super::{BTreeMap, Deserialize, Number};
+    use super::{BTreeMap, Deserialize, FigureValue};
 
-    pub fn serialize<S: Serializer>(all: &[(String, Number)], serializer: S) -> Result<S::Ok, S::Error> {
+    pub fn serialize<S: Serializer>(all: &[(String, FigureValue)], serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(all.iter().map(|(key, number)| (key, number)))
     }
 
     pub fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
-    ) -> Result<Vec<(String, Number)>, D::Error> {
+    ) -> Result<Vec<(String, FigureValue)>, D::Error> {
         Ok(BTreeMap::deserialize(deserializer)?.into_iter().collect())
     }
 }
 
 /// A run under test. Its load lies inside the measured interval.
 #[derive(Debug, Clone, Copy)]
-pub struct Measured<'a> {
+pub struct TestedRun<'a> {
     pub summary: &'a LatencySummary,
     pub start: &'a Reading,
     pub end: &'a Reading,
@@ -88,18 +88,18 @@ pub struct Measured<'a> {
     /// Whether operations have the generator's own start and end stamps.
     pub own_stamps: bool,
     /// Kernel objects of the probes, and those that remained after detaching; or why that is not known.
-    pub left: Result<Left, &'a str>,
+    pub left: Result<KernelObjects, &'a str>,
 }
 
 /// Programs, links and maps of a run, from the kernel's lists.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Left {
+pub struct KernelObjects {
     pub held: u64,
     pub left: u64,
 }
 
 /// All invariants, ordered so that a failure may make later ones meaningless.
-pub fn all(m: &Measured<'_>) -> Vec<Invariant> {
+pub fn all(m: &TestedRun<'_>) -> Vec<Invariant> {
     vec![
         counts::kernel_counters(m),
         counts::loss(m),
@@ -115,7 +115,7 @@ pub fn all(m: &Measured<'_>) -> Vec<Invariant> {
     ]
 }
 
-impl Measured<'_> {
+impl TestedRun<'_> {
     fn ios(&self) -> u64 {
         self.summary.ios()
     }
@@ -129,7 +129,7 @@ impl Measured<'_> {
     fn of_ios(
         &self,
         name: &'static str,
-        numbers: Vec<(String, Number)>,
+        numbers: Vec<(String, FigureValue)>,
         broken: Option<String>,
     ) -> Invariant {
         match (self.ios() + self.lost.ios, broken) {
@@ -140,11 +140,11 @@ impl Measured<'_> {
     }
 }
 
-fn pass(name: &'static str, numbers: Vec<(String, Number)>) -> Invariant {
+fn pass(name: &'static str, numbers: Vec<(String, FigureValue)>) -> Invariant {
     Invariant { name: name.into(), state: Outcome::Pass, numbers, why: None }
 }
 
-fn fail(name: &'static str, numbers: Vec<(String, Number)>, why: String) -> Invariant {
+fn fail(name: &'static str, numbers: Vec<(String, FigureValue)>, why: String) -> Invariant {
     Invariant { name: name.into(), state: Outcome::Fail, numbers, why: Some(why) }
 }
 
@@ -157,12 +157,12 @@ fn not_tested(name: &'static str, why: &str) -> Invariant {
     }
 }
 
-fn figure(key: &str, count: u64) -> (String, Number) {
-    (key.to_string(), Number::Count(count))
+fn figure(key: &str, count: u64) -> (String, FigureValue) {
+    (key.to_string(), FigureValue::Count(count))
 }
 
 /// `n` as a share of the I/Os, if it exceeds the limit.
-fn too_many(m: &Measured<'_>, n: u64) -> Option<String> {
+fn too_many(m: &TestedRun<'_>, n: u64) -> Option<String> {
     let share = n as f64 / (m.ios() + m.lost.ios).max(1) as f64;
     (share > MAX_LOSS).then(|| format!("{:.2} %", share * 100.0))
 }

@@ -20,14 +20,14 @@ pub const LEAST_POINTS: usize = 4;
 
 /// The measurement at one load.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Measured {
+pub struct LoadPoint {
     /// Operations or bytes per second.
     pub throughput: f64,
     /// Mean latency; None where it was not measured.
     pub mean_ns: Option<f64>,
 }
 
-impl Measured {
+impl LoadPoint {
     /// Kleinrock's power; None without a latency.
     fn power(&self) -> Option<f64> {
         self.mean_ns.filter(|mean| *mean > 0.0).map(|mean| self.throughput / mean)
@@ -55,7 +55,7 @@ pub enum Shapeless {
 }
 
 /// Analyses a curve. Its points go from the smallest load to the largest.
-pub fn knee(points: &[Measured]) -> Result<Knee, Shapeless> {
+pub fn knee(points: &[LoadPoint]) -> Result<Knee, Shapeless> {
     let [first, .., _] = points else { return Err(Shapeless::FewPoints) };
     if points.len() < LEAST_POINTS {
         return Err(Shapeless::FewPoints);
@@ -68,7 +68,7 @@ pub fn knee(points: &[Measured]) -> Result<Knee, Shapeless> {
     }
     let before_last = |at: &usize| at + 1 < points.len();
     let enough = points.iter().position(|point| point.throughput >= most * ENOUGH).filter(before_last);
-    let powers: Option<Vec<f64>> = points.iter().map(Measured::power).collect();
+    let powers: Option<Vec<f64>> = points.iter().map(LoadPoint::power).collect();
     let knee = powers.and_then(|powers| greatest(powers.into_iter())).filter(before_last);
     Ok(Knee { best, enough, knee })
 }
@@ -89,8 +89,8 @@ mod tests {
     use super::*;
 
     /// Points in thousands of operations per second, and microseconds.
-    fn curve(points: &[(f64, f64)]) -> Vec<Measured> {
-        let one = |(kiops, us): &(f64, f64)| Measured { throughput: kiops * 1e3, mean_ns: Some(us * 1e3) };
+    fn curve(points: &[(f64, f64)]) -> Vec<LoadPoint> {
+        let one = |(kiops, us): &(f64, f64)| LoadPoint { throughput: kiops * 1e3, mean_ns: Some(us * 1e3) };
         points.iter().map(one).collect()
     }
 
@@ -135,7 +135,7 @@ mod tests {
         assert_eq!(knee(&curve(&flat)), Err(Shapeless::Flat));
         let falling = [(50.0, 20.0), (40.0, 50.0), (30.0, 133.0), (20.0, 400.0)];
         assert_eq!(knee(&curve(&falling)), Err(Shapeless::Flat));
-        let nothing = [Measured { throughput: f64::NAN, mean_ns: None }; 5];
+        let nothing = [LoadPoint { throughput: f64::NAN, mean_ns: None }; 5];
         assert_eq!(knee(&nothing), Err(Shapeless::Flat));
     }
 

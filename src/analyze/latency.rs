@@ -13,7 +13,7 @@ use super::groups::Groups;
 use super::layers::{self, Inside, Layer};
 use super::loss::unseen;
 use super::op::{KernelClass, Op};
-use super::operations::{self, OperationKeys, OperationLatency, Shown};
+use super::operations::{self, OperationKeys, OperationLatency, StageChoice};
 use super::parts::{self, Part, Parts};
 use super::queues::{QueueLatency, queue_facts};
 use super::sharing::{self, ProcessIos};
@@ -28,7 +28,7 @@ use crate::names::names;
 use crate::wire::COVERS;
 use crate::wire::parts::PartRow;
 use crate::wire::reading::{DeviceSample, Reading};
-use crate::wire::rows::Row;
+use crate::wire::rows::IoRow;
 
 /// The view of `biopsy latency`. Devices are sorted by I/Os, most first.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -332,13 +332,13 @@ impl Merge for OpLatency {
         // Parts belong to the operations that are shown.
         let shown = match (&self.operations, &later.operations) {
             (Some(mine), Some(theirs)) => mine.shown_with(theirs),
-            _ => Shown::Both,
+            _ => StageChoice::Both,
         };
         self.merge_fields(later);
         match shown {
-            Shown::Both => self.parts.merge_with(&later.parts),
-            Shown::First => {}
-            Shown::Second => self.parts.clone_from(&later.parts),
+            StageChoice::Both => self.parts.merge_with(&later.parts),
+            StageChoice::First => {}
+            StageChoice::Second => self.parts.clone_from(&later.parts),
         }
     }
 }
@@ -678,19 +678,19 @@ fn layers_of(host: &Host, device: &BlockDevice) -> Vec<Layer> {
 }
 
 /// The I/Os of a row that are not lost, and their stages.
-pub(super) fn io_row(row: &Row) -> (u64, BTreeMap<Stage, Histogram>) {
+pub(super) fn io_row(row: &IoRow) -> (u64, BTreeMap<Stage, Histogram>) {
     let mut stages = BTreeMap::new();
     add_stages(&mut stages, row);
     (counted(row), stages)
 }
 
 /// I/Os of a row that are not lost.
-fn counted(row: &Row) -> u64 {
+fn counted(row: &IoRow) -> u64 {
     row.stages[1].count() + row.further + row.untimed + row.never_issued
 }
 
 /// Adds the stages that have values; others get no key.
-fn add_stages(stages: &mut BTreeMap<Stage, Histogram>, row: &Row) {
+fn add_stages(stages: &mut BTreeMap<Stage, Histogram>, row: &IoRow) {
     for (stage, hist) in [Stage::Queue, Stage::Device, Stage::Complete].into_iter().zip(&row.stages) {
         if !hist.is_empty() {
             stages.entry(stage).or_default().merge(hist);

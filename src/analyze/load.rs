@@ -14,7 +14,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use crate::envelope::View;
-use crate::load::{LoadSummary, Preconditioned};
+use crate::load::{LoadSummary, PreconditionResult};
 use precondition::PreconditionRecord;
 use section::{SectionRecord, SeveralRecord};
 use sweep::SweepRecord;
@@ -46,7 +46,7 @@ impl LoadResult {
     }
 
     /// Adds the preconditioning that came before.
-    pub fn after(self, done: Option<&Preconditioned>) -> Self {
+    pub fn after(self, done: Option<&PreconditionResult>) -> Self {
         Self { precondition: done.map(PreconditionRecord::of), ..self }
     }
 }

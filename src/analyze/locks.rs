@@ -23,8 +23,8 @@ use crate::merge::{Merge, merge, merge_fields, row, weighted_known};
 use crate::names::names;
 use crate::symbols::{Addresses, Names};
 use crate::wire::Count as _;
-pub use crate::wire::locks::Kind;
-use crate::wire::locks::{LockSample, Reading, RecognisedBy, Source, SpinSample, WireLockCpu};
+pub use crate::wire::locks::WireLockKind;
+use crate::wire::locks::{LockEventSource, LockSample, Reading, RecognisedBy, SpinSample, WireLockCpu};
 pub use crate::wire::stacks::Sampler;
 
 /// The window between two readings.
@@ -32,7 +32,7 @@ pub use crate::wire::stacks::Sampler;
 pub struct LockSummary {
     pub duration_ns: u64,
     #[serde(rename = "seen_by")]
-    pub source: Source,
+    pub source: LockEventSource,
     #[serde(flatten)]
     pub events: Events,
     /// The one that was waited for longest first; those without room of their own are in one per kind, at the end.
@@ -168,7 +168,7 @@ pub struct Events {
 pub struct Begins {
     pub total: u64,
     /// Those that were seen; a wait of a mutex that spins first and sleeps then has two.
-    pub by_kind: BTreeMap<Kind, u64>,
+    pub by_kind: BTreeMap<WireLockKind, u64>,
     pub repeats: u64,
     /// Of others than those who were asked for.
     pub filtered: u64,
@@ -201,7 +201,7 @@ impl Events {
 
     /// Begins of waits for plain spinlocks.
     pub fn spins(&self) -> u64 {
-        self.begins.by_kind.get(&Kind::Spin).copied().unwrap_or(0)
+        self.begins.by_kind.get(&WireLockKind::Spin).copied().unwrap_or(0)
     }
 
     /// Known begins that are missing from the waits.
@@ -235,7 +235,7 @@ pub struct LockRow {
     pub name: String,
     #[serde(rename = "recognised_by")]
     pub by: By,
-    pub kind: Kind,
+    pub kind: WireLockKind,
     /// In hexadecimal digits. None: of many.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
@@ -257,7 +257,7 @@ pub struct LockRow {
     pub holder: Option<Holder>,
     /// The one that waited longest first. JSON has the first ones.
     #[serde(serialize_with = "first")]
-    pub stacks: Vec<Stack>,
+    pub stacks: Vec<LockStack>,
 }
 
 merge_fields!(LockRow {
@@ -285,7 +285,7 @@ impl Merge for LockRow {
 }
 
 /// Address and kind; for rows without an address their name.
-type LockKey = (Option<String>, Kind, Option<String>);
+type LockKey = (Option<String>, WireLockKind, Option<String>);
 
 row!(LockRow, LockKey, |row| {
     let name = row.address.is_none().then(|| row.name.clone());
@@ -297,7 +297,7 @@ const MOST_STACKS: usize = 16;
 /// Stacks kept while merging intervals, before these are chosen.
 const MOST_MERGED: usize = 4 * MOST_STACKS;
 
-fn first<S: Serializer>(stacks: &[Stack], serializer: S) -> Result<S::Ok, S::Error> {
+fn first<S: Serializer>(stacks: &[LockStack], serializer: S) -> Result<S::Ok, S::Error> {
     stacks[..stacks.len().min(MOST_STACKS)].serialize(serializer)
 }
 
@@ -311,7 +311,7 @@ impl LockRow {
 /// A way to wait for a lock.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct Stack {
+pub struct LockStack {
     /// None where that was not asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub who: Option<Who>,
@@ -324,8 +324,8 @@ pub struct Stack {
     pub samples: u64,
 }
 
-merge!(Stack { first: who frames; add: contentions wait_ns samples; });
-row!(Stack, (Option<Who>, Vec<String>), |stack| (stack.who.clone(), stack.frames.clone()));
+merge!(LockStack { first: who frames; add: contentions wait_ns samples; });
+row!(LockStack, (Option<Who>, Vec<String>), |stack| (stack.who.clone(), stack.frames.clone()));
 
 /// Who waits in a stack. All of it is written by strangers, and not escaped.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
@@ -463,7 +463,7 @@ pub fn summarize(
         spin: end.spin.and_then(|spin| share(&spin, start.spin.as_ref())),
         ..LockSummary::default()
     };
-    summary.slow_path = (end.slow_path && end.source == Source::Events).then(|| {
+    summary.slow_path = (end.slow_path && end.source == LockEventSource::Events).then(|| {
         let calls = rows.iter().map(|row| row.slow_calls).sum();
         let events = summary.events.spins();
         SlowPath { calls, events, pending_bit_waiters: calls.saturating_sub(events) }
@@ -510,10 +510,10 @@ fn events(rows: &[WireLockCpu], start: &Reading, end: &Reading) -> Events {
         let of = |reading: &Reading| names.iter().filter_map(|name| reading.missed.get(name)).sum::<u64>();
         of(end).saturating_sub(of(start))
     };
-    let of_kind = |kind: Kind| rows.iter().map(|row| row.begins[kind as usize]).sum::<u64>();
-    let by_kind = Kind::ALL.map(|kind| (kind, of_kind(kind))).into_iter().filter(|(_, n)| *n > 0);
+    let of_kind = |kind: WireLockKind| rows.iter().map(|row| row.begins[kind as usize]).sum::<u64>();
+    let by_kind = WireLockKind::ALL.map(|kind| (kind, of_kind(kind))).into_iter().filter(|(_, n)| *n > 0);
     let begins = Begins {
-        total: Kind::ALL.map(of_kind).iter().sum(),
+        total: WireLockKind::ALL.map(of_kind).iter().sum(),
         by_kind: by_kind.collect(),
         repeats: sum(|row| row.repeats),
         filtered: sum(|row| row.filtered),
@@ -615,7 +615,7 @@ fn locks(start: &Reading, end: &Reading, names: &Names) -> Vec<LockRow> {
         all.push(row(*address, new, stacks, start, end));
     }
     all.sort_by(|a, b| (b.wait_ns, &a.address).cmp(&(a.wait_ns, &b.address)));
-    for (kind, now) in Kind::ALL.into_iter().zip(&end.others) {
+    for (kind, now) in WireLockKind::ALL.into_iter().zip(&end.others) {
         let new = start.others.get(kind as usize).map_or_else(|| now.clone(), |then| now.since(then));
         if new.wait.is_empty() {
             continue;
@@ -628,13 +628,13 @@ fn locks(start: &Reading, end: &Reading, names: &Names) -> Vec<LockRow> {
     all
 }
 
-fn row(address: u64, sample: LockSample, stacks: Vec<Stack>, start: &Reading, end: &Reading) -> LockRow {
+fn row(address: u64, sample: LockSample, stacks: Vec<LockStack>, start: &Reading, end: &Reading) -> LockRow {
     let known = end.names.get(&address);
     let (name, by) = name_of(address, &stacks, end);
     LockRow {
         name,
         by,
-        kind: Kind::of(sample.flags),
+        kind: WireLockKind::of(sample.flags),
         address: Some(format!("{address:#x}")),
         device: known.and_then(|known| known.device.clone()),
         node: known.and_then(|known| known.node),
@@ -656,7 +656,7 @@ fn taken_in(caller: &str) -> String {
 }
 
 /// A lock's name, and how it was recognised.
-fn name_of(address: u64, stacks: &[Stack], end: &Reading) -> (String, By) {
+fn name_of(address: u64, stacks: &[LockStack], end: &Reading) -> (String, By) {
     match (end.names.get(&address), caller(stacks)) {
         // A slab cache has many objects, so the caller is added.
         (Some(known), caller) if known.by == RecognisedBy::Slab => match caller {

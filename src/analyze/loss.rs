@@ -7,7 +7,7 @@ use super::latency::{DeviceLatency, LatencySummary};
 use crate::envelope::Lost;
 use crate::merge::SaturatingSum as _;
 use crate::wire::reading::{DeviceSample, Reading};
-use crate::wire::rows::Row;
+use crate::wire::rows::IoRow;
 
 /// Losses of the interval on the summary's devices, by kind.
 ///
@@ -21,8 +21,9 @@ pub fn lost(summary: &LatencySummary, start: &Reading, end: &Reading) -> Lost {
         let first = start.device(&last.name);
         // Counts only: subtracting the rows' histograms would be most of the work.
         let since = |of: &dyn Fn(&DeviceSample) -> u64| of(last).saturating_sub(first.map_or(0, of));
-        let rows =
-            |of: fn(&Row) -> u64| since(&|device| device.each().map(|(_, _, row)| of(row)).saturating_sum());
+        let rows = |of: fn(&IoRow) -> u64| {
+            since(&|device| device.each().map(|(_, _, row)| of(row)).saturating_sum())
+        };
         add("no_start", rows(|row| row.no_start));
         add("slot", since(&|device| device.counters.out_of_range));
         add("unseen_completion", summary.device(&last.name).map_or(0, |device| device.unseen));

@@ -30,7 +30,7 @@ mod tests;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use self::fit::{SHORTEST, Series};
+use self::fit::{SHORTEST, SignalSeries};
 use crate::analyze::memory_sample::MemorySample;
 
 /// With fewer samples, in total or on either side, there is no result.
@@ -123,7 +123,7 @@ pub struct Level {
 
 /// A signal that moved.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Moved {
+pub struct SignalChange {
     pub signal: Signal,
     /// End of the first moment behind its own change.
     pub at_ns: u64,
@@ -139,14 +139,14 @@ pub struct Onset {
     /// End of the first moment of the new one: it flipped in between.
     pub at_ns: u64,
     /// By when they moved; those that moved at one moment in the order in which trouble spreads.
-    pub moved: Vec<Moved>,
+    pub moved: Vec<SignalChange>,
     /// Those that moved at the first moment.
     pub first: Vec<Signal>,
 }
 
 impl Onset {
     /// The change of that signal; None where it did not change.
-    pub fn of(&self, signal: Signal) -> Option<&Moved> {
+    pub fn of(&self, signal: Signal) -> Option<&SignalChange> {
         self.moved.iter().find(|moved| moved.signal == signal)
     }
 }
@@ -189,7 +189,7 @@ pub fn onset(moments: &[MemorySample]) -> Result<Onset, NoOnset> {
     if loaded.len() < LEAST_MOMENTS {
         return Err(NoOnset::TooShort);
     }
-    let run = Run::new(loaded);
+    let run = RunSeries::new(loaded);
     let has = |memory: bool| run.signals.iter().any(|(signal, _)| signal.is_memory() == memory);
     if !has(true) || !has(false) {
         let stands_still = |memory: bool| {
@@ -200,7 +200,7 @@ pub fn onset(moments: &[MemorySample]) -> Result<Onset, NoOnset> {
     }
     let cuts = run.cuts();
     let judged = run.events(&cuts).into_iter().filter_map(|event| run.judge(event, &cuts));
-    judged.max_by(Judged::order).map_or(Err(NoOnset::Steady), |judged| Ok(judged.onset))
+    judged.max_by(OnsetFit::order).map_or(Err(NoOnset::Steady), |judged| Ok(judged.onset))
 }
 
 /// Removes the samples at both ends with almost no load.
@@ -216,14 +216,14 @@ fn under_load(moments: &[MemorySample]) -> &[MemorySample] {
 }
 
 /// The series of a run, sample by sample.
-struct Run<'a> {
+struct RunSeries<'a> {
     moments: &'a [MemorySample],
-    signals: Vec<(Signal, Series)>,
+    signals: Vec<(Signal, SignalSeries)>,
 }
 
 /// Cuts that belong together: the part before ends at `from`, the part after begins at `to`.
 #[derive(Debug, Clone, Copy)]
-struct Event {
+struct CutGroup {
     /// Start of the part before, and end of the first part after.
     begin: usize,
     from: usize,
@@ -231,20 +231,20 @@ struct Event {
     end: usize,
 }
 
-struct Judged {
+struct OnsetFit {
     onset: Onset,
     /// How much better two lines fit, over all moved signals.
     gain: f64,
 }
 
-impl Judged {
+impl OnsetFit {
     /// More signals are better, then the clearer fit.
     fn order(a: &Self, b: &Self) -> std::cmp::Ordering {
         a.onset.moved.len().cmp(&b.onset.moved.len()).then(a.gain.total_cmp(&b.gain))
     }
 }
 
-impl<'a> Run<'a> {
+impl<'a> RunSeries<'a> {
     fn new(moments: &'a [MemorySample]) -> Self {
         Self { moments, signals: series(moments) }
     }
@@ -267,7 +267,7 @@ impl<'a> Run<'a> {
     }
 
     /// The cuts that may be an onset, alone or with those after them.
-    fn events(&self, cuts: &[usize]) -> Vec<Event> {
+    fn events(&self, cuts: &[usize]) -> Vec<CutGroup> {
         let mut events = Vec::new();
         for (at, from) in cuts.iter().enumerate() {
             let mut to_at = at;
@@ -285,21 +285,21 @@ impl<'a> Run<'a> {
         to - from <= SHORTEST || ns <= TOGETHER_NS
     }
 
-    fn event(&self, cuts: &[usize], first: usize, last: usize) -> Event {
+    fn event(&self, cuts: &[usize], first: usize, last: usize) -> CutGroup {
         let (from, to) = (cuts[first], cuts[last]);
         // Parts too short for a level are joined with the next ones.
         let before = cuts[..first].iter().rev().copied().find(|cut| from - cut >= LEAST_ON_A_SIDE);
         let behind = cuts[last + 1..].iter().copied().find(|cut| cut - to >= LEAST_ON_A_SIDE);
-        Event { begin: before.unwrap_or(0), from, to, end: behind.unwrap_or(self.moments.len()) }
+        CutGroup { begin: before.unwrap_or(0), from, to, end: behind.unwrap_or(self.moments.len()) }
     }
 
-    fn judge(&self, event: Event, cuts: &[usize]) -> Option<Judged> {
-        let Event { begin, from, to, .. } = event;
+    fn judge(&self, event: CutGroup, cuts: &[usize]) -> Option<OnsetFit> {
+        let CutGroup { begin, from, to, .. } = event;
         let count = self.moments.len();
         if from - begin < LEAST_ON_A_SIDE || count - to < LEAST_ON_A_SIDE {
             return None;
         }
-        let mut moved: Vec<(&Series, Moved)> = Vec::new();
+        let mut moved: Vec<(&SignalSeries, SignalChange)> = Vec::new();
         let (mut gain, mut ways) = (0.0, Vec::new());
         for (signal, series) in &self.signals {
             let (Some(before), Some(after)) = (level(series, begin, from), level(series, to, count)) else {
@@ -314,28 +314,28 @@ impl<'a> Run<'a> {
                 gain += better;
                 ways.push((series, way));
                 let at_ns = self.moments[place].at_ns;
-                moved.push((series, Moved { signal: *signal, at_ns, before, after }));
+                moved.push((series, SignalChange { signal: *signal, at_ns, before, after }));
             }
         }
         let has = |memory: bool| moved.iter().any(|(_, moved)| moved.signal.is_memory() == memory);
         let (old, new) = (parts(0, from, cuts), parts(to, count, cuts));
-        let no_drift = ways.iter().any(|(_, way)| *way == Way::Lines);
+        let no_drift = ways.iter().any(|(_, way)| *way == SignalModel::Lines);
         if !no_drift || !has(true) || !has(false) || !lasts(&moved, &new) || !is_new(&moved, &old) {
             return None;
         }
         widen(&mut moved, begin, from, &old);
         let (place, _) = self.place(&ways, event)?;
-        let mut moved: Vec<Moved> = moved.into_iter().map(|(_, moved)| moved).collect();
+        let mut moved: Vec<SignalChange> = moved.into_iter().map(|(_, moved)| moved).collect();
         moved.sort_by_key(|moved| (moved.at_ns, moved.signal));
         let first_ns = moved[0].at_ns;
         let first = moved.iter().filter(|one| one.at_ns == first_ns).map(|one| one.signal).collect();
         let after_ns = self.moments[place - 1].at_ns;
-        Some(Judged { onset: Onset { after_ns, at_ns: self.moments[place].at_ns, moved, first }, gain })
+        Some(OnsetFit { onset: Onset { after_ns, at_ns: self.moments[place].at_ns, moved, first }, gain })
     }
 
     /// The cut near the event that fits these signals best, and how much better than no cut it is.
-    fn place(&self, signals: &[(&Series, Way)], event: Event) -> Option<(usize, f64)> {
-        let Event { begin, from, to, end } = event;
+    fn place(&self, signals: &[(&SignalSeries, SignalModel)], event: CutGroup) -> Option<(usize, f64)> {
+        let CutGroup { begin, from, to, end } = event;
         let reach = SHORTEST.max(2 * self.moments.len().div_ceil(MOST_STEPS));
         let low = from.saturating_sub(reach).max(begin + SHORTEST);
         let high = (to + reach).min(end.checked_sub(SHORTEST)?);
@@ -347,41 +347,41 @@ impl<'a> Run<'a> {
 
     /// Tests whether two lines explain the signal significantly better than one. The bound is above the 0.1 % point of
     /// F(3, n − 5) for every n from ten on: 33.2 for n = 10, 12.6 for 15, 7.5 for 30, 5.4 for many.
-    fn bent(&self, series: &Series, event: Event) -> Option<(Way, usize, f64)> {
-        let Event { begin, end, .. } = event;
-        let (place, better) = self.place(&[(series, Way::Lines)], event)?;
+    fn bent(&self, series: &SignalSeries, event: CutGroup) -> Option<(SignalModel, usize, f64)> {
+        let CutGroup { begin, end, .. } = event;
+        let (place, better) = self.place(&[(series, SignalModel::Lines)], event)?;
         let degrees = series.count(begin, end).checked_sub(5).filter(|degrees| *degrees > 0)? as f64;
-        let (one, two) = (series.left(begin, end), Way::Lines.left(series, begin, place, end));
+        let (one, two) = (series.left(begin, end), SignalModel::Lines.left(series, begin, place, end));
         let is_clear = (one - two) / 3.0 >= (10.0 + 120.0 / degrees) * two / degrees;
-        is_clear.then_some((Way::Lines, place, better))
+        is_clear.then_some((SignalModel::Lines, place, better))
     }
 
     /// Tests whether the levels before and after differ significantly, and explain more than a line for which a gap is
     /// as long as a sample. The bound is above the 0.1 % point of Student's t for the degrees of freedom of the shorter
     /// part: 8.6 for 4, 5.0 for 8, 3.6 for 30.
-    fn apart(&self, series: &Series, event: Event) -> Option<(Way, usize, f64)> {
-        let Event { begin, end, .. } = event;
-        let (place, better) = self.place(&[(series, Way::Levels)], event)?;
+    fn apart(&self, series: &SignalSeries, event: CutGroup) -> Option<(SignalModel, usize, f64)> {
+        let CutGroup { begin, end, .. } = event;
+        let (place, better) = self.place(&[(series, SignalModel::Levels)], event)?;
         let counts = [series.count(begin, place), series.count(place, end)];
         let few = counts[0].min(counts[1]).checked_sub(1).filter(|few| *few > 0)? as f64;
         let ((before, narrow), (after, wide)) = (series.level(begin, place)?, series.level(place, end)?);
         let error = (narrow * narrow / counts[0] as f64 + wide * wide / counts[1] as f64).sqrt();
         let is_clear = (after - before).abs() >= (4.0 + 20.0 / few) * error
-            && 2.0 * Way::Levels.left(series, begin, place, end) <= series.left_in_steps(begin, end);
-        is_clear.then_some((Way::Levels, place, better))
+            && 2.0 * SignalModel::Levels.left(series, begin, place, end) <= series.left_in_steps(begin, end);
+        is_clear.then_some((SignalModel::Levels, place, better))
     }
 }
 
 /// How a signal is modelled on either side of a cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum SignalModel {
     Lines,
     Levels,
 }
 
-impl Way {
+impl SignalModel {
     /// The squared error that it leaves.
-    fn left(self, series: &Series, begin: usize, cut: usize, end: usize) -> f64 {
+    fn left(self, series: &SignalSeries, begin: usize, cut: usize, end: usize) -> f64 {
         match self {
             Self::Lines => series.left(begin, cut) + series.left(cut, end),
             Self::Levels => series.left_by_levels(begin, cut, end),
@@ -389,7 +389,7 @@ impl Way {
     }
 }
 
-fn series(moments: &[MemorySample]) -> Vec<(Signal, Series)> {
+fn series(moments: &[MemorySample]) -> Vec<(Signal, SignalSeries)> {
     let times: Vec<f64> = moments.iter().map(|moment| moment.at_ns as f64 / 1e9).collect();
     let mut found = Vec::new();
     for signal in Signal::ALL {
@@ -400,7 +400,7 @@ fn series(moments: &[MemorySample]) -> Vec<(Signal, Series)> {
         if known < LEAST_MOMENTS || (signal == Signal::System && spin) {
             continue;
         }
-        found.extend(Series::new(&times, &values).map(|series| (signal, series)));
+        found.extend(SignalSeries::new(&times, &values).map(|series| (signal, series)));
     }
     found
 }
@@ -424,7 +424,7 @@ fn mean_of(moments: &[MemorySample]) -> MemorySample {
     }
 }
 
-fn level(series: &Series, from: usize, to: usize) -> Option<Level> {
+fn level(series: &SignalSeries, from: usize, to: usize) -> Option<Level> {
     let (mean, spread) = series.level(from, to)?;
     let moments = series.count(from, to);
     let half = student(moments - 1) * spread / (moments as f64).sqrt();
@@ -447,27 +447,32 @@ fn parts(from: usize, to: usize, cuts: &[usize]) -> Vec<(usize, usize)> {
 }
 
 /// How far a part is between the old level (0) and the new one (1); None where the signal is unknown there.
-fn way(series: &Series, moved: &Moved, part: (usize, usize)) -> Option<f64> {
+fn way(series: &SignalSeries, moved: &SignalChange, part: (usize, usize)) -> Option<f64> {
     let (mean, _) = series.level(part.0, part.1)?;
     Some((mean - moved.before.mean) / (moved.after.mean - moved.before.mean))
 }
 
-fn lasts(moved: &[(&Series, Moved)], parts: &[(usize, usize)]) -> bool {
+fn lasts(moved: &[(&SignalSeries, SignalChange)], parts: &[(usize, usize)]) -> bool {
     let stays =
         |part| moved.iter().all(|(series, moved)| way(series, moved, part).is_none_or(|way| way > 0.5));
     parts.iter().copied().all(stays)
 }
 
-fn is_new(moved: &[(&Series, Moved)], parts: &[(usize, usize)]) -> bool {
+fn is_new(moved: &[(&SignalSeries, SignalChange)], parts: &[(usize, usize)]) -> bool {
     let was = |part| moved.iter().all(|(series, moved)| way(series, moved, part).is_none_or(|way| way > 0.5));
     !parts.iter().copied().any(was)
 }
 
 /// Extends the levels before to earlier parts with the same level: noise may have cut them.
-fn widen(moved: &mut [(&Series, Moved)], mut begin: usize, from: usize, parts: &[(usize, usize)]) {
+fn widen(
+    moved: &mut [(&SignalSeries, SignalChange)],
+    mut begin: usize,
+    from: usize,
+    parts: &[(usize, usize)],
+) {
     let same = |part| {
         let near = |way: f64| way.abs() < 0.25;
-        let level = |(series, moved): &&(&Series, Moved)| {
+        let level = |(series, moved): &&(&SignalSeries, SignalChange)| {
             moved.signal == Signal::Free || way(series, moved, part).is_none_or(near)
         };
         moved.iter().filter(level).count() == moved.len()

@@ -114,7 +114,7 @@ impl OperationLatency {
 
 /// Whose stages are shown when two are merged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shown {
+pub enum StageChoice {
     Both,
     First,
     Second,
@@ -122,12 +122,12 @@ pub enum Shown {
 
 impl OperationLatency {
     /// Stages add up to the total only over operations with the same stages.
-    pub fn shown_with(&self, other: &Self) -> Shown {
+    pub fn shown_with(&self, other: &Self) -> StageChoice {
         let is_none = self.total.is_empty() || other.total.is_empty();
         match () {
-            () if is_none || self.stages.keys().eq(other.stages.keys()) => Shown::Both,
-            () if self.total.count() >= other.total.count() => Shown::First,
-            () => Shown::Second,
+            () if is_none || self.stages.keys().eq(other.stages.keys()) => StageChoice::Both,
+            () if self.total.count() >= other.total.count() => StageChoice::First,
+            () => StageChoice::Second,
         }
     }
 
@@ -147,9 +147,9 @@ impl Merge for OperationLatency {
     fn merge_with(&mut self, later: &Self) {
         let shown = self.shown_with(later);
         let left_out = match shown {
-            Shown::Both => None,
-            Shown::First => Some((later.beside(self), later.total.count())),
-            Shown::Second => Some((self.beside(later), self.total.count())),
+            StageChoice::Both => None,
+            StageChoice::First => Some((later.beside(self), later.total.count())),
+            StageChoice::Second => Some((self.beside(later), self.total.count())),
         };
         // After reading back from JSON it is not known which cover they are.
         let Self { operations, stages, total, by_total, not_covered, cover: _, sums_ns } = self;
@@ -158,14 +158,14 @@ impl Merge for OperationLatency {
         not_covered.merge_with(&left_out.into_iter().collect());
         sums_ns.merge_with(&later.sums_ns);
         match shown {
-            Shown::Both => {
+            StageChoice::Both => {
                 stages.merge_with(&later.stages);
                 total.merge(&later.total);
                 how::rows(by_total, &later.by_total);
                 by_total.sort_by_key(|class| class.lower_ns);
             }
-            Shown::First => {}
-            Shown::Second => {
+            StageChoice::First => {}
+            StageChoice::Second => {
                 stages.clone_from(&later.stages);
                 total.clone_from(&later.total);
                 by_total.clone_from(&later.by_total);

@@ -8,7 +8,7 @@ use crate::stats::{median, median_interval};
 
 /// Measurement of a phase with or without the programs.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Phase {
+pub struct OverheadPhase {
     pub ns: u64,
     /// As counted by the kernel.
     pub ios: u64,
@@ -16,7 +16,7 @@ pub struct Phase {
     pub busy_ns: u64,
 }
 
-impl Phase {
+impl OverheadPhase {
     fn rate(&self) -> f64 {
         self.ios as f64 * 1e9 / self.ns.max(1) as f64
     }
@@ -29,8 +29,8 @@ impl Phase {
 /// Two consecutive phases.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Pair {
-    pub without: Phase,
-    pub with: Phase,
+    pub without: OverheadPhase,
+    pub with: OverheadPhase,
 }
 
 /// The view of `biopsy latency --measure-cost`.
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     fn pair(without: u64, with: u64) -> Pair {
-        let phase = |ios: u64, per_io: u64| Phase { ns: 1_000_000_000, ios, busy_ns: ios * per_io };
+        let phase = |ios: u64, per_io: u64| OverheadPhase { ns: 1_000_000_000, ios, busy_ns: ios * per_io };
         Pair { without: phase(without, 1_000), with: phase(with, 1_300) }
     }
 

@@ -20,12 +20,12 @@ use crate::host::meminfo::Meminfo;
 use crate::host::memory_reading::MemoryReading;
 use crate::host::memory_surroundings::Surroundings;
 use crate::host::pressure::Pressure;
-use crate::host::vmstat::{Counter, NAMES};
+use crate::host::vmstat::{NAMES, VmstatCounter};
 use crate::host::zones::Zone;
 use crate::merge::{Merge, Row, SaturatingSum as _, how, merge, merge_fields, row, weighted_known};
 use crate::names::names;
 use crate::wire::Count;
-pub use crate::wire::pagecache::{Kind, ReadaheadSource};
+pub use crate::wire::pagecache::{ReadaheadSource, ReclaimKind};
 use crate::wire::pagecache::{Reading, ReclaimSample};
 
 /// Page size of the supported machines.
@@ -62,10 +62,10 @@ pub struct PagecacheSummary {
     /// Of the disks that stand beside memory, by their own counters; None where one of them has gone.
     pub ios: Option<u64>,
     /// kswapd, tasks for the machine and tasks at a group's limit; the others where there were any.
-    pub reclaims: BTreeMap<Kind, ReclaimSummary>,
+    pub reclaims: BTreeMap<ReclaimKind, ReclaimSummary>,
     /// Pages that reclaim took from the inactive lists of files to look at, by our own count.
     #[serde(rename = "seen")]
-    pub scanned: Scanned,
+    pub scanned: ScannedPages,
     /// The most time first. JSON has the first ones.
     #[serde(serialize_with = "first")]
     pub reclaimers: Vec<ReclaimerSummary>,
@@ -179,7 +179,7 @@ merge!(ReclaimSummary {
 /// Pages of files, counted twice by different events.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct Scanned {
+pub struct ScannedPages {
     /// By what batches held whose fate was told (lru_shrink_inactive).
     #[serde(rename = "batch_file_pages")]
     pub in_batches: u64,
@@ -191,13 +191,13 @@ pub struct Scanned {
     pub taken: u64,
 }
 
-merge!(Scanned { add: in_batches looked_at taken; });
+merge!(ScannedPages { add: in_batches looked_at taken; });
 
 /// Whose reclaim it was.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ReclaimerSummary {
-    pub kind: Option<Kind>,
+    pub kind: Option<ReclaimKind>,
     pub pid: u32,
     pub comm: String,
     /// None where the group is not known, or has gone.
@@ -211,7 +211,7 @@ pub struct ReclaimerSummary {
 
 // The maximum since the probe began belongs to the interval in which it rose.
 merge!(ReclaimerSummary { first: kind pid comm cgroup; add: count ns stolen_pages; most: max_ns; });
-row!(ReclaimerSummary, (Option<Kind>, u32, String, Option<String>), |one| {
+row!(ReclaimerSummary, (Option<ReclaimKind>, u32, String, Option<String>), |one| {
     (one.kind, one.pid, one.comm.clone(), one.cgroup.clone())
 });
 
@@ -272,7 +272,7 @@ pub struct NodeSummary {
     pub scanned_pages: u64,
     pub stolen_pages: u64,
     /// Those that began on it.
-    pub reclaims: BTreeMap<Kind, u64>,
+    pub reclaims: BTreeMap<ReclaimKind, u64>,
 }
 
 merge!(NodeSummary { first: node; last: memory zones; add: scanned_pages stolen_pages reclaims; });
@@ -307,7 +307,7 @@ impl PagecacheSummary {
         ios as f64 / self.seconds().max(1e-9)
     }
 
-    pub fn reclaim(&self, kind: Kind) -> ReclaimSummary {
+    pub fn reclaim(&self, kind: ReclaimKind) -> ReclaimSummary {
         self.reclaims.get(&kind).cloned().unwrap_or_default()
     }
 }
@@ -343,7 +343,7 @@ impl Check {
 }
 
 /// By how much a counter grew, lower and upper bound; None where that is unknown.
-fn bracket(start: &Reading, end: &Reading, counter: Counter) -> Option<Bracket> {
+fn bracket(start: &Reading, end: &Reading, counter: VmstatCounter) -> Option<Bracket> {
     let min = end.kernel_before.vmstat.since(&start.kernel_after.vmstat, counter)?;
     let max = end.kernel_after.vmstat.since(&start.kernel_before.vmstat, counter)?;
     Some(Bracket { min, max })
@@ -352,7 +352,7 @@ fn bracket(start: &Reading, end: &Reading, counter: Counter) -> Option<Bracket> 
 /// What happened between the two readings. `spins`: shares of spinning over time, if sampled.
 pub fn summarize(surroundings: &Surroundings, start: &Reading, end: &Reading) -> PagecacheSummary {
     let duration_ns = end.at_ns.saturating_sub(start.at_ns);
-    let deltas: BTreeMap<(Kind, u32), ReclaimSample> = end
+    let deltas: BTreeMap<(ReclaimKind, u32), ReclaimSample> = end
         .reclaims
         .iter()
         .map(|(key, last)| {
@@ -372,10 +372,10 @@ pub fn summarize(surroundings: &Surroundings, start: &Reading, end: &Reading) ->
         false => (Lru::TwoLists, scanned.looked_at),
     };
     let counted = |counter| bracket(start, end, counter);
-    let of_pages = counted(Counter::ScanFile)
+    let of_pages = counted(VmstatCounter::ScanFile)
         .map(|kernel| Check::new("file pages scanned", seen, kernel, lru == Lru::TwoLists));
-    let of_kswapd = counted(Counter::KswapdRuns)
-        .map(|kernel| Check::new("runs of kswapd", reclaims[&Kind::Kswapd].count, kernel, true));
+    let of_kswapd = counted(VmstatCounter::KswapdRuns)
+        .map(|kernel| Check::new("runs of kswapd", reclaims[&ReclaimKind::Kswapd].count, kernel, true));
     let series = moments::moments(start, end);
     let onset = onset(&series);
     absent.extend(onset.as_ref().err().map(no_onset));
@@ -388,12 +388,12 @@ pub fn summarize(surroundings: &Surroundings, start: &Reading, end: &Reading) ->
     PagecacheSummary {
         duration_ns,
         memory: end.kernel_before.memory,
-        scanned_pages: counted(Counter::ScanFile).map(|pages| pages.min),
-        stolen_pages: counted(Counter::StealFile).map(|pages| pages.min),
-        refault_pages: counted(Counter::RefaultFile).map(|pages| pages.min),
+        scanned_pages: counted(VmstatCounter::ScanFile).map(|pages| pages.min),
+        stolen_pages: counted(VmstatCounter::StealFile).map(|pages| pages.min),
+        refault_pages: counted(VmstatCounter::RefaultFile).map(|pages| pages.min),
         counters: NAMES
             .iter()
-            .take_while(|name| name.counter != Counter::FreePages)
+            .take_while(|name| name.counter != VmstatCounter::FreePages)
             .map(|name| (name.key.to_string(), counted(name.counter)))
             .collect(),
         checks: of_pages.into_iter().chain(of_kswapd).collect(),
@@ -425,8 +425,8 @@ fn no_onset(none: &NoOnset) -> Absence {
     Absence { what: ONSET.into(), why: none.why().to_string() }
 }
 
-fn reclaims(deltas: &BTreeMap<(Kind, u32), ReclaimSample>) -> BTreeMap<Kind, ReclaimSummary> {
-    let usual = [Kind::Kswapd, Kind::Direct, Kind::Memcg];
+fn reclaims(deltas: &BTreeMap<(ReclaimKind, u32), ReclaimSample>) -> BTreeMap<ReclaimKind, ReclaimSummary> {
+    let usual = [ReclaimKind::Kswapd, ReclaimKind::Direct, ReclaimKind::Memcg];
     let mut all = BTreeMap::from(usual.map(|kind| (kind, ReclaimSummary::default())));
     for ((kind, _), sample) in deltas {
         let one = all.entry(*kind).or_default();
@@ -446,10 +446,14 @@ fn reclaims(deltas: &BTreeMap<(Kind, u32), ReclaimSample>) -> BTreeMap<Kind, Rec
     all
 }
 
-fn scanned(start: &Reading, end: &Reading, deltas: &BTreeMap<(Kind, u32), ReclaimSample>) -> Scanned {
-    let mut all = Scanned {
+fn scanned(
+    start: &Reading,
+    end: &Reading,
+    deltas: &BTreeMap<(ReclaimKind, u32), ReclaimSample>,
+) -> ScannedPages {
+    let mut all = ScannedPages {
         in_batches: deltas.values().map(|sample| sample.scanned[1]).saturating_sum(),
-        ..Scanned::default()
+        ..ScannedPages::default()
     };
     for (kind, last) in &end.isolated {
         let delta = last.since(&start.isolated.get(kind).copied().unwrap_or_default());
@@ -505,7 +509,10 @@ fn readahead(start: &Reading, end: &Reading) -> Option<Readahead> {
     Some(ahead)
 }
 
-fn nodes(surroundings: &Surroundings, deltas: &BTreeMap<(Kind, u32), ReclaimSample>) -> Vec<NodeSummary> {
+fn nodes(
+    surroundings: &Surroundings,
+    deltas: &BTreeMap<(ReclaimKind, u32), ReclaimSample>,
+) -> Vec<NodeSummary> {
     let mut all: BTreeMap<u32, NodeSummary> = BTreeMap::new();
     for (node, memory) in &surroundings.nodes {
         all.insert(*node, NodeSummary { node: *node, memory: *memory, ..NodeSummary::default() });

@@ -9,7 +9,7 @@ use std::hash::{Hash, Hasher};
 
 use serde::Serialize;
 
-use self::tree::{Row, Tree};
+use self::tree::{StackRow, Tree};
 /// Where a frame without a name is located.
 pub use crate::symbols::Place;
 pub use crate::symbols::by_label;
@@ -420,14 +420,14 @@ impl Profile {
     pub fn tree(&self, min_share: f64) -> Tree {
         let rows = self.sorted();
         Tree::new(
-            rows.iter().map(|stack| Row { frames: &stack.frames, value: stack.value, before: 0 }),
+            rows.iter().map(|stack| StackRow { frames: &stack.frames, value: stack.value, before: 0 }),
             min_share,
         )
     }
 
     /// Replaces each part that holds less than `min_share` of the total by one frame that says so; narrow parts below
     /// the same frame become one. The sum is kept.
-    pub fn fold_narrow(&self, min_share: f64) -> Folded {
+    pub fn fold_narrow(&self, min_share: f64) -> FoldedProfile {
         let tree = self.tree(min_share);
         let mut profile = Profile::new(self.unit);
         let ids: Vec<u32> = self.frames.iter().map(|f| profile.frame(f.name.clone(), f.area)).collect();
@@ -437,13 +437,13 @@ impl Profile {
                 path.iter().map(|n| n.frame.map_or(narrow, |frame| ids[frame as usize])).collect();
             profile.add(&frames, node.own);
         });
-        Folded { profile, share: tree.narrow_share() }
+        FoldedProfile { profile, share: tree.narrow_share() }
     }
 }
 
 /// The result of [`Profile::fold_narrow`].
 #[derive(Debug, Clone)]
-pub struct Folded {
+pub struct FoldedProfile {
     pub profile: Profile,
     /// Share of the total in folded frames, 0 to 1.
     pub share: f64,

@@ -16,7 +16,7 @@ const LEAST_IOS: u64 = 50;
 /// What a device did between two samples.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct Window {
+pub struct RateInterval {
     pub seconds: f64,
     pub ios: u64,
     pub bytes: u64,
@@ -26,7 +26,7 @@ pub struct Window {
     pub busy_seconds: f64,
 }
 
-impl Window {
+impl RateInterval {
     /// None: the counters went back, as for a device that was re-created, or no time passed.
     pub fn between(from: &Counters, to: &Counters, ns: u64) -> Option<Self> {
         let ms = |c: &Counters| c.read_ms + c.write_ms + c.discard_ms.unwrap_or(0);
@@ -48,7 +48,7 @@ impl Window {
 #[serde(default)]
 pub struct DeviceWindows {
     pub name: String,
-    pub windows: Vec<Window>,
+    pub windows: Vec<RateInterval>,
 }
 
 row!(DeviceWindows, String, |device| device.name.clone());
@@ -78,7 +78,7 @@ pub struct DeviceRates {
     /// (99dc422335d8). From 5.0 (5b18b5a73760) on the kernel counts whole ticks: too many where I/Os are short and
     /// rare, too few where several long ones start before one ends.
     pub busy: f64,
-    pub windows: Vec<Window>,
+    pub windows: Vec<RateInterval>,
 }
 
 /// Distribution of a quantity over the windows.
@@ -114,13 +114,13 @@ impl DeviceRates {
     }
 
     /// Removes the idle time at both ends: a command takes a while to start and to end.
-    pub fn new(device: String, windows: &[Window]) -> Self {
-        let is_busy = |window: &Window| window.ios >= LEAST_IOS;
+    pub fn new(device: String, windows: &[RateInterval]) -> Self {
+        let is_busy = |window: &RateInterval| window.ios >= LEAST_IOS;
         let first = windows.iter().position(is_busy).unwrap_or(windows.len());
         let end = windows.iter().rposition(is_busy).map_or(first, |last| last + 1);
         // The first and the last window are only partly busy.
         let whole = windows[first..end].get(1..(end - first).saturating_sub(1)).unwrap_or_default();
-        let sum = |of: fn(&Window) -> f64| windows.iter().map(of).sum::<f64>();
+        let sum = |of: fn(&RateInterval) -> f64| windows.iter().map(of).sum::<f64>();
         let (busy, seconds) = (sum(|window| window.busy_seconds), sum(|window| window.seconds));
         Self { device, busy: (busy / seconds.max(f64::MIN_POSITIVE)).min(1.0), windows: whole.to_vec() }
     }
@@ -143,7 +143,7 @@ impl DeviceRates {
         self.spread(|window| window.in_flight)
     }
 
-    fn spread(&self, of: impl Fn(&Window) -> f64) -> Option<Spread> {
+    fn spread(&self, of: impl Fn(&RateInterval) -> f64) -> Option<Spread> {
         if !self.is_enough() {
             return None;
         }
@@ -161,13 +161,13 @@ impl DeviceRates {
         if self.in_flight()?.variation <= LEAST_VARIATION {
             return None;
         }
-        let mut windows: Vec<&Window> = self.windows.iter().collect();
+        let mut windows: Vec<&RateInterval> = self.windows.iter().collect();
         windows.sort_by(|a, b| a.in_flight.total_cmp(&b.in_flight));
         let third = windows.len() / 3;
-        let mean = |part: &[&Window], of: fn(&Window) -> f64| {
+        let mean = |part: &[&RateInterval], of: fn(&RateInterval) -> f64| {
             part.iter().map(|window| of(window)).sum::<f64>() / part.len() as f64
         };
-        let both = |of: fn(&Window) -> f64| {
+        let both = |of: fn(&RateInterval) -> f64| {
             [&windows[..third], &windows[windows.len() - third..]].map(|part| mean(part, of))
         };
         let following = Following {
@@ -184,12 +184,12 @@ mod tests {
 
     /// Windows of 100 ms, each given by its I/Os of 4 KiB and its I/Os in flight.
     fn rates(windows: impl IntoIterator<Item = (u64, f64)>) -> DeviceRates {
-        let window = |(ios, in_flight)| Window {
+        let window = |(ios, in_flight)| RateInterval {
             seconds: 0.1,
             ios,
             bytes: ios * 4096,
             in_flight,
-            ..Window::default()
+            ..RateInterval::default()
         };
         DeviceRates { device: "vda".into(), busy: 1.0, windows: windows.into_iter().map(window).collect() }
     }
@@ -199,16 +199,16 @@ mod tests {
         let counters =
             |reads, read_ms, read_sectors| Counters { reads, read_ms, read_sectors, ..Counters::default() };
         let (from, to) = (counters(10, 100, 80), counters(40, 350, 320));
-        let window = Window::between(&from, &to, 100_000_000).unwrap();
+        let window = RateInterval::between(&from, &to, 100_000_000).unwrap();
         assert_eq!((window.ios, window.bytes, window.in_flight), (30, 240 * 512, 2.5));
-        assert_eq!(Window::between(&to, &from, 100_000_000), None, "another device of that name");
-        assert_eq!(Window::between(&from, &to, 0), None);
+        assert_eq!(RateInterval::between(&to, &from, 100_000_000), None, "another device of that name");
+        assert_eq!(RateInterval::between(&from, &to, 0), None);
     }
 
     #[test]
     fn the_edges_of_a_run_are_left_out() {
         let all = rates([0, 0, 60, 300, 300, 0, 300, 70, 3, 0].map(|ios| (ios, 1.0))).windows;
-        let ios = |windows: &[Window]| -> Vec<u64> {
+        let ios = |windows: &[RateInterval]| -> Vec<u64> {
             DeviceRates::new("vda".into(), windows).windows.iter().map(|window| window.ios).collect()
         };
         assert_eq!(ios(&all), [300, 300, 0, 300]);

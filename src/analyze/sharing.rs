@@ -16,14 +16,14 @@ pub fn sorted(mut rows: Vec<ProcessIos>) -> Vec<ProcessIos> {
 
 /// A process with its share of the device's bytes and bios.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Share<'a> {
+pub struct ProcessShare<'a> {
     pub process: &'a ProcessIos,
     /// None: no bio moved a byte.
     pub of_bytes: Option<f64>,
     pub of_bios: f64,
 }
 
-impl Share<'_> {
+impl ProcessShare<'_> {
     /// The share of bytes, or else of bios.
     pub fn largest_known(&self) -> f64 {
         self.of_bytes.unwrap_or(self.of_bios)
@@ -31,12 +31,12 @@ impl Share<'_> {
 }
 
 /// All processes on a device, most bytes first; empty where none were counted.
-pub fn shares(device: &DeviceLatency) -> Vec<Share<'_>> {
+pub fn shares(device: &DeviceLatency) -> Vec<ProcessShare<'_>> {
     let rows = device.processes.as_deref().unwrap_or_default();
     let bytes: u64 = rows.iter().map(|row| row.bytes).saturating_sum();
     let bios: u64 = rows.iter().map(|row| row.bios).saturating_sum();
     rows.iter()
-        .map(|process| Share {
+        .map(|process| ProcessShare {
             process,
             of_bytes: (bytes > 0).then(|| part(process.bytes, bytes)),
             of_bios: part(process.bios, bios),

@@ -201,7 +201,7 @@ fn is_root(name: &str) -> bool {
 mod tests {
     use super::*;
     use crate::symbols::Place;
-    use crate::wire::stacks::{Sampler, Tally};
+    use crate::wire::stacks::{SampleTotal, Sampler};
 
     /// A stack given by the names of its frames, leaf first.
     fn stack(names: &mut Names, user: &[&str], flags: u32) -> Sample {
@@ -279,7 +279,7 @@ mod tests {
         };
         let mut add = |user: &[&str], flags, samples| {
             let sample = stack(&mut names, user, flags);
-            raw.samples.insert(sample, Tally { samples, period: 0 });
+            raw.samples.insert(sample, SampleTotal { samples, period: 0 });
         };
         add(&["main", "_start"], 0, 60);
         add(&["read", "main"], 0, 30);

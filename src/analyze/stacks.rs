@@ -6,10 +6,10 @@ use std::fmt::Write as _;
 use serde::{Deserialize, Serialize};
 
 use crate::merge::{Merge, merge_fields};
-use crate::symbols::{Addresses, Mapped, Names, UNKNOWN};
+use crate::symbols::{Addresses, MappedFiles, Names, UNKNOWN};
 use crate::wire::blocked::NO_USER;
 use crate::wire::stacks::{
-    KERNEL_FAILED, KTHREAD, MAX_FRAMES, RING_POLLER, RING_WORKER, RawProfile, Sample, Sampler, Tally,
+    KERNEL_FAILED, KTHREAD, MAX_FRAMES, RING_POLLER, RING_WORKER, RawProfile, Sample, SampleTotal, Sampler,
 };
 
 /// CPU class of a sample.
@@ -106,7 +106,7 @@ pub fn addresses(raw: &RawProfile) -> Addresses {
 }
 
 /// The addresses of stacks, with the mappings of their processes.
-pub(crate) fn addresses_of<'a>(samples: impl Iterator<Item = &'a Sample>, maps: &Mapped) -> Addresses {
+pub(crate) fn addresses_of<'a>(samples: impl Iterator<Item = &'a Sample>, maps: &MappedFiles) -> Addresses {
     let mut out = Addresses { maps: maps.clone(), ..Addresses::default() };
     for sample in samples {
         out.kernel.extend(sample.kernel_lookups());
@@ -186,7 +186,7 @@ fn unseen_idle(raw: &RawProfile, classes: &BTreeMap<CpuClass, u64>) -> u64 {
 
 /// Mean period of samples whose period varies.
 fn mean_period(raw: &RawProfile) -> Option<f64> {
-    let sum = |pick: fn(&Tally) -> u64| raw.samples.values().map(|t| pick(t) as f64).sum::<f64>();
+    let sum = |pick: fn(&SampleTotal) -> u64| raw.samples.values().map(|t| pick(t) as f64).sum::<f64>();
     let (samples, period) = (sum(|t| t.samples), sum(|t| t.period));
     (raw.sampler == Sampler::Cycles && samples > 0.0 && period > 0.0).then(|| period / samples)
 }

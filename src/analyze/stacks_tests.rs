@@ -30,7 +30,7 @@ impl Stacks {
         Self { raw, names: Names::default() }
     }
 
-    fn add(&mut self, who: (&[u8], u32, u32), kernel: &[&str], user: &[&str], tally: Tally) -> Sample {
+    fn add(&mut self, who: (&[u8], u32, u32), kernel: &[&str], user: &[&str], tally: SampleTotal) -> Sample {
         let (comm, pid, flags) = who;
         // Addresses are 16 apart: a lookup one byte before is still the same function.
         let address = |name: &str| 16 * (1 + name.bytes().map(u64::from).sum::<u64>());
@@ -49,7 +49,7 @@ impl Stacks {
     }
 
     fn class(&mut self, pid: u32, flags: u32, kernel: &[&str]) -> CpuClass {
-        let sample = self.add((b"x", pid, flags), kernel, &[], Tally { samples: 1, period: 1 });
+        let sample = self.add((b"x", pid, flags), kernel, &[], SampleTotal { samples: 1, period: 1 });
         classify(&sample, &self.names)
     }
 }
@@ -58,7 +58,7 @@ impl Stacks {
 fn workers_of_io_uring_are_a_class_of_their_own() {
     let mut s = Stacks::new(Sampler::CpuClock);
     let mut class = |comm: &[u8], flags, kernel: &[&str]| {
-        let sample = s.add((comm, 9, flags), kernel, &[], Tally { samples: 1, period: 1 });
+        let sample = s.add((comm, 9, flags), kernel, &[], SampleTotal { samples: 1, period: 1 });
         classify(&sample, &s.names)
     };
     assert_eq!(class(b"iou-wrk-4711", 0, &["io_wq_worker"]), CpuClass::IoWq);
@@ -113,7 +113,7 @@ fn interrupts_are_told_by_the_frame_nearest_to_the_leaf() {
 #[test]
 fn interrupts_stand_by_themselves() {
     let mut s = Stacks::new(Sampler::CpuClock);
-    let tally = Tally { samples: 1, period: 0 };
+    let tally = SampleTotal { samples: 1, period: 0 };
     let task = ["vfs_read", "do_syscall_64"];
     let irq = ["nvme_irq", "__common_interrupt", "common_interrupt", "asm_common_interrupt"];
     s.add((b"fio", 7, 0), &[&irq[..], &task[..]].concat(), &["main"], tally);
@@ -135,7 +135,7 @@ fn interrupts_stand_by_themselves() {
 #[test]
 fn workers_of_a_ring_stand_with_its_process() {
     let mut s = Stacks::new(Sampler::CpuClock);
-    let tally = Tally { samples: 1, period: 0 };
+    let tally = SampleTotal { samples: 1, period: 0 };
     s.add((b"fio", 7, 0), &["io_uring_enter"], &[], tally);
     s.add((b"iou-wrk-7", 7, 0), &["vfs_read", "io_wq_worker"], &[], tally);
     s.add((b"iou-wrk-9", 9, 0), &["io_wq_worker"], &[], tally);
@@ -190,7 +190,7 @@ fn workers_stand_under_what_they_work_on() {
     let flushes = [worker(b"kworker/u8:1", "flush-7:0"), worker(b"kworker/u8:1", "flush-0:51")];
     let others = [worker(b"kworker/1:2", "loop0"), worker(b"kworker/1:3", ""), worker(b"k", "a;b\n")];
     for sample in [sample].into_iter().chain(flushes).chain(others) {
-        raw.samples.insert(sample, Tally { samples: 1, period: 1 });
+        raw.samples.insert(sample, SampleTotal { samples: 1, period: 1 });
     }
     let names = Names {
         kernel: [(64, vec!["f".to_string()])].into(),
@@ -214,9 +214,9 @@ fn workers_stand_under_what_they_work_on() {
 #[test]
 fn folds_from_thread_to_leaf() {
     let mut s = Stacks::new(Sampler::CpuClock);
-    let tally = Tally { samples: 3, period: 0 };
+    let tally = SampleTotal { samples: 3, period: 0 };
     s.add((b"fio", 7, 0), &["read_leaf", "do_syscall_64"], &["syscall", "run<step", "main"], tally);
-    s.add((b"swapper/0", 0, KTHREAD), &["default_idle"], &[], Tally { samples: 5, period: 0 });
+    s.add((b"swapper/0", 0, KTHREAD), &["default_idle"], &[], SampleTotal { samples: 5, period: 0 });
     let summary = summarize(&s.raw, &s.names);
     let folded: Vec<_> = summary.folded.iter().collect();
     assert_eq!(folded, [(&"fio;main;run;step;syscall;do_syscall_64_[k];read_leaf_[k]".to_string(), &3)]);
@@ -230,7 +230,7 @@ fn folds_from_thread_to_leaf() {
 #[test]
 fn what_has_no_name_or_no_stack_is_kept() {
     let mut s = Stacks::new(Sampler::CpuClock);
-    let one = Tally { samples: 1, period: 0 };
+    let one = SampleTotal { samples: 1, period: 0 };
     s.raw.samples.insert(Sample::new(7, 7, 0, b"a", &[64], &[80]), one);
     s.raw.samples.insert(Sample::new(8, 8, 0, b"b", &[], &[]), one);
     s.raw.samples.insert(Sample::new(9, 9, KERNEL_FAILED, b"c", &[], &[]), one);
@@ -248,8 +248,8 @@ fn what_has_no_name_or_no_stack_is_kept() {
 fn cycles_weigh_by_period_and_idle_is_filled_in() {
     let mut s = Stacks::new(Sampler::Cycles);
     // 4 samples of the sampler's start-up cover 40 cycles: they count once, not four times.
-    s.add((b"attach", 7, 0), &["perf_ioctl"], &[], Tally { samples: 4, period: 40 });
-    s.add((b"fio", 8, 0), &["vfs_read"], &[], Tally { samples: 396, period: 400_000 });
+    s.add((b"attach", 7, 0), &["perf_ioctl"], &[], SampleTotal { samples: 4, period: 40 });
+    s.add((b"fio", 8, 0), &["vfs_read"], &[], SampleTotal { samples: 396, period: 400_000 });
     s.raw.idle_ns = Some(1_500_000_000);
     let summary = summarize(&s.raw, &s.names);
     assert_eq!((summary.folded["attach;perf_ioctl_[k]"], summary.folded["fio;vfs_read_[k]"]), (1, 400));
@@ -263,7 +263,7 @@ fn cycles_weigh_by_period_and_idle_is_filled_in() {
 #[test]
 fn idle_time_that_the_timer_missed_is_filled_in() {
     let mut s = Stacks::new(Sampler::CpuClock);
-    s.add((b"fio", 8, 0), &["vfs_read"], &[], Tally { samples: 499, period: 0 });
+    s.add((b"fio", 8, 0), &["vfs_read"], &[], SampleTotal { samples: 499, period: 0 });
     let busy_ns = |s: &Stacks| summarize(&s.raw, &s.names).class_ns(CpuClass::System).unwrap();
     assert_eq!(busy_ns(&s), 2_000_000_000, "without an account: as if both CPUs had been busy");
     s.raw.idle_ns = Some(1_000_000_000);
@@ -288,7 +288,7 @@ fn an_empty_window_is_no_division_by_zero() {
 fn hostile_names_are_raw_in_the_table_and_escaped_in_folded_lines() {
     let mut s = Stacks::new(Sampler::CpuClock);
     let comm = b"a;b\n\x1b[2J\\\xff";
-    s.add((comm, 7, 0), &[], &["<[u8; 8]>::x"], Tally { samples: 1, period: 0 });
+    s.add((comm, 7, 0), &[], &["<[u8; 8]>::x"], SampleTotal { samples: 1, period: 0 });
     s.names.user.values_mut().for_each(|v| *v = vec!["<[u8; 8]>::\u{202e}x".to_string()].into());
     let summary = summarize(&s.raw, &s.names);
     let key = summary.folded.keys().next().unwrap();

@@ -8,14 +8,14 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::blocked::watched;
 use super::confidence::widest;
-use super::files::File;
+use super::files::IoFile;
 use super::latency::LatencySummary;
 use super::op::Op;
 use super::stack_quality::ending;
 use super::stacks::{WORKERS_FOR, addresses_of, escape, fold_as};
 use super::stage::Stage;
 use super::trace::io::{Route, TracedIo};
-use super::trace::operation::Kind;
+use super::trace::operation::SubmitMethod;
 use crate::symbols::{Addresses, Names};
 use crate::wire::events::NO_ROOM;
 use crate::wire::files::WireFile;
@@ -24,13 +24,13 @@ use crate::wire::submits::Submits;
 
 /// The leaf of a stack: the part of the I/O time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Part {
+pub enum TimePart {
     Stage(Stage),
     /// The whole time, on a device without requests.
     Bio,
 }
 
-impl Part {
+impl TimePart {
     pub fn name(self) -> &'static str {
         match self {
             Self::Stage(stage) => stage.name(),
@@ -59,10 +59,10 @@ impl Part {
 
 /// The unit of an exact time: a device and part, and for I/Os also a class.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-struct Class {
+struct TimeClass {
     device: String,
     op: Option<Op>,
-    part: Part,
+    part: TimePart,
 }
 
 /// Identifies a stack.
@@ -76,12 +76,12 @@ struct Origin {
 
 /// Accumulates the I/Os with a stack.
 #[derive(Debug, Clone, Default)]
-pub struct Tally {
+pub struct SubmitTally {
     /// By class and stack: ns × number of I/Os represented.
-    times: HashMap<Class, HashMap<Origin, u128>>,
+    times: HashMap<TimeClass, HashMap<Origin, u128>>,
     /// Delay caused by taking stacks, ns, by class: of the operation itself and of later ones in the same call, and of
     /// requests in the plug.
-    later: BTreeMap<Class, u64>,
+    later: BTreeMap<TimeClass, u64>,
     /// Timed I/Os with a stack, and those of them that are not further parts of a split bio.
     ios: u64,
     bios: u64,
@@ -93,7 +93,7 @@ pub struct Tally {
     lost: u64,
 }
 
-impl Tally {
+impl SubmitTally {
     /// Counts I/Os with a stack whose event was lost.
     pub fn lose(&mut self, ios: u64) {
         self.lost += ios;
@@ -104,33 +104,33 @@ impl Tally {
         let (Some(route), Some(op)) = (io.route, io.op) else { return };
         let origin = Origin { stack: route.stack, file: io.file };
         let mut all = None;
-        let mut add = |op: Option<Op>, part: Part, ns: u64| {
+        let mut add = |op: Option<Op>, part: TimePart, ns: u64| {
             *all.get_or_insert(0.0) += ns as f64 * route.stands_for as f64;
-            let class = Class { device: device.to_string(), op, part };
+            let class = TimeClass { device: device.to_string(), op, part };
             let sum = self.times.entry(class).or_default().entry(origin).or_default();
             *sum += u128::from(ns) * u128::from(route.stands_for);
         };
         match io.queue {
             Some(_) => {
                 for (stage, ns) in io.stages.iter() {
-                    match Part::Stage(stage) {
+                    match TimePart::Stage(stage) {
                         part if !part.is_of_operation() => add(Some(op), part, ns),
                         part if io.operation.is_none() => add(None, part, ns),
                         _ => {}
                     }
                 }
             }
-            None => io.total_ns.into_iter().for_each(|ns| add(Some(op), Part::Bio, ns)),
+            None => io.total_ns.into_iter().for_each(|ns| add(Some(op), TimePart::Bio, ns)),
         }
         // The operation's own stages come with the I/O that ended it.
         let end = io.operation.and_then(|operation| operation.end).filter(|end| end.last);
         // Merged operations have no I/O of their own, so their stages come here too.
         let merged = io.merged.iter().filter_map(|operation| operation.end);
         for stages in end.into_iter().chain(merged).filter_map(|end| end.stages) {
-            for (stage, ns) in stages.iter().filter(|(stage, _)| Part::Stage(*stage).is_of_operation()) {
+            for (stage, ns) in stages.iter().filter(|(stage, _)| TimePart::Stage(*stage).is_of_operation()) {
                 // Taking the stack falls between the call's entry and the bio.
                 let ours = if stage == Stage::Submit { route.took_ns } else { 0 };
-                add(None, Part::Stage(stage), ns.saturating_sub(ours));
+                add(None, TimePart::Stage(stage), ns.saturating_sub(ours));
             }
         }
         self.note_later(device, op, io, route);
@@ -150,10 +150,10 @@ impl Tally {
         if route.part {
             return;
         }
-        let class = |op, part| Class { device: device.to_string(), op, part: Part::Stage(part) };
+        let class = |op, part| TimeClass { device: device.to_string(), op, part: TimePart::Stage(part) };
         let plugged = u64::from(route.plugged);
         if let Some(operation) = io.operation {
-            let batch = operation.end.filter(|end| end.kind != Kind::Call);
+            let batch = operation.end.filter(|end| end.kind != SubmitMethod::Call);
             let behind = batch.map_or(0, |end| plugged / u64::from(end.ios.max(1)));
             *self.later.entry(class(None, Stage::Submit)).or_default() += (1 + behind) * route.took_ns;
         }
@@ -188,7 +188,7 @@ pub struct SubmitSummary {
     /// `comm;frame;...;leaf;[stage]` to ns. The sum is that of the exact times of all stages.
     pub folded: BTreeMap<String, u64>,
     /// Exact times by part.
-    pub parts: BTreeMap<Part, u64>,
+    pub parts: BTreeMap<TimePart, u64>,
     /// I/Os in the interval, and those with a stack.
     pub ios: u64,
     pub sampled: u64,
@@ -210,7 +210,12 @@ pub fn addresses(submits: &Submits) -> Addresses {
 }
 
 /// Divides the exact times of `latency` among the stacks.
-pub fn summarize(latency: &LatencySummary, tally: &Tally, submits: &Submits, names: &Names) -> SubmitSummary {
+pub fn summarize(
+    latency: &LatencySummary,
+    tally: &SubmitTally,
+    submits: &Submits,
+    names: &Names,
+) -> SubmitSummary {
     let mut summary = SubmitSummary {
         ios: latency.ios(),
         sampled: tally.ios - tally.no_room,
@@ -218,7 +223,7 @@ pub fn summarize(latency: &LatencySummary, tally: &Tally, submits: &Submits, nam
         distinct: submits.stacks.len(),
         ..SubmitSummary::default()
     };
-    let mut ways: HashMap<u32, Way> = HashMap::new();
+    let mut ways: HashMap<u32, FoldedStack> = HashMap::new();
     let none = HashMap::new();
     let disks: HashSet<&str> = latency.devices.iter().map(|device| device.name.as_str()).collect();
     for (class, counted) in exact(latency) {
@@ -249,7 +254,7 @@ pub fn summarize(latency: &LatencySummary, tally: &Tally, submits: &Submits, nam
             }
             let way = ways.entry(stack).or_insert_with(|| {
                 let sample = &submits.stacks[&stack];
-                Way::of(sample, submits.leaders.get(&sample.pid), names)
+                FoldedStack::of(sample, submits.leaders.get(&sample.pid), names)
             });
             let key = with_file(way.key(&class.device, &disks), file, submits);
             add(format!("{key};{frame}"), ns);
@@ -265,7 +270,7 @@ pub fn summarize(latency: &LatencySummary, tally: &Tally, submits: &Submits, nam
 fn with_file(key: String, file: Option<WireFile>, submits: &Submits) -> String {
     let label = file.and_then(|file| {
         let path = submits.files.get(&file).map(String::as_str);
-        File::new(&file, path).map(|file| file.label())
+        IoFile::new(&file, path).map(|file| file.label())
     });
     let Some(label) = label else { return key };
     let (task, frames) = key.split_once(';').unwrap_or((&key, ""));
@@ -279,14 +284,14 @@ fn with_file(key: String, file: Option<WireFile>, submits: &Submits) -> String {
 }
 
 /// A stack with names.
-struct Way {
+struct FoldedStack {
     folded: String,
     /// A kernel thread, which works for the device's users.
     kernel: bool,
     is_cut: bool,
 }
 
-impl Way {
+impl FoldedStack {
     /// `leader`: the name of the process whose ring an io_uring thread serves.
     fn of(sample: &Sample, leader: Option<&Vec<u8>>, names: &Names) -> Self {
         Self {
@@ -317,28 +322,28 @@ impl Way {
 }
 
 /// Exact times of all I/Os and operations.
-fn exact(latency: &LatencySummary) -> BTreeMap<Class, u64> {
+fn exact(latency: &LatencySummary) -> BTreeMap<TimeClass, u64> {
     let mut all = BTreeMap::new();
     for device in &latency.devices {
-        let mut add = |op: Option<Op>, part: Part, ns: u64| {
-            let class = Class { device: device.name.clone(), op, part };
+        let mut add = |op: Option<Op>, part: TimePart, ns: u64| {
+            let class = TimeClass { device: device.name.clone(), op, part };
             *all.entry(class).or_insert(0) += ns;
         };
         for (op, times) in &device.ops {
             let is_followed = times.unowned.is_some();
             for (stage, hist) in &times.request_stages {
-                match Part::Stage(*stage) {
+                match TimePart::Stage(*stage) {
                     part if !part.is_of_operation() => add(Some(*op), part, hist.sum()),
                     part if !is_followed => add(None, part, hist.sum()),
                     part => add(None, part, times.unowned_stages.get(stage).map_or(0, |hist| hist.sum())),
                 }
             }
             if let Some(bio) = &times.bio {
-                add(Some(*op), Part::Bio, bio.sum());
+                add(Some(*op), TimePart::Bio, bio.sum());
             }
             for (stage, ns) in times.operations.iter().flat_map(|operations| &operations.sums_ns) {
-                if Part::Stage(*stage).is_of_operation() {
-                    add(None, Part::Stage(*stage), *ns);
+                if TimePart::Stage(*stage).is_of_operation() {
+                    add(None, TimePart::Stage(*stage), *ns);
                 }
             }
         }

@@ -1,7 +1,7 @@
 use super::super::latency::{DeviceLatency, OpLatency};
 use super::super::operations::OperationLatency;
 use super::super::trace::io::Route as TracedRoute;
-use super::super::trace::operation::{Kind, OperationEnd, TracedOperation};
+use super::super::trace::operation::{OperationEnd, SubmitMethod, TracedOperation};
 use super::*;
 use crate::hist::Histogram;
 use crate::wire::files::FILE_REGULAR;
@@ -52,8 +52,8 @@ fn io(stack: u32, stands_for: u64, queue: u64, of_device: u64, submit: Option<u6
     }
 }
 
-fn stages(all: &[(Stage, u64)]) -> crate::analyze::trace::io::Stages {
-    crate::analyze::trace::io::Stages::of(all)
+fn stages(all: &[(Stage, u64)]) -> crate::analyze::trace::io::StageTimes {
+    crate::analyze::trace::io::StageTimes::of(all)
 }
 
 fn submits(all: &[(u32, Sample)]) -> Submits {
@@ -66,7 +66,7 @@ fn exact_times_are_shared_as_the_stacks_took_theirs() {
         devices: vec![device("sda", &[10, 30], &[100, 301], &[7])],
         ..LatencySummary::default()
     };
-    let mut tally = Tally::default();
+    let mut tally = SubmitTally::default();
     // The second was sampled one in three, so it counts three times.
     tally.add("sda", &io(1, 1, 10, 100, Some(5)));
     tally.add("sda", &io(2, 3, 10, 100, None));
@@ -79,7 +79,7 @@ fn exact_times_are_shared_as_the_stacks_took_theirs() {
     assert_eq!((folded("a;one_[k];[submit]"), folded("a;two_[k];[submit]")), (Some(7), None));
     assert_eq!(summary.folded.values().sum::<u64>(), 10 + 30 + 401 + 7);
     assert_eq!((summary.ios, summary.sampled, summary.no_stack_ns), (2, 2, 0));
-    assert_eq!(summary.parts[&Part::Stage(Stage::Device)], 401);
+    assert_eq!(summary.parts[&TimePart::Stage(Stage::Device)], 401);
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn what_has_no_stack_says_so_and_is_in_the_sum() {
         devices: vec![device("sda", &[10], &[100], &[]), device("sdb", &[1], &[2], &[])],
         ..LatencySummary::default()
     };
-    let mut tally = Tally::default();
+    let mut tally = SubmitTally::default();
     tally.add("sda", &io(1, 1, 10, 100, None));
     // A stack that the table does not have, and none.
     tally.add("sdb", &io(9, 1, 1, 2, None));
@@ -105,7 +105,7 @@ fn kernel_threads_have_the_device_that_they_serve() {
         devices: vec![device("sda", &[1], &[4], &[]), device("lo;op", &[1], &[6], &[])],
         ..LatencySummary::default()
     };
-    let mut tally = Tally::default();
+    let mut tally = SubmitTally::default();
     tally.add("sda", &io(1, 1, 1, 4, None));
     tally.add("lo;op", &io(2, 1, 1, 6, None));
     let worker = |comm: &[u8]| Sample::new(5, 0, KTHREAD, comm, &[10], &[]);
@@ -123,7 +123,7 @@ fn a_worker_of_another_disk_serves_that_one() {
         devices: vec![device("sda", &[1, 1], &[4, 6], &[]), device("loop0", &[1], &[6], &[])],
         ..LatencySummary::default()
     };
-    let mut tally = Tally::default();
+    let mut tally = SubmitTally::default();
     tally.add("sda", &io(1, 1, 1, 4, None));
     tally.add("sda", &io(2, 1, 1, 6, None));
     let worker = |work: &str| {
@@ -150,7 +150,7 @@ fn a_bio_is_one_part() {
         ..DeviceLatency::default()
     };
     let latency = LatencySummary { devices: vec![md], ..LatencySummary::default() };
-    let mut tally = Tally::default();
+    let mut tally = SubmitTally::default();
     tally.add(
         "md0",
         &TracedIo { queue: None, total_ns: Some(50), stages: stages(&[]), ..io(1, 1, 0, 0, None) },
@@ -172,15 +172,15 @@ fn shares_are_whole_and_add_up() {
 
 #[test]
 fn parts_are_frames() {
-    for part in Stage::ALL.map(Part::Stage).into_iter().chain([Part::Bio]) {
-        assert_eq!(Part::of_frame(&part.frame()), Some(part));
+    for part in Stage::ALL.map(TimePart::Stage).into_iter().chain([TimePart::Bio]) {
+        assert_eq!(TimePart::of_frame(&part.frame()), Some(part));
     }
-    assert_eq!((Part::of_frame("queue"), Part::of_frame("[libc.so]+0x1")), (None, None));
+    assert_eq!((TimePart::of_frame("queue"), TimePart::of_frame("[libc.so]+0x1")), (None, None));
 }
 
 #[test]
 fn a_share_is_known_the_better_the_more_ios_it_is_from() {
-    let mut tally = Tally::default();
+    let mut tally = SubmitTally::default();
     assert_eq!(tally.half_width(0, 0), None);
     (0..400).for_each(|_| tally.add("sda", &io(1, 1, 0, 100, None)));
     // All have the same stack; another one may have been missed.
@@ -191,11 +191,11 @@ fn a_share_is_known_the_better_the_more_ios_it_is_from() {
     tally.add("sda", &io(2, 400, 0, 100, None));
     assert!((tally.half_width(0, 400).unwrap() - 75.2).abs() < 0.1);
     // Two stacks with equal shares.
-    let mut tally = Tally::default();
+    let mut tally = SubmitTally::default();
     (0..400).for_each(|i| tally.add("sda", &io(i % 2, 1, 0, 100, None)));
     assert!((tally.half_width(0, 400).unwrap() - 4.9).abs() < 1e-9);
     // A few with the weight of a hundred others each: the smaller share is as uncertain as those few.
-    let mut tally = Tally::default();
+    let mut tally = SubmitTally::default();
     (0..10).for_each(|_| tally.add("sda", &io(1, 1, 0, 10_000, None)));
     (0..10_000).for_each(|_| tally.add("sda", &io(2, 1, 0, 100, None)));
     assert!((tally.half_width(0, 10_010).unwrap() - 5.125).abs() < 0.01);
@@ -216,18 +216,18 @@ fn what_the_stacks_took_is_left_out_of_submit() {
         io.route.as_mut().unwrap().took_ns = took_ns;
         io
     };
-    let mut tally = Tally::default();
+    let mut tally = SubmitTally::default();
     tally.add("sda", &took(1, 1_000));
     tally.add("sda", &took(2, 8_000));
     let sample = |ip| Sample::new(5, 0, 0, b"a", &[ip], &[]);
     let routes = submits(&[(1, sample(10)), (2, sample(20))]);
     let summary = summarize(&latency, &tally, &routes, &names(&[(10, "brief"), (20, "deep")]));
     assert_eq!((summary.folded["a;brief_[k];[submit]"], summary.folded["a;deep_[k];[submit]"]), (75, 75));
-    assert_eq!((summary.stacks_ns, summary.parts[&Part::Stage(Stage::Submit)]), (9_000, 150));
+    assert_eq!((summary.stacks_ns, summary.parts[&TimePart::Stage(Stage::Submit)]), (9_000, 150));
     // The subtraction is limited to the total.
     tally.add("sda", &took(2, 60_000));
     let summary = summarize(&latency, &tally, &routes, &Names::default());
-    assert_eq!((summary.stacks_ns, summary.parts[&Part::Stage(Stage::Submit)]), (9_150, 0));
+    assert_eq!((summary.stacks_ns, summary.parts[&TimePart::Stage(Stage::Submit)]), (9_150, 0));
 }
 
 /// A split bio has one stack, taken once, and its parts are not independent samples.
@@ -237,7 +237,7 @@ fn the_parts_of_a_bio_have_one_stack() {
         devices: vec![device("sda", &[10; 8], &[100; 8], &[2_500])],
         ..LatencySummary::default()
     };
-    let mut tally = Tally::default();
+    let mut tally = SubmitTally::default();
     for i in 0..8 {
         let mut part = io(1, 1, 10, 100, Some(2_500));
         let route = part.route.as_mut().unwrap();
@@ -247,7 +247,7 @@ fn the_parts_of_a_bio_have_one_stack() {
     }
     let routes = submits(&[(1, Sample::new(5, 0, 0, b"a", &[10], &[]))]);
     let summary = summarize(&latency, &tally, &routes, &names(&[(10, "one")]));
-    assert_eq!((summary.stacks_ns, summary.parts[&Part::Stage(Stage::Submit)]), (2_000, 500));
+    assert_eq!((summary.stacks_ns, summary.parts[&TimePart::Stage(Stage::Submit)]), (2_000, 500));
     // As wide as for a single one.
     assert!(summary.half_width.unwrap() > 90.0, "{:?}", summary.half_width);
 }
@@ -262,7 +262,7 @@ fn operations_that_were_merged_stand_with_the_first() {
     let mut first = io(1, 1, 10, 100, Some(5));
     let other = |ns| io(1, 1, 0, 0, Some(ns)).operation.unwrap();
     first.merged = vec![other(6), other(7)];
-    let mut tally = Tally::default();
+    let mut tally = SubmitTally::default();
     tally.add("sda", &first);
     assert_eq!(tally.times.values().flat_map(HashMap::values).sum::<u128>(), 10 + 100 + 18);
     let routes = submits(&[(1, Sample::new(5, 0, 0, b"a", &[10], &[]))]);
@@ -277,7 +277,7 @@ fn a_stack_without_room_stands_as_such() {
         devices: vec![device("sda", &[10, 10], &[100, 900], &[])],
         ..LatencySummary::default()
     };
-    let mut tally = Tally::default();
+    let mut tally = SubmitTally::default();
     tally.add("sda", &io(1, 1, 10, 100, None));
     tally.add("sda", &io(NO_ROOM, 1, 10, 900, None));
     let routes = submits(&[(1, Sample::new(5, 0, 0, b"a", &[10], &[]))]);
@@ -304,13 +304,13 @@ fn complete_is_the_operations_where_there_is_one() {
     let end = owned.operation.as_mut().unwrap().end.as_mut().unwrap();
     end.stages = Some(stages(&[(Stage::Submit, 5), (Stage::Complete, 70)]));
     let alone = TracedIo { stages: times(4), ..io(2, 1, 10, 100, None) };
-    let mut tally = Tally::default();
+    let mut tally = SubmitTally::default();
     tally.add("sda", &owned);
     tally.add("sda", &alone);
     let routes =
         submits(&[(1, Sample::new(5, 0, 0, b"a", &[10], &[])), (2, Sample::new(5, 0, 0, b"a", &[20], &[]))]);
     let summary = summarize(&latency, &tally, &routes, &names(&[(10, "one"), (20, "two")]));
-    assert_eq!(summary.parts[&Part::Stage(Stage::Complete)], 74);
+    assert_eq!(summary.parts[&TimePart::Stage(Stage::Complete)], 74);
     let folded = |key: &str| summary.folded.get(key).copied();
     assert_eq!((folded("a;one_[k];[complete]"), folded("a;two_[k];[complete]")), (Some(70), Some(4)));
     assert_eq!(summary.folded.values().sum::<u64>(), 20 + 200 + 5 + 74);
@@ -324,7 +324,7 @@ fn complete_is_the_ios_where_no_operation_is_followed() {
     read.operations = None;
     read.request_stages.insert(Stage::Complete, hist(&[3]));
     let latency = LatencySummary { devices: vec![sda], ..LatencySummary::default() };
-    let mut tally = Tally::default();
+    let mut tally = SubmitTally::default();
     let times = stages(&[(Stage::Queue, 10), (Stage::Device, 100), (Stage::Complete, 3)]);
     tally.add("sda", &TracedIo { stages: times, ..io(1, 1, 10, 100, None) });
     let routes = submits(&[(1, Sample::new(5, 0, 0, b"a", &[10], &[]))]);
@@ -338,7 +338,7 @@ fn complete_is_the_ios_where_no_operation_is_followed() {
 fn workers_of_a_ring_stand_with_its_process() {
     let latency =
         LatencySummary { devices: vec![device("sda", &[1], &[4], &[])], ..LatencySummary::default() };
-    let mut tally = Tally::default();
+    let mut tally = SubmitTally::default();
     tally.add("sda", &io(1, 1, 1, 4, None));
     let mut routes = submits(&[(1, Sample::new(5, 6, KTHREAD, b"iou-wrk-5", &[10], &[]))]);
     let device = |routes: &Submits| {
@@ -358,18 +358,20 @@ fn what_a_stack_held_up_is_left_out() {
         ..LatencySummary::default()
     };
     let routes = submits(&[(1, Sample::new(5, 0, 0, b"a", &[10], &[]))]);
-    for (kind, submit) in
-        [(Kind::Aio, 15_000 - 5 * 500), (Kind::Ring, 15_000 - 5 * 500), (Kind::Call, 15_000 - 500)]
-    {
+    for (kind, submit) in [
+        (SubmitMethod::Aio, 15_000 - 5 * 500),
+        (SubmitMethod::Ring, 15_000 - 5 * 500),
+        (SubmitMethod::Call, 15_000 - 500),
+    ] {
         let mut taken = io(1, 5, 4_000, 100, Some(3_000));
         let route = taken.route.as_mut().unwrap();
         (route.plugged, route.took_ns) = (4, 500);
         let end = taken.operation.as_mut().unwrap().end.as_mut().unwrap();
         (end.kind, end.ios) = (kind, 1);
-        let mut tally = Tally::default();
+        let mut tally = SubmitTally::default();
         tally.add("sda", &taken);
         let summary = summarize(&latency, &tally, &routes, &names(&[(10, "one")]));
-        let part = |stage| summary.parts[&Part::Stage(stage)];
+        let part = |stage| summary.parts[&TimePart::Stage(stage)];
         assert_eq!((part(Stage::Submit), part(Stage::Queue)), (submit, 20_000 - 4 * 500));
         assert_eq!(part(Stage::Device), 500);
         assert_eq!(summary.stacks_ns, 35_000 - part(Stage::Submit) - part(Stage::Queue));
@@ -381,7 +383,7 @@ fn a_file_is_a_frame_above_the_task() {
     let latency =
         LatencySummary { devices: vec![device("sda", &[30], &[300], &[])], ..LatencySummary::default() };
     let file = |inode| Some(WireFile { inode, device: 8 << 20, kind: FILE_REGULAR });
-    let mut tally = Tally::default();
+    let mut tally = SubmitTally::default();
     tally.add("sda", &TracedIo { file: file(1), ..io(1, 1, 10, 100, None) });
     tally.add("sda", &TracedIo { file: file(2), ..io(1, 1, 20, 100, None) });
     tally.add("sda", &io(1, 1, 0, 100, None));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::knee::{Knee, Measured, Shapeless, knee};
+use super::knee::{Knee, LoadPoint, Shapeless, knee};
 use crate::hist::Histogram;
 use crate::load::{Job, LoadSummary, sections};
 #[cfg(test)]
@@ -19,12 +19,12 @@ pub struct Sweep {
     pub words: Vec<String>,
     /// Number of requested points.
     pub asked: usize,
-    pub points: Vec<Point>,
+    pub points: Vec<SweepPoint>,
 }
 
 /// One run of a sweep.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Point {
+pub struct SweepPoint {
     /// A value for each option of the sweep.
     pub values: Vec<String>,
     pub jobs: Vec<Job>,
@@ -85,7 +85,7 @@ impl Sweep {
         }
         for curve in &mut curves {
             curve.points.sort_by_key(|at| self.points[*at].load_of(&self.words[word]));
-            let measured: Option<Vec<Measured>> =
+            let measured: Option<Vec<LoadPoint>> =
                 curve.points.iter().map(|at| self.points[*at].measured(metric)).collect();
             curve.knee = measured.map_or(Err(Shapeless::FewPoints), |points| knee(&points));
         }
@@ -93,7 +93,7 @@ impl Sweep {
     }
 
     /// Points with a failure.
-    pub fn failed(&self) -> impl Iterator<Item = (&Point, &str)> {
+    pub fn failed(&self) -> impl Iterator<Item = (&SweepPoint, &str)> {
         self.points.iter().filter_map(|point| Some((point, point.failed.as_deref()?)))
     }
 
@@ -103,7 +103,7 @@ impl Sweep {
     }
 
     /// The options with the values of a point: `iodepth 8, rw read`.
-    pub fn said(&self, point: &Point) -> String {
+    pub fn said(&self, point: &SweepPoint) -> String {
         let pairs = self.words.iter().zip(&point.values);
         pairs.map(|(word, value)| format!("{word} {value}")).collect::<Vec<_>>().join(", ")
     }
@@ -114,7 +114,7 @@ fn others(values: &[String], word: usize) -> Vec<String> {
     values.iter().enumerate().filter(|(at, _)| *at != word).map(|(_, value)| value.clone()).collect()
 }
 
-impl Point {
+impl SweepPoint {
     /// Whether its figures can be compared with those of other points.
     pub fn is_good(&self) -> bool {
         self.failed.is_none() && !self.cut && self.duration_ns() > 0
@@ -165,8 +165,8 @@ impl Point {
         (calls > 0).then(|| all as f64 / calls as f64)
     }
 
-    fn measured(&self, metric: Metric) -> Option<Measured> {
-        Some(Measured { throughput: self.rate(metric)?, mean_ns: self.latency().mean() })
+    fn measured(&self, metric: Metric) -> Option<LoadPoint> {
+        Some(LoadPoint { throughput: self.rate(metric)?, mean_ns: self.latency().mean() })
     }
 
     /// A number that grows with the option's value, over all jobs.
@@ -213,7 +213,7 @@ pub(crate) fn literal(word: &str, points: &[(&str, u64, u64)]) -> Sweep {
             clock: None,
             missing: Vec::new(),
         };
-        Point {
+        SweepPoint {
             values: vec![value.to_string()],
             jobs: vec![job],
             loads: vec![load],

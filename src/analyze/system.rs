@@ -4,7 +4,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::cpu::{Counted, CpuSummary};
+use super::cpu::{CounterTotals, CpuSummary};
 use super::rates::{DeviceRates, DeviceWindows};
 use crate::envelope::View;
 use crate::host::cpu_quota::CpuQuota;
@@ -17,7 +17,7 @@ pub struct SystemSummary {
     pub duration_ns: u64,
     pub cpu: CpuSummary,
     /// Sums over all CPUs.
-    pub counted: Counted,
+    pub counted: CounterTotals,
     pub context_switches: Option<u64>,
     /// Processes and threads that were made.
     pub forks: Option<u64>,
@@ -111,7 +111,7 @@ impl Summary for SystemSummary {
 mod tests {
     use super::*;
     use crate::analyze::cpu::{CpuLeftOut, CpuRow};
-    use crate::analyze::rates::Window;
+    use crate::analyze::rates::RateInterval;
 
     fn row(cpus: &[u32], wall_ns: u64, system_ns: u64, cycles: Option<u64>) -> CpuRow {
         let times = [0, 0, system_ns, 0, 0, 0, wall_ns - system_ns];
@@ -125,11 +125,11 @@ mod tests {
             all: Some(row(&[0, 1], 2_000, 400, cycles)),
             cores: rows.clone(),
             cpus: rows,
-            counted: Counted {
+            counted: CounterTotals {
                 counter: Some("cycles".to_string()),
                 kernel_cycles: cycles,
                 counted_share: Some(if cycles.is_some() { 1.0 } else { 0.5 }),
-                ..Counted::default()
+                ..CounterTotals::default()
             },
             context_switches: Some(7),
             ..CpuSummary::default()
@@ -140,7 +140,8 @@ mod tests {
             processes: vec![9, 4],
             ..CpuQuota::default()
         };
-        let windows = vec![Window { seconds: 0.1, ios: 5, busy_seconds: 0.05, ..Window::default() }; 10];
+        let windows =
+            vec![RateInterval { seconds: 0.1, ios: 5, busy_seconds: 0.05, ..RateInterval::default() }; 10];
         SystemSummary::new(cpu, vec![quota], vec![DeviceWindows { name: "vda".to_string(), windows }])
     }
 

@@ -14,14 +14,14 @@ use crate::host::syscalls;
 use crate::merge::{Merge, Row as _, Summary, how, merge, merge_fields, row, weighted};
 use crate::names::names;
 use crate::symbols::{Addresses, Names, Scheduler, UNKNOWN};
-use crate::wire::threads::{Call, Loss, MAX_FRAMES, Sampled, Sighting, fold_numbers};
+use crate::wire::threads::{Call, Loss, MAX_FRAMES, Sighting, ThreadSamples, fold_numbers};
 
-use self::rows::Counted;
+use self::rows::BatchCounts;
 
 names! {
     /// Columns to group threads by.
     #[derive(PartialOrd, Ord)]
-    pub enum Column {
+    pub enum GroupColumn {
         Comm = "comm",
         State = "state",
         Syscall = "syscall",
@@ -33,14 +33,14 @@ names! {
     }
 }
 
-impl Column {
+impl GroupColumn {
     /// The default columns.
     pub const USUAL: [Self; 4] = [Self::Comm, Self::State, Self::Syscall, Self::Wchan];
 }
 
 names! {
     /// What sampled the threads: a program, or reads of /proc.
-    pub enum Source {
+    pub enum ThreadSampler {
         Bpf = "bpf",
         Proc = "proc",
     }
@@ -60,7 +60,7 @@ pub struct Meaning<'a> {
 /// How many threads, on average over the rounds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct Share {
+pub struct ThreadShare {
     pub samples: u64,
     pub average_threads: f64,
     /// Half of the interval in which the average is with 95 % certainty, by the spread among parts of the window; None
@@ -69,9 +69,9 @@ pub struct Share {
 }
 
 // Intervals are too short to estimate the error, and so is their sum.
-merge!(Share { add: samples; derived: average_threads error; });
+merge!(ThreadShare { add: samples; derived: average_threads error; });
 
-impl Share {
+impl ThreadShare {
     fn settle(&mut self, rounds: u64) {
         self.average_threads = self.samples as f64 / rounds.max(1) as f64;
     }
@@ -80,7 +80,7 @@ impl Share {
 /// Threads that are alike. A column that was not asked for, or that nobody knows, is None.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct Row {
+pub struct ThreadGroup {
     pub comm: Option<String>,
     pub state: Option<char>,
     pub syscall: Option<String>,
@@ -93,7 +93,7 @@ pub struct Row {
     /// Samples that have it.
     pub stack_samples: u64,
     #[serde(flatten)]
-    pub share: Share,
+    pub share: ThreadShare,
 }
 
 /// The columns of a row except for the stack.
@@ -107,14 +107,14 @@ type RowKey = (
     Option<String>,
 );
 
-impl Row {
+impl ThreadGroup {
     fn key(&self) -> RowKey {
         let Self { comm, state, syscall, wchan, cgroup, pid, device, .. } = self.clone();
         (comm, state, syscall, wchan, cgroup, pid, device)
     }
 }
 
-impl Merge for Row {
+impl Merge for ThreadGroup {
     fn merge_with(&mut self, later: &Self) {
         let Self {
             comm: _,
@@ -147,25 +147,25 @@ impl Merge for Row {
 pub struct Classes {
     /// None: the two are not told apart, and are in `runnable`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub on_cpu: Option<Share>,
+    pub on_cpu: Option<ThreadShare>,
     /// Could run and waits for a CPU.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub run_queue: Option<Share>,
-    pub runnable: Share,
+    pub run_queue: Option<ThreadShare>,
+    pub runnable: ThreadShare,
     /// Waits for I/O, as the kernel accounts it (`in_iowait`). None: not told.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub io_wait: Option<Share>,
+    pub io_wait: Option<ThreadShare>,
     /// Waits for something else without being interruptible.
-    pub uninterruptible: Share,
+    pub uninterruptible: ThreadShare,
     /// Everything else: sleeps, was stopped, has ended.
-    pub other: Share,
+    pub other: ThreadShare,
 }
 
 // An interval without threads distinguishes all classes.
 merge!(Classes { add: runnable uninterruptible other; both: on_cpu run_queue io_wait; });
 
 impl Classes {
-    fn shares(&mut self) -> impl Iterator<Item = &mut Share> {
+    fn shares(&mut self) -> impl Iterator<Item = &mut ThreadShare> {
         let Self { on_cpu, run_queue, runnable, io_wait, uninterruptible, other } = self;
         on_cpu.iter_mut().chain(run_queue).chain(io_wait).chain([runnable, uninterruptible, other])
     }
@@ -181,7 +181,7 @@ pub struct Wait {
     /// Those of them whose disk is known.
     pub devices: BTreeMap<String, u64>,
     #[serde(flatten)]
-    pub share: Share,
+    pub share: ThreadShare,
 }
 
 merge!(Wait { first: stack wchan; add: devices share; });
@@ -198,9 +198,9 @@ pub struct ThreadSummary {
     pub average_threads: f64,
     /// Threads of the machine, on average over the rounds.
     pub looked_at: f64,
-    pub columns: Vec<Column>,
+    pub columns: Vec<GroupColumn>,
     #[serde(rename = "threads")]
-    pub rows: Vec<Row>,
+    pub rows: Vec<ThreadGroup>,
     #[serde(rename = "states")]
     pub classes: Classes,
     /// Where threads wait for I/O, most first.
@@ -214,7 +214,7 @@ pub struct ThreadSummary {
     /// Rounds per second.
     pub hz: u32,
     /// None: not recorded.
-    pub source: Option<Source>,
+    pub source: Option<ThreadSampler>,
 }
 
 merge_fields!(ThreadSummary {
@@ -230,8 +230,8 @@ impl Merge for ThreadSummary {
         self.merge_fields(later);
         self.looked_at = threads.unwrap_or_default();
         // With the stack as a column, a row must not merge different stacks.
-        let by_stack = self.columns.contains(&Column::Kstack);
-        let key = |row: &Row| (row.key(), by_stack.then(|| row.stack.clone()));
+        let by_stack = self.columns.contains(&GroupColumn::Kstack);
+        let key = |row: &ThreadGroup| (row.key(), by_stack.then(|| row.stack.clone()));
         how::rows_by(&mut self.rows, &later.rows, key);
     }
 }
@@ -262,7 +262,7 @@ impl View for ThreadSummary {
 }
 
 /// The addresses of an interval to symbolize.
-pub fn addresses(sampled: &Sampled) -> Addresses {
+pub fn addresses(sampled: &ThreadSamples) -> Addresses {
     let mut out = Addresses::default();
     for stack in &sampled.stacks {
         out.kernel.extend(stack.iter().map(|ip| inside(*ip)));
@@ -276,15 +276,15 @@ fn inside(address: u64) -> u64 {
 }
 
 /// Groups the samples of an interval.
-pub fn summarize(sampled: &Sampled, meaning: &Meaning<'_>, columns: &[Column]) -> ThreadSummary {
-    let stacks: Vec<Named> = sampled.stacks.iter().map(|stack| named(stack, meaning)).collect();
+pub fn summarize(sampled: &ThreadSamples, meaning: &Meaning<'_>, columns: &[GroupColumn]) -> ThreadSummary {
+    let stacks: Vec<NamedStack> = sampled.stacks.iter().map(|stack| named(stack, meaning)).collect();
     let of = |sighting: &Sighting| {
         let at = (sighting.stack as usize).checked_sub(1);
         at.and_then(|at| stacks.get(at))
     };
-    let mut rows: BTreeMap<Key, (Counted, HashMap<u32, u64>)> = BTreeMap::new();
-    let mut waits: BTreeMap<Place, (Counted, ByDevice)> = BTreeMap::new();
-    let mut classes: BTreeMap<Class, Counted> = BTreeMap::new();
+    let mut rows: BTreeMap<ThreadKey, (BatchCounts, HashMap<u32, u64>)> = BTreeMap::new();
+    let mut waits: BTreeMap<WaitPlace, (BatchCounts, ByDevice)> = BTreeMap::new();
+    let mut classes: BTreeMap<StateClass, BatchCounts> = BTreeMap::new();
     let mut folded = BTreeMap::new();
     for (at, batch) in sampled.batches.iter().enumerate() {
         for (place, n) in &batch.counts {
@@ -293,7 +293,7 @@ pub fn summarize(sampled: &Sampled, meaning: &Meaning<'_>, columns: &[Column]) -
             let wchan = wchan(sighting, stack);
             let class = class_of(sighting);
             classes.entry(class).or_default().add(at, *n);
-            if class == Class::IoWait {
+            if class == StateClass::IoWait {
                 let key = (sighting.stack, wchan.clone());
                 let (counted, devices) = waits.entry(key).or_default();
                 counted.add(at, *n);
@@ -302,7 +302,7 @@ pub fn summarize(sampled: &Sampled, meaning: &Meaning<'_>, columns: &[Column]) -
                 }
             }
             *folded.entry(fold(sighting, stack)).or_default() += n;
-            let key = Key::of(sighting, wchan, stack, meaning, columns);
+            let key = ThreadKey::of(sighting, wchan, stack, meaning, columns);
             let (counted, by_stack) = rows.entry(key).or_default();
             counted.add(at, *n);
             *by_stack.entry(sighting.stack).or_default() += n;
@@ -312,12 +312,12 @@ pub fn summarize(sampled: &Sampled, meaning: &Meaning<'_>, columns: &[Column]) -
         let stack = (place as usize).checked_sub(1).and_then(|at| stacks.get(at));
         stack.map_or_else(Vec::new, |stack| stack.frames.clone())
     };
-    let row = |(key, (counted, by_stack)): (Key, (Counted, HashMap<u32, u64>))| {
+    let row = |(key, (counted, by_stack)): (ThreadKey, (BatchCounts, HashMap<u32, u64>))| {
         let most = by_stack
             .iter()
             .filter(|(place, _)| **place > 0)
             .max_by_key(|(place, n)| (**n, u32::MAX - **place));
-        Row {
+        ThreadGroup {
             comm: key.comm,
             state: key.state,
             syscall: key.syscall,
@@ -330,8 +330,8 @@ pub fn summarize(sampled: &Sampled, meaning: &Meaning<'_>, columns: &[Column]) -
             share: counted.share(sampled),
         }
     };
-    let mut rows: Vec<Row> = rows.into_iter().map(row).collect();
-    let wait = |((place, wchan), (counted, devices)): (Place, (Counted, ByDevice))| Wait {
+    let mut rows: Vec<ThreadGroup> = rows.into_iter().map(row).collect();
+    let wait = |((place, wchan), (counted, devices)): (WaitPlace, (BatchCounts, ByDevice))| Wait {
         stack: frames(place),
         wchan,
         devices,
@@ -357,24 +357,24 @@ pub fn summarize(sampled: &Sampled, meaning: &Meaning<'_>, columns: &[Column]) -
 }
 
 /// Most samples first.
-fn sort(rows: &mut [Row], waits: &mut [Wait]) {
+fn sort(rows: &mut [ThreadGroup], waits: &mut [Wait]) {
     rows.sort_by_cached_key(|row| (std::cmp::Reverse(row.share.samples), row.key()));
     waits.sort_by_cached_key(|wait| (std::cmp::Reverse(wait.share.samples), wait.key()));
 }
 
 /// The stack's index + 1, and the name of the function that threads wait in.
-type Place = (u32, Option<String>);
+type WaitPlace = (u32, Option<String>);
 /// Samples by the disk that they wait for.
 type ByDevice = BTreeMap<String, u64>;
 
 /// A stack with names, outermost first.
 #[derive(Debug, Clone, Default, PartialEq)]
-struct Named {
+struct NamedStack {
     frames: Vec<String>,
     wchan: Option<String>,
 }
 
-fn named(stack: &[u64], meaning: &Meaning<'_>) -> Named {
+fn named(stack: &[u64], meaning: &Meaning<'_>) -> NamedStack {
     let name = |address: u64| meaning.names.kernel(inside(address)).first().map_or(UNKNOWN, String::as_str);
     let scheduler = meaning.scheduler;
     let waits = |address: &&u64| {
@@ -389,7 +389,7 @@ fn named(stack: &[u64], meaning: &Meaning<'_>) -> Named {
     }
     frames.extend(stack.iter().rev().map(|address| name(*address).to_string()));
     let wchan = stack.iter().find(waits).map(|address| name(*address)).filter(|name| *name != UNKNOWN);
-    Named { frames, wchan: wchan.map(str::to_string) }
+    NamedStack { frames, wchan: wchan.map(str::to_string) }
 }
 
 /// Removes compiler suffixes: .constprop.0, .isra.0, .cold and the like.
@@ -415,7 +415,7 @@ const SCHEDULER: [&str; 13] = [
 ];
 
 /// The function in which a thread waits; None for a runnable one.
-fn wchan(sighting: &Sighting, stack: Option<&Named>) -> Option<String> {
+fn wchan(sighting: &Sighting, stack: Option<&NamedStack>) -> Option<String> {
     if sighting.state == 'R' {
         return None;
     }
@@ -433,7 +433,7 @@ fn device(sighting: &Sighting, meaning: &Meaning<'_>) -> Option<String> {
 
 /// The columns of a row.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
-struct Key {
+struct ThreadKey {
     comm: Option<String>,
     state: Option<char>,
     syscall: Option<String>,
@@ -444,27 +444,27 @@ struct Key {
     device: Option<String>,
 }
 
-impl Key {
+impl ThreadKey {
     fn of(
         sighting: &Sighting,
         wchan: Option<String>,
-        stack: Option<&Named>,
+        stack: Option<&NamedStack>,
         meaning: &Meaning<'_>,
-        columns: &[Column],
+        columns: &[GroupColumn],
     ) -> Self {
         let mut key = Self::default();
         for column in columns {
             match column {
-                Column::Comm => key.comm = Some(comm(sighting)),
-                Column::State => key.state = Some(sighting.state),
-                Column::Syscall => key.syscall = call(sighting),
-                Column::Wchan => key.wchan.clone_from(&wchan),
-                Column::Kstack => {
+                GroupColumn::Comm => key.comm = Some(comm(sighting)),
+                GroupColumn::State => key.state = Some(sighting.state),
+                GroupColumn::Syscall => key.syscall = call(sighting),
+                GroupColumn::Wchan => key.wchan.clone_from(&wchan),
+                GroupColumn::Kstack => {
                     key.kstack = Some(stack.map_or_else(Vec::new, |stack| stack.frames.clone()))
                 }
-                Column::Cgroup => key.cgroup = cgroup(sighting, meaning),
-                Column::Pid => key.pid = Some(sighting.pid),
-                Column::Device => key.device = device(sighting, meaning),
+                GroupColumn::Cgroup => key.cgroup = cgroup(sighting, meaning),
+                GroupColumn::Pid => key.pid = Some(sighting.pid),
+                GroupColumn::Device => key.device = device(sighting, meaning),
             }
         }
         key
@@ -497,7 +497,7 @@ fn cgroup(sighting: &Sighting, meaning: &Meaning<'_>) -> Option<String> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Class {
+enum StateClass {
     OnCpu,
     RunQueue,
     Runnable,
@@ -506,38 +506,38 @@ enum Class {
     Other,
 }
 
-fn class_of(sighting: &Sighting) -> Class {
+fn class_of(sighting: &Sighting) -> StateClass {
     match (sighting.state, sighting.on_cpu, sighting.in_iowait) {
-        ('R', Some(true), _) => Class::OnCpu,
-        ('R', Some(false), _) => Class::RunQueue,
-        ('R', None, _) => Class::Runnable,
-        (_, _, Some(true)) => Class::IoWait,
-        ('D', ..) => Class::Uninterruptible,
-        _ => Class::Other,
+        ('R', Some(true), _) => StateClass::OnCpu,
+        ('R', Some(false), _) => StateClass::RunQueue,
+        ('R', None, _) => StateClass::Runnable,
+        (_, _, Some(true)) => StateClass::IoWait,
+        ('D', ..) => StateClass::Uninterruptible,
+        _ => StateClass::Other,
     }
 }
 
-fn classes_of(sampled: &Sampled, counted: &BTreeMap<Class, Counted>) -> Classes {
-    let share = |classes: &[Class]| {
-        let mut all = Counted::default();
+fn classes_of(sampled: &ThreadSamples, counted: &BTreeMap<StateClass, BatchCounts>) -> Classes {
+    let share = |classes: &[StateClass]| {
+        let mut all = BatchCounts::default();
         classes.iter().filter_map(|class| counted.get(class)).for_each(|one| all.merge(one));
         all.share(sampled)
     };
     // /proc reports neither of the two.
-    let told = !counted.contains_key(&Class::Runnable)
+    let told = !counted.contains_key(&StateClass::Runnable)
         && sampled.sightings.iter().all(|sighting| sighting.in_iowait.is_some());
     Classes {
-        on_cpu: told.then(|| share(&[Class::OnCpu])),
-        run_queue: told.then(|| share(&[Class::RunQueue])),
-        runnable: share(&[Class::OnCpu, Class::RunQueue, Class::Runnable]),
-        io_wait: told.then(|| share(&[Class::IoWait])),
-        uninterruptible: share(&[Class::Uninterruptible]),
-        other: share(&[Class::Other]),
+        on_cpu: told.then(|| share(&[StateClass::OnCpu])),
+        run_queue: told.then(|| share(&[StateClass::RunQueue])),
+        runnable: share(&[StateClass::OnCpu, StateClass::RunQueue, StateClass::Runnable]),
+        io_wait: told.then(|| share(&[StateClass::IoWait])),
+        uninterruptible: share(&[StateClass::Uninterruptible]),
+        other: share(&[StateClass::Other]),
     }
 }
 
 /// `comm;outermost;...;leaf`.
-fn fold(sighting: &Sighting, stack: Option<&Named>) -> String {
+fn fold(sighting: &Sighting, stack: Option<&NamedStack>) -> String {
     let mut out = String::with_capacity(256);
     stacks::escape(comm(sighting).as_bytes(), &mut out);
     let mut frame = |name: &str, suffix: &str| {

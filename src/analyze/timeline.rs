@@ -59,7 +59,7 @@ pub struct Activity {
 
 names! {
     /// What the latencies of a device's timeline measure.
-    pub enum Timed {
+    pub enum LatencyKind {
         Operation = "operation",
         Device = "device",
         Bio = "bio",
@@ -76,7 +76,7 @@ pub struct TimelineSummary {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DeviceTimeline {
     pub name: String,
-    pub timed: Timed,
+    pub timed: LatencyKind,
     pub intervals: Vec<Figures>,
 }
 
@@ -133,10 +133,10 @@ impl Activity {
     }
 
     /// None where nothing of it was timed.
-    pub fn latency(&self, timed: Timed) -> Option<&Histogram> {
+    pub fn latency(&self, timed: LatencyKind) -> Option<&Histogram> {
         let hist = match timed {
-            Timed::Operation => self.operations.as_ref()?,
-            Timed::Device | Timed::Bio => &self.ios_latency,
+            LatencyKind::Operation => self.operations.as_ref()?,
+            LatencyKind::Device | LatencyKind::Bio => &self.ios_latency,
         };
         (!hist.is_empty()).then_some(hist)
     }
@@ -151,7 +151,7 @@ impl Interval {
         self
     }
 
-    fn figures(&self, device: &str, timed: Timed) -> Figures {
+    fn figures(&self, device: &str, timed: LatencyKind) -> Figures {
         let activity = self.devices.get(device);
         let latency = activity.and_then(|activity| activity.latency(timed));
         let quantile = |q| latency.and_then(|hist| hist.quantile(q));
@@ -259,7 +259,7 @@ impl Timeline {
     }
 
     /// The devices with I/O, busiest first, and what the latencies of each measure.
-    pub fn devices(&self, run: &LatencySummary) -> Vec<(String, Timed)> {
+    pub fn devices(&self, run: &LatencySummary) -> Vec<(String, LatencyKind)> {
         let sum = |name: &String, of: fn(&Activity) -> u64| -> u64 {
             self.intervals.iter().filter_map(|interval| interval.devices.get(name)).map(of).saturating_sum()
         };
@@ -270,9 +270,9 @@ impl Timeline {
                 let ios = sum(&name, |one| one.ios);
                 let is_bio_based = run.device(&name).is_some_and(|device| device.bio_based);
                 let timed = match is_bio_based {
-                    _ if sum(&name, |one| one.owned_ios) > ios / 2 => Timed::Operation,
-                    true => Timed::Bio,
-                    false => Timed::Device,
+                    _ if sum(&name, |one| one.owned_ios) > ios / 2 => LatencyKind::Operation,
+                    true => LatencyKind::Bio,
+                    false => LatencyKind::Device,
                 };
                 (ios, name, timed)
             })
@@ -282,7 +282,7 @@ impl Timeline {
     }
 
     pub fn summary(&self, run: &LatencySummary) -> TimelineSummary {
-        let device = |(name, timed): (String, Timed)| {
+        let device = |(name, timed): (String, LatencyKind)| {
             let intervals = self.intervals.iter().map(|interval| interval.figures(&name, timed)).collect();
             DeviceTimeline { name, timed, intervals }
         };
@@ -336,11 +336,11 @@ mod tests {
         assert_eq!((second.iops("sda"), second.bytes_per_second("sda")), (2.0, 8192.0));
         assert!((second.mean_in_flight("sda") - 0.004).abs() < 1e-9);
         let activity = &second.devices["sda"];
-        assert_eq!(activity.latency(Timed::Device).and_then(Histogram::max), Some(2_000_000));
-        assert_eq!(activity.latency(Timed::Operation), None);
+        assert_eq!(activity.latency(LatencyKind::Device).and_then(Histogram::max), Some(2_000_000));
+        assert_eq!(activity.latency(LatencyKind::Operation), None);
         assert_eq!((second.iops("sdb"), second.mean_in_flight("sdb")), (0.0, 0.0));
         let devices = timeline.devices(&LatencySummary::default());
-        assert_eq!(devices, [("sda".to_string(), Timed::Device)]);
+        assert_eq!(devices, [("sda".to_string(), LatencyKind::Device)]);
     }
 
     #[test]
@@ -403,7 +403,10 @@ mod tests {
             let device = DeviceLatency { name: "sda".to_string(), bio_based, ..DeviceLatency::default() };
             timeline.devices(&LatencySummary { devices: vec![device], ..LatencySummary::default() })[0].1
         };
-        assert_eq!((of(6, false), of(5, false), of(0, true)), (Timed::Operation, Timed::Device, Timed::Bio));
+        assert_eq!(
+            (of(6, false), of(5, false), of(0, true)),
+            (LatencyKind::Operation, LatencyKind::Device, LatencyKind::Bio)
+        );
     }
 
     #[test]

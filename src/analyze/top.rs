@@ -22,10 +22,10 @@ const PAGE: u64 = 4096;
 
 /// CPU time of all CPUs that were there at both readings.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Shares {
+pub struct CpuShares {
     pub cpus: usize,
     /// They add up to 1.
-    pub share: Share,
+    pub share: CpuSplit,
     /// The time that passed less what the kernel accounts for, as a share: ticks are counted whole, so a short
     /// interval has some. Below zero where the kernel counted more.
     pub unaccounted_share: f64,
@@ -33,7 +33,7 @@ pub struct Shares {
     pub error_share: f64,
 }
 
-impl Shares {
+impl CpuShares {
     /// Merges two intervals of given lengths.
     fn with(&self, ns: u64, later: &Self, later_ns: u64) -> Self {
         let wall = |of: &Self, ns: u64| ns as f64 * of.cpus as f64;
@@ -43,12 +43,12 @@ impl Shares {
             (a * of_a + b * of_b) / (of_a + of_b).max(f64::MIN_POSITIVE)
         };
         let by_wall = |a: f64, b: f64| mean(a, wall(self, ns), b, wall(later, later_ns));
-        let share = |of: fn(&Share) -> f64| {
+        let share = |of: fn(&CpuSplit) -> f64| {
             mean(of(&self.share), all(self, ns), of(&later.share), all(later, later_ns))
         };
         Self {
             cpus: self.cpus.min(later.cpus),
-            share: Share {
+            share: CpuSplit {
                 user: share(|of| of.user),
                 system: share(|of| of.system),
                 idle: share(|of| of.idle),
@@ -64,9 +64,9 @@ impl Shares {
     }
 }
 
-impl Shares {
+impl CpuShares {
     fn is_finite(&self) -> bool {
-        let Share { user, system, idle, iowait, irq, softirq, steal } = self.share;
+        let CpuSplit { user, system, idle, iowait, irq, softirq, steal } = self.share;
         let shares = [user, system, idle, iowait, irq, softirq, steal];
         shares.into_iter().chain([self.unaccounted_share, self.error_share]).all(f64::is_finite)
     }
@@ -74,7 +74,7 @@ impl Shares {
 
 /// What CPU time is split into, in the order of the view. All of it is in one of them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Share {
+pub struct CpuSplit {
     pub user: f64,
     pub system: f64,
     pub idle: f64,
@@ -84,7 +84,7 @@ pub struct Share {
     pub steal: f64,
 }
 
-impl Share {
+impl CpuSplit {
     fn of([user, system, idle, iowait, irq, softirq, steal]: [f64; 7]) -> Self {
         Self { user, system, idle, iowait, irq, softirq, steal }
     }
@@ -104,7 +104,7 @@ impl Share {
 
 /// I/Os and bytes in the interval, and per second of the time that the machine ran.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Moved {
+pub struct DiskTransfers {
     pub reads: u64,
     pub writes: u64,
     pub read_bytes: u64,
@@ -120,7 +120,7 @@ pub struct Moved {
     pub written_bytes_per_second: f64,
 }
 
-impl Moved {
+impl DiskTransfers {
     fn plus(self, other: Self) -> Self {
         let both = |a: Option<u64>, b: Option<u64>| Some(a?.saturating_add(b?));
         Self {
@@ -151,7 +151,7 @@ impl Moved {
 pub struct Disk {
     pub name: String,
     #[serde(flatten)]
-    pub moved: Moved,
+    pub moved: DiskTransfers,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -172,14 +172,14 @@ pub struct Paging {
 
 /// One line.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Line {
+pub struct TopInterval {
     /// In which the machine ran.
     pub duration_ns: u64,
     /// In which it was suspended, besides.
     pub suspended_ns: u64,
     pub tasks: Tasks,
     /// None: no CPU was there at both readings.
-    pub cpu: Option<Shares>,
+    pub cpu: Option<CpuShares>,
     /// At the end of the interval.
     pub memory: Option<Memory>,
     pub paging: Option<Paging>,
@@ -189,13 +189,13 @@ pub struct Line {
     pub context_switches_per_second: Option<f64>,
     pub devices: Vec<Disk>,
     /// Of the disks that stand on none of the others.
-    pub total: Moved,
+    pub total: DiskTransfers,
     /// CPUs and disks that were not there all the time, and what else is not in the line. In JSON it is the envelope's.
     #[serde(skip)]
     pub missing: Vec<Missing>,
 }
 
-merge!(Moved {
+merge!(DiskTransfers {
     add: reads writes read_bytes written_bytes;
     both: discards discarded_bytes flushes;
     derived: reads_per_second writes_per_second read_bytes_per_second written_bytes_per_second;
@@ -204,7 +204,7 @@ merge!(Disk { first: name; add: moved; });
 row!(Disk, String, |disk| disk.name.clone());
 merge!(Tasks { last: running blocked; both: new; });
 merge!(Paging { add: in_bytes out_bytes; });
-merge_fields!(Line {
+merge_fields!(TopInterval {
     first: cpu;
     last: memory;
     add: duration_ns suspended_ns tasks total;
@@ -214,18 +214,18 @@ merge_fields!(Line {
     derived: interrupts_per_second context_switches_per_second;
 });
 
-impl Merge for Line {
+impl Merge for TopInterval {
     fn merge_with(&mut self, later: &Self) {
         let cpu = self.cpu.as_ref().zip(later.cpu.as_ref());
         let cpu = cpu.map(|(mine, theirs)| mine.with(self.duration_ns, theirs, later.duration_ns));
         // Values of a damaged line may add up to infinity, which JSON does not have.
-        let cpu = cpu.filter(Shares::is_finite);
+        let cpu = cpu.filter(CpuShares::is_finite);
         self.merge_fields(later);
         self.cpu = cpu;
     }
 }
 
-impl Summary for Line {
+impl Summary for TopInterval {
     fn settle(&mut self) {
         let ns = self.duration_ns;
         let rate = |n: Option<u64>| n.map(|n| per_second(n, ns));
@@ -244,7 +244,7 @@ impl Summary for Line {
     }
 }
 
-impl View for Line {
+impl View for TopInterval {
     const SCHEMA: &'static str = "biopsy.top/1";
     const HAS_DURATION: bool = true;
 }
@@ -255,11 +255,11 @@ pub fn per_second(n: u64, duration_ns: u64) -> f64 {
 }
 
 /// The line between two readings. `total` names the disks included in its sums.
-pub fn line(from: &Activity, to: &Activity, total: &[String]) -> Line {
+pub fn line(from: &Activity, to: &Activity, total: &[String]) -> TopInterval {
     let duration_ns = to.clocks.at_ns.saturating_sub(from.clocks.at_ns);
     let with_suspension = to.clocks.boot_ns.saturating_sub(from.clocks.boot_ns);
     let suspended = with_suspension.saturating_sub(duration_ns);
-    let mut line = Line {
+    let mut line = TopInterval {
         duration_ns,
         // The clocks are read one after the other, so small differences are noise.
         suspended_ns: if suspended >= 1_000_000 { suspended } else { 0 },
@@ -271,7 +271,7 @@ pub fn line(from: &Activity, to: &Activity, total: &[String]) -> Line {
         }),
         interrupts: grown(from.interrupts, to.interrupts),
         context_switches: grown(from.context_switches, to.context_switches),
-        ..Line::default()
+        ..TopInterval::default()
     };
     let rate = |n: Option<u64>| n.map(|n| per_second(n, duration_ns));
     line.interrupts_per_second = rate(line.interrupts);
@@ -292,7 +292,7 @@ fn grown(from: Option<u64>, to: Option<u64>) -> Option<u64> {
     to?.checked_sub(from?)
 }
 
-fn cpus(from: &Activity, to: &Activity, duration_ns: u64, missing: &mut Vec<Missing>) -> Option<Shares> {
+fn cpus(from: &Activity, to: &Activity, duration_ns: u64, missing: &mut Vec<Missing>) -> Option<CpuShares> {
     let (mut sums, mut count) = ([0u64; 7], 0usize);
     for cpu in from.cpus.keys().chain(to.cpus.keys()).copied().collect::<BTreeSet<u32>>() {
         let why = match (from.cpus.get(&cpu), to.cpus.get(&cpu)) {
@@ -317,9 +317,9 @@ fn cpus(from: &Activity, to: &Activity, duration_ns: u64, missing: &mut Vec<Miss
     }
     let all: f64 = sums.iter().map(|ns| *ns as f64).sum();
     let wall = duration_ns as f64 * count as f64;
-    (all > 0.0 && wall > 0.0).then(|| Shares {
+    (all > 0.0 && wall > 0.0).then(|| CpuShares {
         cpus: count,
-        share: Share::of(sums.map(|ns| ns as f64 / all)),
+        share: CpuSplit::of(sums.map(|ns| ns as f64 / all)),
         unaccounted_share: 1.0 - all / wall,
         // Each column is truncated at both ends.
         error_share: (BELONGS.len() as u64 * TICK_NS) as f64 * count as f64 / wall,
@@ -337,8 +337,8 @@ fn times(from: &CpuTime, to: &CpuTime) -> Option<[u64; 7]> {
     Some(times)
 }
 
-fn disks(from: &Activity, to: &Activity, total: &[String], line: &mut Line) {
-    let mut all: Option<Moved> = None;
+fn disks(from: &Activity, to: &Activity, total: &[String], line: &mut TopInterval) {
+    let mut all: Option<DiskTransfers> = None;
     for name in from.disks.keys().chain(to.disks.keys()).collect::<BTreeSet<&String>>() {
         let why = match (from.disks.get(name), to.disks.get(name)) {
             (Some(a), Some(b)) => match moved(a, b) {
@@ -368,9 +368,9 @@ fn disks(from: &Activity, to: &Activity, total: &[String], line: &mut Line) {
     line.total = all.unwrap_or_default().rated(line.duration_ns);
 }
 
-fn moved(from: &Counters, to: &Counters) -> Option<Moved> {
+fn moved(from: &Counters, to: &Counters) -> Option<DiskTransfers> {
     let bytes = |from: u64, to: u64| to.checked_sub(from)?.checked_mul(SECTOR);
-    Some(Moved {
+    Some(DiskTransfers {
         reads: to.reads.checked_sub(from.reads)?,
         writes: to.writes.checked_sub(from.writes)?,
         read_bytes: bytes(from.read_sectors, to.read_sectors)?,
@@ -378,7 +378,7 @@ fn moved(from: &Counters, to: &Counters) -> Option<Moved> {
         discards: grown(from.discards, to.discards),
         discarded_bytes: from.discard_sectors.zip(to.discard_sectors).and_then(|(a, b)| bytes(a, b)),
         flushes: grown(from.flushes, to.flushes),
-        ..Moved::default()
+        ..DiskTransfers::default()
     })
 }
 
@@ -394,19 +394,19 @@ mod tests {
 
     #[test]
     fn shares_that_are_no_numbers_are_not_known() {
-        let shares = |user, unaccounted_share| Shares {
+        let shares = |user, unaccounted_share| CpuShares {
             cpus: 2,
-            share: Share { user, ..Share::default() },
+            share: CpuSplit { user, ..CpuSplit::default() },
             unaccounted_share,
             error_share: 0.0,
         };
-        let line = |cpu| Line { duration_ns: SECOND, cpu: Some(cpu), ..Line::default() };
+        let line = |cpu| TopInterval { duration_ns: SECOND, cpu: Some(cpu), ..TopInterval::default() };
         let mut merged = line(shares(0.5, 0.0));
         merged.merge_with(&line(shares(0.5, 0.0)));
         assert_eq!(merged.cpu.as_ref().map(|cpu| cpu.share.user), Some(0.5));
         merged.merge_with(&line(shares(1e300, -1e300)));
         assert_eq!(merged.cpu, None);
-        let all = Share { user: f64::MAX, system: f64::MAX, idle: -1.0, ..Share::default() };
+        let all = CpuSplit { user: f64::MAX, system: f64::MAX, idle: -1.0, ..CpuSplit::default() };
         assert_eq!(all.percent()[..3], [u32::MAX, u32::MAX, 0]);
     }
 
@@ -435,7 +435,7 @@ mod tests {
         let line = line(&from, &to, &[]);
         let cpu = line.cpu.unwrap();
         assert_eq!((cpu.cpus, cpu.unaccounted_share.abs() < 1e-12), (2, true));
-        assert_eq!(cpu.share, Share::of([0.02, 0.825, 0.1, 0.04, 0.005, 0.005, 0.005]));
+        assert_eq!(cpu.share, CpuSplit::of([0.02, 0.825, 0.1, 0.04, 0.005, 0.005, 0.005]));
         assert_eq!(cpu.share.percent().iter().sum::<u32>(), 100);
         assert_eq!(cpu.share.percent(), [2, 83, 10, 4, 1, 0, 0], "the largest rest first, then by place");
     }
@@ -443,7 +443,7 @@ mod tests {
     #[test]
     fn whole_percent_of_thirds_are_a_hundred() {
         let third = 1.0 / 3.0;
-        let share = Share::of([third, third, third, 0.0, 0.0, 0.0, 0.0]);
+        let share = CpuSplit::of([third, third, third, 0.0, 0.0, 0.0, 0.0]);
         assert_eq!(share.percent(), [34, 33, 33, 0, 0, 0, 0]);
     }
 
@@ -466,7 +466,7 @@ mod tests {
         let [mine, theirs] = [&merged, &whole].map(|line| line.cpu.clone().unwrap());
         assert!((mine.share.idle - theirs.share.idle).abs() < 1e-12, "{mine:?} {theirs:?}");
         assert!((mine.unaccounted_share - theirs.unaccounted_share).abs() < 1e-12);
-        assert_eq!(Line { cpu: None, ..merged }, Line { cpu: None, ..whole });
+        assert_eq!(TopInterval { cpu: None, ..merged }, TopInterval { cpu: None, ..whole });
     }
 
     #[test]
@@ -526,8 +526,8 @@ mod tests {
         assert_eq!(line(&from, &to, &[]).suspended_ns, 0, "the clocks are read one after the other");
     }
 
-    fn adds_up(share: &Share) -> bool {
-        let Share { user, system, idle, iowait, irq, softirq, steal } = share;
+    fn adds_up(share: &CpuSplit) -> bool {
+        let CpuSplit { user, system, idle, iowait, irq, softirq, steal } = share;
         (user + system + idle + iowait + irq + softirq + steal - 1.0).abs() < 1e-9
     }
 

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::latency::DeviceLatency;
 use crate::envelope::{Lost, View};
-use crate::wire::events::Emitted;
+use crate::wire::events::EventCounts;
 
 /// The last line of `biopsy trace --json`. The lines before it are an object per I/O, without an envelope.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -41,7 +41,7 @@ impl View for TraceSummary {
 }
 
 /// Adds the losses of the events to those of the interval.
-pub fn lost(mut all: Lost, emitted: &Emitted) -> Lost {
+pub fn lost(mut all: Lost, emitted: &EventCounts) -> Lost {
     let kinds = [
         ("io_ring_full", emitted.lost_ios),
         ("operation_ring_full", emitted.lost_operations),
@@ -55,7 +55,7 @@ pub fn lost(mut all: Lost, emitted: &Emitted) -> Lost {
 }
 
 /// Why the stream must not be trusted, with a remedy; None if it may.
-pub fn distrust(emitted: &Emitted, max_loss: f64, remedy: &str) -> Option<String> {
+pub fn distrust(emitted: &EventCounts, max_loss: f64, remedy: &str) -> Option<String> {
     let lost = emitted.lost_ios + emitted.damaged;
     let percent = if emitted.ios == 0 { 0.0 } else { lost as f64 * 100.0 / emitted.ios as f64 };
     (percent > max_loss).then(|| {
@@ -90,14 +90,14 @@ mod tests {
 
     #[test]
     fn lost_events_are_loss() {
-        let emitted = Emitted { ios: 1000, lost_ios: 1, lost_operations: 3, ..Emitted::default() };
+        let emitted = EventCounts { ios: 1000, lost_ios: 1, lost_operations: 3, ..EventCounts::default() };
         let all = lost(Lost::default(), &emitted);
         assert_eq!((all.events, all.probes["trace"]["io_ring_full"]), (4, 1));
         assert_eq!(distrust(&emitted, 0.1, ""), None);
-        let early = lost(Lost::default(), &Emitted { early_operations: 2, ..Emitted::default() });
+        let early = lost(Lost::default(), &EventCounts { early_operations: 2, ..EventCounts::default() });
         assert_eq!((early.events, early.probes["trace"]["operation_before_io"]), (2, 2));
-        let why = distrust(&Emitted { lost_ios: 2, ..emitted }, 0.1, "select fewer").unwrap();
+        let why = distrust(&EventCounts { lost_ios: 2, ..emitted }, 0.1, "select fewer").unwrap();
         assert!(why.contains("2 of 1000") && why.ends_with(": select fewer"), "{why}");
-        assert_eq!(distrust(&Emitted::default(), 0.0, ""), None);
+        assert_eq!(distrust(&EventCounts::default(), 0.0, ""), None);
     }
 }

@@ -9,20 +9,20 @@ use serde::de::value::{CowStrDeserializer, MapAccessDeserializer};
 use serde::de::{DeserializeSeed, Error as _, IgnoredAny, IntoDeserializer, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use super::{Envelope, Framed, View};
+use super::{Envelope, FramedView, View};
 
 /// A parsed line.
 #[derive(Debug)]
-pub enum Line<V> {
+pub enum ParsedLine<V> {
     Of {
-        framed: Box<Framed<V>>,
+        framed: Box<FramedView<V>>,
         command_status: Option<i32>,
     },
     /// Of another schema.
     Other(String),
 }
 
-impl<'de, V: View> Deserialize<'de> for Line<V> {
+impl<'de, V: View> Deserialize<'de> for ParsedLine<V> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_map(First(PhantomData))
     }
@@ -32,21 +32,21 @@ impl<'de, V: View> Deserialize<'de> for Line<V> {
 struct First<V>(PhantomData<V>);
 
 impl<'de, V: View> Visitor<'de> for First<V> {
-    type Value = Line<V>;
+    type Value = ParsedLine<V>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "an object of {}", V::SCHEMA)
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Line<V>, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ParsedLine<V>, A::Error> {
         match map.next_entry::<String, String>()? {
             Some((key, schema)) if key == "schema" && schema == V::SCHEMA => {
                 let (framed, command_status) = read(map)?;
-                Ok(Line::Of { framed: Box::new(framed), command_status })
+                Ok(ParsedLine::Of { framed: Box::new(framed), command_status })
             }
             Some((key, schema)) if key == "schema" => {
                 while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-                Ok(Line::Other(schema))
+                Ok(ParsedLine::Other(schema))
             }
             _ => Err(A::Error::missing_field("schema")),
         }
@@ -54,30 +54,30 @@ impl<'de, V: View> Visitor<'de> for First<V> {
 }
 
 /// Reads an object that is known to be of the view.
-pub(super) struct Whole<V>(PhantomData<V>);
+pub(super) struct ObjectSeed<V>(PhantomData<V>);
 
-impl<V> Default for Whole<V> {
+impl<V> Default for ObjectSeed<V> {
     fn default() -> Self {
         Self(PhantomData)
     }
 }
 
-impl<'de, V: View> Visitor<'de> for Whole<V> {
-    type Value = Framed<V>;
+impl<'de, V: View> Visitor<'de> for ObjectSeed<V> {
+    type Value = FramedView<V>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "an object of {}", V::SCHEMA)
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Framed<V>, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<FramedView<V>, A::Error> {
         Ok(read(map)?.0)
     }
 }
 
-fn read<'de, V: View, A: MapAccess<'de>>(map: A) -> Result<(Framed<V>, Option<i32>), A::Error> {
+fn read<'de, V: View, A: MapAccess<'de>>(map: A) -> Result<(FramedView<V>, Option<i32>), A::Error> {
     let mut keys = EnvelopeKeys { has_duration: V::HAS_DURATION, ..EnvelopeKeys::default() };
     let view = V::deserialize(without(map, &mut keys))?;
-    Ok((Framed { envelope: keys.envelope, view }, keys.command_status))
+    Ok((FramedView { envelope: keys.envelope, view }, keys.command_status))
 }
 
 #[derive(Default)]
@@ -151,7 +151,7 @@ impl<'de, A: MapAccess<'de>, K: Keys> MapAccess<'de> for Others<'_, A, K> {
     type Error = A::Error;
 
     fn next_key_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, A::Error> {
-        while let Some(Key(key)) = self.map.next_key()? {
+        while let Some(JsonKey(key)) = self.map.next_key()? {
             match self.keys.take(&key, &mut self.map)? {
                 KeyOwner::Inner => {}
                 KeyOwner::Outer => return seed.deserialize(CowStrDeserializer::new(key)).map(Some),
@@ -174,4 +174,4 @@ impl<'de, A: MapAccess<'de>, K: Keys> MapAccess<'de> for Others<'_, A, K> {
 
 /// A key, borrowed from the line if it has no escapes.
 #[derive(Deserialize)]
-struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
+struct JsonKey<'a>(#[serde(borrow)] Cow<'a, str>);

@@ -11,12 +11,12 @@ pub mod stages;
 mod vary;
 
 pub use command::CommandDriver;
-pub use comparison::{Arm, Comparison, Difference, End, Metric, Round};
+pub use comparison::{Arm, Comparison, Difference, MetricComparison, Round, StopReason};
 pub use load::{LoadDriver, apply, values};
-pub use metric::{Kind, default_for};
-pub use offline::{Source, differences, offline};
-pub use printed::Printed;
-pub use rounds::{Driver, Observer, Options, Step, run};
+pub use metric::{MetricKind, default_for};
+pub use offline::{SampleSource, differences, offline};
+pub use printed::PrintedMetric;
+pub use rounds::{Driver, Observer, Options, RoundProgress, run};
 pub use vary::{Vary, arms};
 
 #[cfg(test)]

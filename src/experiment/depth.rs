@@ -26,7 +26,7 @@ names! {
 /// What one block of an arm came to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct Point {
+pub struct BlockResult {
     pub operations_per_second: f64,
     /// None where no operation finished.
     pub mean_ns: Option<f64>,
@@ -34,11 +34,11 @@ pub struct Point {
 
 /// An arm with its blocks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Tried {
+pub struct ArmResult {
     pub arm: Arm,
     pub iodepth: u32,
     pub numjobs: u32,
-    pub blocks: Vec<Point>,
+    pub blocks: Vec<BlockResult>,
     /// Its rate to that of [`Arm::TheSame`]; None below three blocks.
     pub ratio: Option<Ratio>,
 }
@@ -47,7 +47,7 @@ pub struct Tried {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Curve {
-    pub arms: Vec<Tried>,
+    pub arms: Vec<ArmResult>,
     /// What is counted of a block of an arm.
     pub block_ns: u64,
     /// Why not all blocks were run; None: all were.
@@ -91,7 +91,7 @@ impl Curve {
     }
 
     /// An arm, if it was tried.
-    pub fn tried(&self, arm: Arm) -> Option<&Tried> {
+    pub fn tried(&self, arm: Arm) -> Option<&ArmResult> {
         self.arms.iter().find(|tried| tried.arm == arm)
     }
 
@@ -138,13 +138,13 @@ mod tests {
     use super::*;
 
     fn curve(rates_of_twice: [f64; 6]) -> Curve {
-        let arm = |arm, rates: [f64; 6]| Tried {
+        let arm = |arm, rates: [f64; 6]| ArmResult {
             arm,
             iodepth: 1,
             numjobs: 1,
             ratio: None,
             blocks: rates
-                .map(|operations_per_second| Point { operations_per_second, mean_ns: None })
+                .map(|operations_per_second| BlockResult { operations_per_second, mean_ns: None })
                 .to_vec(),
         };
         let arms = vec![arm(Arm::TheSame, [100.0; 6]), arm(Arm::TwiceTheDepth, rates_of_twice)];

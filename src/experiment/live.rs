@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use super::depth::{Arm, Curve, Point, Tried};
+use super::depth::{Arm, ArmResult, BlockResult, Curve};
 use super::order::blocks;
 use crate::load::random::seeded;
-use crate::load::{Job, LoadSummary, Permission, Phase, Prepared, Progress, ScratchFiles, prepare_again};
+use crate::load::{Job, LoadSummary, Permission, Phase, PreparedJobs, Progress, ScratchFiles, prepare_again};
 use crate::refusal::Refusal;
 use crate::units::time;
 
@@ -72,7 +72,7 @@ pub fn of_depth(
         };
         prepared.push(prepare_again(&[job], &Permission::default(), scratch, stop, progress)?);
     }
-    let tried = |(arm, iodepth, numjobs): (Arm, u32, u32)| Tried {
+    let tried = |(arm, iodepth, numjobs): (Arm, u32, u32)| ArmResult {
         arm,
         iodepth,
         numjobs,
@@ -108,7 +108,7 @@ pub fn of_depth(
                 }
             }
         }
-        let points: Vec<Point> = block.into_iter().flatten().collect();
+        let points: Vec<BlockResult> = block.into_iter().flatten().collect();
         for (tried, point) in curve.arms.iter_mut().zip(points) {
             tried.blocks.push(point);
         }
@@ -117,7 +117,7 @@ pub fn of_depth(
 }
 
 /// One run of an arm, or why it does not count.
-fn run(prepared: &mut Prepared, stop: &AtomicBool) -> Result<Point, String> {
+fn run(prepared: &mut PreparedJobs, stop: &AtomicBool) -> Result<BlockResult, String> {
     let summary = prepared.run_one(stop, &|_| (), &[]).map_err(|error| format!("{error:#}"))?;
     if stop.load(Ordering::Relaxed) {
         return Err("it was stopped".to_string());
@@ -128,10 +128,10 @@ fn run(prepared: &mut Prepared, stop: &AtomicBool) -> Result<Point, String> {
     Ok(point(&summary))
 }
 
-fn point(summary: &LoadSummary) -> Point {
+fn point(summary: &LoadSummary) -> BlockResult {
     let seconds = summary.duration_ns as f64 / 1e9;
     let operations = summary.operations() as f64;
-    Point {
+    BlockResult {
         operations_per_second: if seconds > 0.0 { operations / seconds } else { 0.0 },
         mean_ns: summary.latency().mean(),
     }

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::stats::Paired;
+use crate::stats::PairedDifferences;
 
 /// The share of experiments whose interval misses the true value.
 pub const ERROR: f64 = 0.05;
@@ -21,7 +21,7 @@ pub struct Ratio {
 
 impl Ratio {
     /// From logarithms, with an interval that misses the true value in the share `p` of experiments.
-    pub fn of(paired: &Paired, p: f64) -> Self {
+    pub fn of(paired: &PairedDifferences, p: f64) -> Self {
         let (low, high) = paired.estimate().interval(p);
         Self { estimate: paired.mean.exp(), low: low.exp(), high: high.exp(), blocks: paired.pairs }
     }
@@ -46,7 +46,7 @@ pub const LEAST_BLOCKS: usize = 3;
 ///
 /// The logarithms of the blocks' ratios are assumed to be normally distributed (Student's t).
 pub fn ratio(of: &[f64], to: &[f64]) -> Option<Ratio> {
-    let paired = Paired::of_ratios(of, to).filter(|paired| paired.pairs >= LEAST_BLOCKS)?;
+    let paired = PairedDifferences::of_ratios(of, to).filter(|paired| paired.pairs >= LEAST_BLOCKS)?;
     Some(Ratio::of(&paired, ERROR))
 }
 

@@ -33,7 +33,7 @@ impl Verdict {
 
 /// When an experiment is evaluated, and when it may stop.
 #[derive(Debug, Clone)]
-pub struct Plan {
+pub struct EvaluationPlan {
     error: f64,
     /// Blocks at which it was evaluated.
     looked: Vec<usize>,
@@ -45,7 +45,7 @@ pub struct Plan {
     until: f64,
 }
 
-impl Plan {
+impl EvaluationPlan {
     /// At most `maximum` blocks, evaluated from a third of them on. `error` is the share of experiments that may be
     /// wrong.
     pub fn until(until: f64, margin: f64, maximum: usize, error: f64) -> Self {
@@ -98,7 +98,7 @@ impl Plan {
 mod tests {
     use super::*;
     use crate::load::random::unit;
-    use crate::stats::{Paired, student};
+    use crate::stats::{PairedDifferences, student};
     use std::collections::HashMap;
 
     #[test]
@@ -115,12 +115,12 @@ mod tests {
 
     #[test]
     fn looks_are_at_balanced_blocks_and_end_with_the_last() {
-        let plan = |maximum| Plan::until(0.025, 0.05, maximum, 0.05).schedule;
+        let plan = |maximum| EvaluationPlan::until(0.025, 0.05, maximum, 0.05).schedule;
         assert_eq!(plan(24), [8, 12, 16, 20, 24]);
         assert_eq!(plan(6), [2, 4, 6]);
         assert_eq!(plan(2), [2]);
         assert_eq!(plan(7), [4, 6, 7]);
-        assert_eq!(Plan::fixed(3, 0.05, 0.05).schedule, [3]);
+        assert_eq!(EvaluationPlan::fixed(3, 0.05, 0.05).schedule, [3]);
     }
 
     /// Outcomes of simulated experiments.
@@ -137,7 +137,7 @@ mod tests {
         let mut seed = seed;
         let mut normal =
             || (-2.0 * (1.0 - unit(&mut seed)).ln()).sqrt() * (std::f64::consts::TAU * unit(&mut seed)).cos();
-        let plan = Plan::until(0.025, 0.05, 24, 0.05);
+        let plan = EvaluationPlan::until(0.025, 0.05, 24, 0.05);
         // They are the same in every run.
         let mut looking = plan.clone();
         let p: HashMap<usize, f64> =
@@ -151,7 +151,7 @@ mod tests {
                 logs.push(ratio.ln() + noise * normal() - noise * normal());
                 let blocks = logs.len();
                 let Some(critical) = critical.get(&blocks) else { continue };
-                let paired = Paired::of(&logs).unwrap();
+                let paired = PairedDifferences::of(&logs).unwrap();
                 let half = critical * paired.deviation / (blocks as f64).sqrt();
                 let (low, high) = (paired.mean - half, paired.mean + half);
                 if blocks < plan.maximum() && !plan.is_enough((low, high)) {

@@ -103,14 +103,14 @@ impl Numbers {
 
 /// Attributes of a PCI function that all devices below it share.
 #[derive(Clone, Default)]
-struct Function {
+struct PciFunction {
     hops: Vec<Hop>,
     config: pci::Config,
     iommu: Option<String>,
     vectors: Vec<Vector>,
 }
 
-impl Function {
+impl PciFunction {
     fn read(root: &Path, directory: &Path) -> Self {
         Self {
             hops: pci::hops(directory),
@@ -126,7 +126,7 @@ fn device(
     link: &Path,
     name: &str,
     numbers: &Numbers,
-    functions: &mut BTreeMap<PathBuf, Function>,
+    functions: &mut BTreeMap<PathBuf, PciFunction>,
 ) -> BlockDevice {
     // The real path shows the bus. If it cannot be resolved, the attributes can still be read.
     let directory = fs::canonicalize(link).unwrap_or_else(|_| link.to_path_buf());
@@ -135,7 +135,7 @@ fn device(
     let (major, minor) = own.or_else(|| numbers.of(name)).unwrap_or_default();
     let place = pci::place(&directory);
     let function = place.as_ref().map(|place| {
-        let read = || Function::read(root, &place.directory);
+        let read = || PciFunction::read(root, &place.directory);
         functions.entry(place.directory.clone()).or_insert_with(read).clone()
     });
     let function = function.unwrap_or_default();

@@ -4,7 +4,7 @@ use super::cpu_time::{CpuReading, Topology};
 
 /// The event that a counter counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Event {
+pub enum CounterEvent {
     /// Cycles of the processor while it is not halted.
     Cycles,
     Instructions,
@@ -16,7 +16,7 @@ pub enum Event {
     CpuClock,
 }
 
-impl Event {
+impl CounterEvent {
     /// Its name in `perf list`.
     pub fn name(self) -> &'static str {
         match self {
@@ -31,7 +31,7 @@ impl Event {
 
 /// The mode in which a counter counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Side {
+pub enum CounterMode {
     User,
     Kernel,
     Both,
@@ -41,8 +41,8 @@ pub enum Side {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Count {
     pub cpu: u32,
-    pub event: Event,
-    pub side: Side,
+    pub event: CounterEvent,
+    pub side: CounterMode,
     pub value: u64,
     /// The time for which the counter was enabled, and the part of it for which it had a slot in the processor: if
     /// there are more counters than slots, the kernel multiplexes them.
@@ -57,7 +57,7 @@ pub struct Counters {
     pub cpus: Vec<u32>,
     pub counts: Vec<Count>,
     /// Events that cannot be counted here, with the reason.
-    pub refused: Vec<(Event, String)>,
+    pub refused: Vec<(CounterEvent, String)>,
 }
 
 /// Data about the CPUs in an interval: the kernel's accounting at its start and end, and the counters in it.

@@ -43,7 +43,7 @@ impl fmt::Debug for BuildId {
 
 /// A segment of a file that is loaded into memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Load {
+pub struct LoadSegment {
     pub offset: u64,
     /// Its address according to the file's own tables.
     pub address: u64,
@@ -55,7 +55,7 @@ pub struct Load {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Elf {
     pub build_id: Option<BuildId>,
-    pub loads: Vec<Load>,
+    pub loads: Vec<LoadSegment>,
     /// The file names other files with its debug information (`.gnu_debuglink` and similar sections), or its sections
     /// cannot be read. Following such a name would open a file that an untrusted binary chose.
     pub points_elsewhere: bool,
@@ -134,7 +134,7 @@ impl Elf {
                 false => (segment.u32(4)?.into(), segment.u32(8)?.into(), segment.u32(16)?.into()),
             };
             match segment.u32(0)? {
-                PT_LOAD => elf.loads.push(Load { offset, address, bytes }),
+                PT_LOAD => elf.loads.push(LoadSegment { offset, address, bytes }),
                 PT_NOTE if elf.build_id.is_none() => {
                     let notes = read(offset, bytes.min(MOST_NOTES));
                     elf.build_id = notes.and_then(|notes| build_id(&notes.0));

@@ -10,14 +10,14 @@ use super::attribute::file;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Interrupts {
     /// By number.
-    pub lines: BTreeMap<u32, Line>,
+    pub lines: BTreeMap<u32, InterruptLine>,
     /// Lines with a name in place of a number (`PMN`, `CAL`, `LOC`), by CPU.
     pub named: BTreeMap<String, BTreeMap<u32, u32>>,
 }
 
 /// An interrupt with a number.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Line {
+pub struct InterruptLine {
     /// By CPU; offline CPUs are absent.
     pub counts: BTreeMap<u32, u32>,
     /// A message-signalled interrupt, not a pin.
@@ -58,7 +58,7 @@ impl Interrupts {
             if let Ok(number) = label.parse() {
                 // The interrupt controller is the first word after the counts: `PCI-MSIX-0000:00:04.0`, `IR-PCI-MSI`.
                 let msi = words.peek().is_some_and(|chip| chip.contains("MSI"));
-                all.lines.insert(number, Line { counts, msi });
+                all.lines.insert(number, InterruptLine { counts, msi });
             } else {
                 all.named.insert(label.to_string(), counts);
             }

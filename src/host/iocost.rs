@@ -14,7 +14,7 @@ use super::mounts::mounts;
 /// The settings of io.cost for a device.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct Cost {
+pub struct IoCost {
     /// Name of the disk.
     pub device: String,
     pub enabled: Option<bool>,
@@ -56,8 +56,8 @@ pub struct Rates {
 }
 
 /// Reads the settings of the given disks.
-pub fn costs(root: &Path, devices: &[BlockDevice]) -> Vec<Cost> {
-    let mut found: Vec<Cost> = Vec::new();
+pub fn costs(root: &Path, devices: &[BlockDevice]) -> Vec<IoCost> {
+    let mut found: Vec<IoCost> = Vec::new();
     let mounts = mounts(root);
     let Some(mount) = mounts.iter().find(|mount| mount.kind == "cgroup2") else { return found };
     let top = root.join(mount.point.trim_start_matches('/'));
@@ -72,7 +72,7 @@ pub fn costs(root: &Path, devices: &[BlockDevice]) -> Vec<Cost> {
     for line in lines("io.cost.model").lines() {
         let Some(device) = disk(line) else { continue };
         let at = found.iter().position(|cost| cost.device == device).unwrap_or_else(|| {
-            found.push(Cost { device, ..Cost::default() });
+            found.push(IoCost { device, ..IoCost::default() });
             found.len() - 1
         });
         found[at].model = Some(model(line));
@@ -81,12 +81,12 @@ pub fn costs(root: &Path, devices: &[BlockDevice]) -> Vec<Cost> {
 }
 
 /// `8:0 enable=1 ctrl=user rpct=95.00 rlat=10000 wpct=95.00 wlat=20000 min=50.00 max=150.00`.
-fn quality(device: String, line: &str) -> Cost {
+fn quality(device: String, line: &str) -> IoCost {
     let target = |side: &str| Target {
         percentile: share(line, &format!("{side}pct")),
         latency_us: value(line, &format!("{side}lat")).and_then(|text| text.parse().ok()),
     };
-    Cost {
+    IoCost {
         device,
         enabled: match value(line, "enable") {
             Some("0") => Some(false),
@@ -153,6 +153,6 @@ mod tests {
     #[test]
     fn what_is_no_number_is_absent() {
         let cost = quality("sda".into(), "8:0 enable=yes rpct=NaN rlat=-1 min=1e9 max= wlat");
-        assert_eq!(cost, Cost { device: "sda".into(), ..Cost::default() });
+        assert_eq!(cost, IoCost { device: "sda".into(), ..IoCost::default() });
     }
 }

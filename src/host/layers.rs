@@ -9,7 +9,7 @@ use super::{BlockDevice, Partition};
 
 /// Index of a disk, or of a partition of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Node {
+struct DiskIndex {
     disk: usize,
     partition: Option<usize>,
 }
@@ -51,7 +51,7 @@ pub fn join(root: &Path, devices: &mut [BlockDevice]) {
 }
 
 /// All (upper, lower) pairs. A pair can occur twice, because the kernel links both directions.
-fn edges(root: &Path, devices: &[BlockDevice], mounts: &[Mount]) -> Vec<(usize, Node)> {
+fn edges(root: &Path, devices: &[BlockDevice], mounts: &[Mount]) -> Vec<(usize, DiskIndex)> {
     let mut edges = Vec::new();
     let disk = |name: &str| devices.iter().position(|device| device.name == name);
     for (index, device) in devices.iter().enumerate() {
@@ -60,10 +60,10 @@ fn edges(root: &Path, devices: &[BlockDevice], mounts: &[Mount]) -> Vec<(usize, 
             names(&directory.join("slaves")).iter().filter_map(|name| Some((index, by_name(devices, name)?))),
         );
         let holders = |directory: &Path| names(&directory.join("holders"));
-        let own = Node { disk: index, partition: None };
+        let own = DiskIndex { disk: index, partition: None };
         edges.extend(holders(&directory).iter().filter_map(|name| Some((disk(name)?, own))));
         for (at, partition) in device.partitions.iter().enumerate() {
-            let node = Node { disk: index, partition: Some(at) };
+            let node = DiskIndex { disk: index, partition: Some(at) };
             let above = holders(&directory.join(&partition.name));
             edges.extend(above.iter().filter_map(|name| Some((disk(name)?, node))));
         }
@@ -77,7 +77,7 @@ fn edges(root: &Path, devices: &[BlockDevice], mounts: &[Mount]) -> Vec<(usize, 
     edges
 }
 
-fn link(devices: &mut [BlockDevice], upper: usize, lower: Node) {
+fn link(devices: &mut [BlockDevice], upper: usize, lower: DiskIndex) {
     // No device lies on itself, even if a directory says so.
     if upper == lower.disk {
         return;
@@ -103,7 +103,7 @@ fn push(list: &mut Vec<String>, name: &str) {
 
 /// The device of a mounted file system, by its number. For a file system with device numbers of its own (btrfs), by the
 /// name of its source.
-fn source(devices: &[BlockDevice], mount: &Mount) -> Option<Node> {
+fn source(devices: &[BlockDevice], mount: &Mount) -> Option<DiskIndex> {
     match mount.device_path() {
         Some(path) => by_path(devices, path),
         // No disk has major 0. A hidden disk whose number is unknown must not match it.
@@ -113,11 +113,11 @@ fn source(devices: &[BlockDevice], mount: &Mount) -> Option<Node> {
 }
 
 /// The device below a loop device: another device, or the disk of the file system that holds the file.
-fn under_file(devices: &[BlockDevice], mounts: &[Mount], file: &str) -> Option<Node> {
+fn under_file(devices: &[BlockDevice], mounts: &[Mount], file: &str) -> Option<DiskIndex> {
     by_path(devices, file).or_else(|| source(devices, mount_of(mounts, file)?))
 }
 
-fn by_number(devices: &[BlockDevice], major: u32, minor: u32) -> Option<Node> {
+fn by_number(devices: &[BlockDevice], major: u32, minor: u32) -> Option<DiskIndex> {
     find(
         devices,
         |device| (device.major, device.minor) == (major, minor),
@@ -125,13 +125,13 @@ fn by_number(devices: &[BlockDevice], major: u32, minor: u32) -> Option<Node> {
     )
 }
 
-fn by_name(devices: &[BlockDevice], name: &str) -> Option<Node> {
+fn by_name(devices: &[BlockDevice], name: &str) -> Option<DiskIndex> {
     find(devices, |device| device.name == name, |partition| partition.name == name)
 }
 
 /// Resolves `/dev/sda1` and `/dev/mapper/vg0-root`. User space makes the other links below `/dev`; they are not
 /// followed.
-fn by_path(devices: &[BlockDevice], path: &str) -> Option<Node> {
+fn by_path(devices: &[BlockDevice], path: &str) -> Option<DiskIndex> {
     let name = path.strip_prefix("/dev/")?;
     if let Some(alias) = name.strip_prefix("mapper/") {
         return find(devices, |device| device.alias.as_deref() == Some(alias), |_| false);
@@ -143,13 +143,13 @@ fn find(
     devices: &[BlockDevice],
     is_disk: impl Fn(&BlockDevice) -> bool,
     is_partition: impl Fn(&Partition) -> bool,
-) -> Option<Node> {
+) -> Option<DiskIndex> {
     devices.iter().enumerate().find_map(|(disk, device)| {
         if is_disk(device) {
-            return Some(Node { disk, partition: None });
+            return Some(DiskIndex { disk, partition: None });
         }
         let partition = device.partitions.iter().position(&is_partition)?;
-        Some(Node { disk, partition: Some(partition) })
+        Some(DiskIndex { disk, partition: Some(partition) })
     })
 }
 

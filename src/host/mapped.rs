@@ -20,7 +20,7 @@ pub use programs::Programs;
 
 /// The mappings of processes, and the files in them.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Mapped {
+pub struct MappedFiles {
     /// Shared by the copies of a profile.
     processes: HashMap<u32, Arc<Vec<Generation>>>,
     files: HashMap<FileId, Arc<MappedFile>>,
@@ -97,7 +97,7 @@ impl Generation {
 /// The largest difference between two clocks that were read one after the other.
 const AS_OF_ERROR_NS: i128 = 1_000_000;
 
-impl Mapped {
+impl MappedFiles {
     /// Bounds the cost on a machine that starts thousands of processes a second.
     pub const MOST_PROCESSES: usize = 32_768;
     const MOST_MAPPINGS: usize = 500_000;
@@ -319,7 +319,7 @@ mod tests {
 
     #[test]
     fn a_library_that_comes_later_joins_the_program() {
-        let mut mapped = Mapped::default();
+        let mut mapped = MappedFiles::default();
         mapped.insert(1, &text(&[PROGRAM]));
         assert!(mapped.covers(1, 0x2fff) && !mapped.covers(1, 0x8000) && !mapped.covers(2, 0x2000));
         mapped.insert(1, &text(&[PROGRAM, LIBRARY]));
@@ -332,7 +332,7 @@ mod tests {
     /// The addresses do not distinguish the programs: a process calls exec, and both programs lie at the same address.
     #[test]
     fn another_program_is_another_generation() {
-        let mut mapped = Mapped::default();
+        let mut mapped = MappedFiles::default();
         mapped.insert(1, &text(&[PROGRAM]));
         mapped.insert(1, &text(&["1000-2000 r-xp 00000000 fe:01 11 /bin/c"]));
         assert_eq!(mapped.generations(1).len(), 2);
@@ -345,7 +345,7 @@ mod tests {
     #[test]
     fn an_earlier_program_goes_to_a_number_of_its_own() {
         let (root, earlier) = (Path::new("/nowhere"), (1 << 31) + 5);
-        let mut mapped = Mapped::default();
+        let mut mapped = MappedFiles::default();
         mapped.insert(1, &text(&[PROGRAM, "9000-a000 r-xp 00000000 00:00 0 [vdso]"]));
         let all = mappings(&text(&[PROGRAM, LIBRARY]));
         mapped.forget(1, &all);
@@ -365,7 +365,7 @@ mod tests {
 
     #[test]
     fn a_process_costs_no_more_than_its_bound() {
-        let mut mapped = Mapped::default();
+        let mut mapped = MappedFiles::default();
         for inode in 0..20 {
             mapped.insert(1, format!("1000-2000 r-xp 0 fe:01 {inode} /x").as_bytes());
         }
@@ -375,13 +375,13 @@ mod tests {
             .collect();
         mapped.insert(2, &many);
         mapped.insert(3, &many);
-        assert!(mapped.mappings <= Mapped::MOST_MAPPINGS);
+        assert!(mapped.mappings <= MappedFiles::MOST_MAPPINGS);
         assert!(mapped.covers(2, 0x5000) && !mapped.covers(3, 0x5000), "the bound holds for all together");
     }
 
     #[test]
     fn this_process_is_read_with_its_files_open() {
-        let mut mapped = Mapped::default();
+        let mut mapped = MappedFiles::default();
         let pid = std::process::id();
         mapped.read(Path::new("/"), pid).unwrap();
         let here = this_process_is_read_with_its_files_open as fn() as usize as u64;

@@ -50,7 +50,7 @@ impl Use {
 
 /// The format of a namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Format {
+pub struct NamespaceFormat {
     /// Size of the logical block, as a power of two.
     pub shift: u32,
     /// Bytes of metadata per block.
@@ -58,10 +58,10 @@ pub struct Format {
 }
 
 /// The format in use, from the Identify Namespace structure; None if its block size is out of range.
-pub fn format_of(identify: &[u8; IDENTIFY_BYTES]) -> Option<Format> {
+pub fn format_of(identify: &[u8; IDENTIFY_BYTES]) -> Option<NamespaceFormat> {
     let format = usize::from(format_in_use(identify));
     let [low, high, shift @ 9..=16, _] = identify[128 + 4 * format..][..4] else { return None };
-    Some(Format { shift: shift.into(), metadata: u16::from_le_bytes([low, high]) })
+    Some(NamespaceFormat { shift: shift.into(), metadata: u16::from_le_bytes([low, high]) })
 }
 
 /// The number of the format in use (FLBAS): the lower four bits, then the bit for the place of the metadata, then the
@@ -130,14 +130,14 @@ pub fn choices_of(identify: &[u8; IDENTIFY_BYTES]) -> Vec<Choice> {
 
 /// The counters that a drive maintains: the others always stay 0.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counted {
+pub struct MaintainedCounters {
     /// By level.
     pub throttling: [bool; 2],
     pub warning_minutes: bool,
     pub critical_minutes: bool,
 }
 
-impl Counted {
+impl MaintainedCounters {
     /// From the Identify Controller structure and, if the drive has the feature, its value; None if the value could not
     /// be read.
     ///
@@ -188,7 +188,7 @@ pub struct Health {
 
 impl Health {
     /// Decodes the log page.
-    pub fn of(page: &[u8; HEALTH_BYTES], counted: Counted) -> Self {
+    pub fn of(page: &[u8; HEALTH_BYTES], counted: MaintainedCounters) -> Self {
         // A drive maintains a counter that is not 0, whatever its other fields say.
         let word = |at: usize, counted: bool| {
             let value = number(&page[at..at + 4]) as u32;
@@ -287,7 +287,7 @@ fn health_of(fd: RawFd, controller: &[u8; IDENTIFY_BYTES]) -> io::Result<Health>
     // If the drive has the feature but does not give its value, assume that it counts.
     let temperatures =
         if has_thermal_management(controller) { feature(fd, THERMAL_MANAGEMENT).ok() } else { None };
-    Ok(Health::of(&log_page(fd, HEALTH)?, Counted::of(controller, temperatures)))
+    Ok(Health::of(&log_page(fd, HEALTH)?, MaintainedCounters::of(controller, temperatures)))
 }
 
 #[cfg(test)]
@@ -347,9 +347,10 @@ mod tests {
 
     #[test]
     fn the_health_log_is_read_where_the_specification_has_it() {
-        const ALL: Counted = Counted { throttling: [true; 2], warning_minutes: true, critical_minutes: true };
+        const ALL: MaintainedCounters =
+            MaintainedCounters { throttling: [true; 2], warning_minutes: true, critical_minutes: true };
         let mut page = [0u8; HEALTH_BYTES];
-        assert_eq!(Health::of(&page, Counted::default()), Health::default());
+        assert_eq!(Health::of(&page, MaintainedCounters::default()), Health::default());
         let calm = Health::of(&page, ALL);
         assert_eq!((calm.transitions, calm.throttled_seconds), ([Some(0); 2], [Some(0); 2]));
         assert_eq!((calm.warning_minutes, calm.critical_minutes), (Some(0), Some(0)));
@@ -375,20 +376,20 @@ mod tests {
             media_errors: 7,
         };
         assert_eq!(Health::of(&page, ALL), expected);
-        assert_eq!(Health::of(&page, Counted::default()), expected, "who counted does count");
+        assert_eq!(Health::of(&page, MaintainedCounters::default()), expected, "who counted does count");
     }
 
     #[test]
     fn what_a_drive_counts_is_what_it_is_able_to_and_set_to() {
         let mut controller = [0u8; IDENTIFY_BYTES];
-        assert_eq!(Counted::of(&controller, None), Counted::default());
+        assert_eq!(MaintainedCounters::of(&controller, None), MaintainedCounters::default());
         // Without the warning temperature, the minutes between the two do not count.
         controller[268..270].copy_from_slice(&373u16.to_le_bytes());
-        let minutes = |counted: Counted| (counted.warning_minutes, counted.critical_minutes);
-        assert_eq!(minutes(Counted::of(&controller, None)), (false, true));
+        let minutes = |counted: MaintainedCounters| (counted.warning_minutes, counted.critical_minutes);
+        assert_eq!(minutes(MaintainedCounters::of(&controller, None)), (false, true));
         controller[266..268].copy_from_slice(&343u16.to_le_bytes());
-        assert_eq!(minutes(Counted::of(&controller, None)), (true, true));
-        let levels = |controller: &_, set| Counted::of(controller, set).throttling;
+        assert_eq!(minutes(MaintainedCounters::of(&controller, None)), (true, true));
+        let levels = |controller: &_, set| MaintainedCounters::of(controller, set).throttling;
         assert_eq!(levels(&controller, Some(0x0150_0160)), [false, false], "it has no such management");
         // The neighbouring bytes are other fields: EDSTT, DSTO and FWUG before, MNTMT after.
         controller[316..322].fill(0xff);

@@ -25,12 +25,12 @@ const MOST_ENTRIES: usize = 1 << 16;
 const MOST_IN_ALL: usize = 1 << 19;
 
 /// The result of `stat` for a path, without contacting a file server, which might not answer.
-struct Stat {
+struct PathStat {
     id: FileId,
     mount: u64,
 }
 
-fn stat(path: &Path) -> Option<Stat> {
+fn stat(path: &Path) -> Option<PathStat> {
     let path = CString::new(path.as_os_str().as_bytes()).ok()?;
     let mut data = MaybeUninit::<libc::statx>::zeroed();
     let flags = libc::AT_STATX_DONT_SYNC | libc::AT_NO_AUTOMOUNT;
@@ -43,7 +43,7 @@ fn stat(path: &Path) -> Option<Stat> {
         data.assume_init()
     };
     let id = FileId { major: data.stx_dev_major, minor: data.stx_dev_minor, inode: data.stx_ino };
-    Some(Stat { id, mount: data.stx_mnt_id })
+    Some(PathStat { id, mount: data.stx_mnt_id })
 }
 
 /// The names of those selected files that a process has open or mapped, as the process sees them; the kernel adds `

@@ -13,7 +13,7 @@ pub use path::hops;
 
 /// The position of a device on PCI.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Place {
+pub struct PciLocation {
     /// `0000:41:00.0`; below a volume management device, the domain has more digits.
     pub address: String,
     /// `pci0000:40`: the host bridge through which all devices below it reach memory. Below a volume management device
@@ -24,13 +24,13 @@ pub struct Place {
 }
 
 /// The PCI function nearest to a device, from the device's real path in sysfs.
-pub fn place(device: &Path) -> Option<Place> {
+pub fn place(device: &Path) -> Option<PciLocation> {
     let directory = device.ancestors().find(|path| name(path).is_some_and(|name| is_address(&name)))?;
     let root_complex = device.components().find_map(|component| match component {
         Component::Normal(name) => name.to_str().filter(|name| is_root_complex(name)),
         _ => None,
     });
-    Some(Place {
+    Some(PciLocation {
         address: name(directory)?,
         root_complex: root_complex.map(str::to_string),
         directory: directory.to_path_buf(),

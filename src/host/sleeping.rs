@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// A thread, and its registers when it entered the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Entered {
+pub struct SleepingThread {
     pub pid: u32,
     pub tid: u32,
     pub ip: u64,
@@ -16,7 +16,7 @@ pub struct Entered {
     pub switches: u64,
 }
 
-impl Entered {
+impl SleepingThread {
     /// The user-mode return addresses, with the address where the thread entered the kernel first; at most `most`.
     /// Follows frame pointers as the kernel does. None if this process may not read the thread's memory, or if the
     /// thread has run since.
@@ -102,19 +102,19 @@ mod tests {
             fs::write(folder.join("status"), text).unwrap();
         };
         status(5);
-        let at = Entered { pid: 7, tid: 8, ip: 0xa0, sp: 0x10, bp: 16, switches: 7 };
-        let frames = |at: Entered, line: &str, most| {
+        let at = SleepingThread { pid: 7, tid: 8, ip: 0xa0, sp: 0x10, bp: 16, switches: 7 };
+        let frames = |at: SleepingThread, line: &str, most| {
             fs::write(folder.join("syscall"), line).unwrap();
             at.frames(&root, most)
         };
         assert_eq!(frames(at, "1 0x0 0x10 0xa0", 127), Some(vec![0xa0, 0xa1, 0xa2]));
         assert_eq!(frames(at, "1 0x0 0x10 0xa0", 2), Some(vec![0xa0, 0xa1]));
-        assert_eq!(frames(Entered { bp: 1 << 40, ..at }, "1 0x0 0x10 0xa0", 127), Some(vec![0xa0]));
+        assert_eq!(frames(SleepingThread { bp: 1 << 40, ..at }, "1 0x0 0x10 0xa0", 127), Some(vec![0xa0]));
         assert_eq!(frames(at, "1 0x0 0x18 0xa0", 127), None, "another place of its stack");
         assert_eq!(frames(at, "running", 127), None);
-        assert_eq!(frames(Entered { tid: 9, ..at }, "1 0x0 0x10 0xa0", 127), None, "no such thread");
+        assert_eq!(frames(SleepingThread { tid: 9, ..at }, "1 0x0 0x10 0xa0", 127), None, "no such thread");
         // The address is outside the stack.
-        assert_eq!(frames(Entered { bp: 8, ..at }, "1 0x0 0x10 0xa0", 127), Some(vec![0xa0]));
+        assert_eq!(frames(SleepingThread { bp: 8, ..at }, "1 0x0 0x10 0xa0", 127), Some(vec![0xa0]));
         status(6);
         assert_eq!(frames(at, "1 0x0 0x10 0xa0", 127), None, "it has been elsewhere meanwhile");
         fs::remove_dir_all(&root).unwrap();

@@ -15,7 +15,7 @@ const KERNEL: u64 = 0x0020_0000;
 
 /// The fields read from `/proc/PID/task/TID/stat`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Stat {
+pub struct ThreadStat {
     /// Any bytes: a thread chooses its name.
     pub comm: Vec<u8>,
     /// R, S, D, ...
@@ -43,7 +43,7 @@ pub struct Thread {
 
 impl Thread {
     /// None if the thread has ended or is hidden from this process.
-    pub fn stat(&self) -> Option<Stat> {
+    pub fn stat(&self) -> Option<ThreadStat> {
         parse_stat(&bytes(&self.folder.join("stat"))?)
     }
 
@@ -92,13 +92,13 @@ fn bytes(path: &Path) -> Option<Vec<u8>> {
 }
 
 /// Parses `12 (a name) S 1 ...`: the name may contain any bytes, including blanks and brackets.
-fn parse_stat(line: &[u8]) -> Option<Stat> {
+fn parse_stat(line: &[u8]) -> Option<ThreadStat> {
     let open = line.iter().position(|&b| b == b'(')?;
     let close = line.iter().rposition(|&b| b == b')').filter(|close| *close > open)?;
     let mut fields = std::str::from_utf8(&line[close + 1..]).ok()?.split_ascii_whitespace();
     let state = fields.next().filter(|state| state.len() == 1)?.chars().next()?;
     let flags: u64 = fields.nth(5)?.parse().ok()?;
-    Some(Stat { comm: line[open + 1..close].to_vec(), state, is_kernel: flags & KERNEL != 0 })
+    Some(ThreadStat { comm: line[open + 1..close].to_vec(), state, is_kernel: flags & KERNEL != 0 })
 }
 
 fn parse_syscall(line: &[u8]) -> Option<Syscall> {

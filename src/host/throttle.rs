@@ -11,22 +11,22 @@ use super::{BlockDevice, Throttle};
 const MOST_GROUPS: usize = 20_000;
 
 /// Files of v1 and the limit in each.
-const V1: [(&str, Limit); 4] = [
-    ("blkio.throttle.read_bps_device", Limit::ReadBytes),
-    ("blkio.throttle.write_bps_device", Limit::WriteBytes),
-    ("blkio.throttle.read_iops_device", Limit::ReadIos),
-    ("blkio.throttle.write_iops_device", Limit::WriteIos),
+const V1: [(&str, ThrottleLimit); 4] = [
+    ("blkio.throttle.read_bps_device", ThrottleLimit::ReadBytes),
+    ("blkio.throttle.write_bps_device", ThrottleLimit::WriteBytes),
+    ("blkio.throttle.read_iops_device", ThrottleLimit::ReadIos),
+    ("blkio.throttle.write_iops_device", ThrottleLimit::WriteIos),
 ];
 
 #[derive(Debug, Clone, Copy)]
-enum Limit {
+enum ThrottleLimit {
     ReadBytes,
     WriteBytes,
     ReadIos,
     WriteIos,
 }
 
-impl Limit {
+impl ThrottleLimit {
     /// The limit of a key of `io.max`.
     fn of_key(key: &str) -> Option<Self> {
         match key {
@@ -127,7 +127,7 @@ fn of_v2(directory: &Path) -> Vec<((u32, u32), Throttle)> {
         let mut throttle = Throttle::default();
         for (key, value) in words.filter_map(|word| word.split_once('=')) {
             // `max` is not a number and not a limit.
-            if let (Some(limit), Ok(value)) = (Limit::of_key(key), value.parse()) {
+            if let (Some(limit), Ok(value)) = (ThrottleLimit::of_key(key), value.parse()) {
                 limit.set(&mut throttle, value);
             }
         }

@@ -8,7 +8,7 @@ use super::attribute::file;
 /// A line of the file, or several lines that form one counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(usize)]
-pub enum Counter {
+pub enum VmstatCounter {
     ScanFile,
     ScanAnon,
     ScanKswapd,
@@ -38,12 +38,12 @@ pub enum Counter {
     WritebackPages,
 }
 
-use Counter as C;
+use VmstatCounter as C;
 
 /// A counter, its key in JSON, the names of its line (a name that ends in `*` is a sum), and the kernels that have it.
 #[derive(Debug, Clone, Copy)]
 pub struct Name {
-    pub counter: Counter,
+    pub counter: VmstatCounter,
     pub key: &'static str,
     pub names: &'static [&'static str],
     /// The kernels that have it, as half a sentence.
@@ -51,7 +51,7 @@ pub struct Name {
 }
 
 const fn name(
-    counter: Counter,
+    counter: VmstatCounter,
     key: &'static str,
     names: &'static [&'static str],
     since: &'static str,
@@ -68,7 +68,7 @@ const REFAULTS: &str = "since Linux 5.9; before, one count for both";
 const KHUGEPAGED: &str = "since Linux 6.2; before, among the direct ones";
 const PROACTIVE: &str = "since Linux 6.15; before, among the direct ones";
 
-/// In the order of [`Counter`].
+/// In the order of [`VmstatCounter`].
 pub const NAMES: [Name; 25] = [
     name(C::ScanFile, "scanned_file", &["pgscan_file"], BY_TYPE),
     name(C::ScanAnon, "scanned_anon", &["pgscan_anon"], BY_TYPE),
@@ -128,17 +128,17 @@ impl Vmstat {
         all
     }
 
-    pub fn get(&self, counter: Counter) -> Option<u64> {
+    pub fn get(&self, counter: VmstatCounter) -> Option<u64> {
         self.0[counter as usize]
     }
 
     /// The increase since `earlier`; None if one of the two lacks the counter, or if it restarted.
-    pub fn since(&self, earlier: &Self, counter: Counter) -> Option<u64> {
+    pub fn since(&self, earlier: &Self, counter: VmstatCounter) -> Option<u64> {
         grown(self.get(counter)?, earlier.get(counter)?)
     }
 
     /// The increase of several counters together; a kernel without one of them counts its events in another.
-    pub fn sum_since(&self, earlier: &Self, counters: &[Counter]) -> Option<u64> {
+    pub fn sum_since(&self, earlier: &Self, counters: &[VmstatCounter]) -> Option<u64> {
         let mut each = counters.iter().filter_map(|counter| self.since(earlier, *counter)).peekable();
         each.peek()?;
         Some(each.sum())

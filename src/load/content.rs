@@ -21,7 +21,7 @@ const CHECKSUM: usize = 28;
 /// Content of the writes of one thread.
 #[derive(Debug, Clone)]
 pub struct Content {
-    kind: Kind,
+    kind: ContentKind,
     /// State of the random generator.
     state: u64,
     run: u64,
@@ -31,7 +31,7 @@ pub struct Content {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum ContentKind {
     /// A buffer keeps its bytes except for a few in each sector.
     Kept,
     Refilled,
@@ -87,9 +87,9 @@ impl fmt::Display for Mismatch {
 impl Content {
     pub fn new(job: &Job, number: u32) -> Self {
         let kind = match (job.verify, job.refill_buffers) {
-            (true, _) => Kind::Verified,
-            (false, true) => Kind::Refilled,
-            (false, false) => Kind::Kept,
+            (true, _) => ContentKind::Verified,
+            (false, true) => ContentKind::Refilled,
+            (false, false) => ContentKind::Kept,
         };
         let block = grain(job.directions().map(|direction| &job.bs[direction.index()]));
         Self {
@@ -116,9 +116,9 @@ impl Content {
     #[inline]
     pub fn write(&mut self, bytes: &mut [u8], offset: u64) {
         match self.kind {
-            Kind::Kept => self.scramble(bytes, offset),
-            Kind::Refilled => self.fill(bytes),
-            Kind::Verified => {
+            ContentKind::Kept => self.scramble(bytes, offset),
+            ContentKind::Refilled => self.fill(bytes),
+            ContentKind::Verified => {
                 for (block, offset) in bytes.chunks_mut(self.block).zip(self.offsets(offset)) {
                     self.seal(block, offset);
                 }
@@ -144,7 +144,7 @@ impl Content {
 
     /// Checks what was read: returns the first block that is wrong. Without verify every block passes.
     pub fn check(&self, bytes: &[u8], offset: u64) -> Result<(), Mismatch> {
-        if self.kind != Kind::Verified {
+        if self.kind != ContentKind::Verified {
             return Ok(());
         }
         let mut blocks = bytes.chunks(self.block).zip(self.offsets(offset));

@@ -4,13 +4,13 @@ use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::guard::Opened;
+use super::guard::GuardedTarget;
 use super::job::{Direction, Engine, Pattern, Target};
-use super::prepare::{Prepared, PreparedJob};
-use super::sampled::{Sampled, sample};
+use super::prepare::{PreparedJob, PreparedJobs};
+use super::sampled::{BlockCounts, sample};
 use super::sequence::Region;
-use super::series::{Interval, Series};
-use super::worker::Done;
+use super::series::{Series, SeriesInterval};
+use super::worker::ThreadProgress;
 use crate::clock;
 use crate::host::nvme::{Health, Namespace, Use};
 use crate::refusal::reason;
@@ -20,16 +20,16 @@ use crate::refusal::reason;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Drive {
     /// What was on the target before it was read; None where not sampled.
-    pub sampled: Option<Sampled>,
+    pub sampled: Option<BlockCounts>,
     /// How much of the namespace was in use before the run.
     pub usage: Option<Use>,
     /// Before the job (and the jobs that run with it), and after.
     pub health: Option<(Health, Health)>,
     /// Bytes written per interval, for a job that only writes and bypasses the page cache.
-    pub written: Vec<Interval>,
+    pub written: Vec<SeriesInterval>,
 }
 
-impl Prepared {
+impl PreparedJobs {
     /// Samples what the jobs are about to read: some blocks of each target, and the usage of an NVMe namespace. Jobs
     /// behind a stonewall are left out, because jobs before them may write what they read.
     pub fn sample(&mut self, stop: &AtomicBool) {
@@ -49,7 +49,7 @@ impl Prepared {
     }
 
     /// The samples, each with its target.
-    pub fn samples(&self) -> impl Iterator<Item = (String, Sampled)> {
+    pub fn samples(&self) -> impl Iterator<Item = (String, BlockCounts)> {
         self.jobs.iter().filter_map(|job| Some((job.target(), job.drive.sampled?)))
     }
 
@@ -87,7 +87,11 @@ pub(super) fn health_before(jobs: &mut [PreparedJob], health_of: HealthOf, said:
 
 impl PreparedJob {
     /// The drive's state when the job is over, and what is missing from it.
-    pub(super) fn drive(&self, written: Vec<Interval>, health_of: Option<HealthOf>) -> (Drive, Vec<String>) {
+    pub(super) fn drive(
+        &self,
+        written: Vec<SeriesInterval>,
+        health_of: Option<HealthOf>,
+    ) -> (Drive, Vec<String>) {
         let (mut drive, mut missing) = (Drive { written, ..self.drive.clone() }, self.missing.clone());
         if let Some((before, _)) = drive.health {
             drive.health = match health_of.zip(self.device()).and_then(|(of, disk)| of(disk)) {
@@ -107,8 +111,8 @@ impl PreparedJob {
     }
 
     /// None where this run filled the target, so that its content is known.
-    fn sampled(&self, stop: &AtomicBool) -> Result<Option<Sampled>, String> {
-        let mut regions: Vec<(&Opened, Region)> = Vec::new();
+    fn sampled(&self, stop: &AtomicBool) -> Result<Option<BlockCounts>, String> {
+        let mut regions: Vec<(&GuardedTarget, Region)> = Vec::new();
         for (at, (opened, target)) in self.opened.iter().zip(&self.job.targets).enumerate() {
             if let Target::Scratch { .. } = target {
                 continue;
@@ -158,17 +162,17 @@ fn no_answer(what: &str, error: &io::Error) -> String {
 }
 
 /// Tracks the bytes that a job writes while it runs.
-pub(super) struct Writer<'a> {
+pub(super) struct WriteTracker<'a> {
     /// The job's threads; empty unless the job only writes.
-    done: &'a [Done],
+    done: &'a [ThreadProgress],
     begin_ns: u64,
     at_ns: u64,
     bytes: u64,
     series: Series,
 }
 
-impl<'a> Writer<'a> {
-    pub fn new(job: &PreparedJob, done: &'a [Done]) -> Self {
+impl<'a> WriteTracker<'a> {
+    pub fn new(job: &PreparedJob, done: &'a [ThreadProgress]) -> Self {
         let now = clock::now_ns();
         let done = if job.only_writes() { done } else { &[] };
         Self { done, begin_ns: now, at_ns: now, bytes: 0, series: Series::default() }
@@ -183,7 +187,7 @@ impl<'a> Writer<'a> {
         match bytes.checked_sub(self.bytes) {
             // Until the first write completes, the threads have not begun.
             Some(_) if self.bytes == 0 && bytes == 0 => self.begin_ns = now,
-            Some(grown) => self.series.add(Interval { duration_ns: now - self.at_ns, bytes: grown }),
+            Some(grown) => self.series.add(SeriesInterval { duration_ns: now - self.at_ns, bytes: grown }),
             // The count fell because a ramp ended; writes of the ramp do not count.
             None => (self.begin_ns, self.series) = (now, Series::default()),
         }
@@ -191,9 +195,9 @@ impl<'a> Writer<'a> {
     }
 
     /// All intervals up to when the first thread was done: after that fewer threads wrote.
-    pub fn until(self, end_ns: u64) -> Vec<Interval> {
+    pub fn until(self, end_ns: u64) -> Vec<SeriesInterval> {
         let mut at = self.begin_ns;
-        let is_before = |one: &Interval| {
+        let is_before = |one: &SeriesInterval| {
             at += one.duration_ns;
             at <= end_ns
         };

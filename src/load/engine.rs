@@ -14,11 +14,11 @@ use std::io;
 use std::os::fd::RawFd;
 
 use super::job::{Direction, Job};
-use super::sequence::Piece;
+use super::sequence::PlannedIo;
 
 /// An open target.
 #[derive(Debug, Clone, Copy)]
-pub struct Place {
+pub struct OpenTarget {
     pub fd: RawFd,
     /// A block device (trimmed by BLKDISCARD), not a file (trimmed by a punched hole).
     pub is_device: bool,
@@ -46,10 +46,10 @@ pub trait Engine {
     }
 
     /// Queues a read, write or trim. Synchronous engines do it here.
-    fn queue(&mut self, slot: u32, piece: &Piece);
+    fn queue(&mut self, slot: u32, piece: &PlannedIo);
 
     /// Same as [`Engine::queue`], with an I/O priority for this operation, for engines that support it.
-    fn queue_with_priority(&mut self, slot: u32, piece: &Piece, _priority: u16) {
+    fn queue_with_priority(&mut self, slot: u32, piece: &PlannedIo, _priority: u16) {
         self.queue(slot, piece);
     }
 

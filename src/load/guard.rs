@@ -31,17 +31,17 @@ pub use claim::Machine;
 pub use content::allocate;
 pub use permission::Permission;
 
-use self::claim::Node;
+use self::claim::CheckedFile;
 use self::device_graph::unpacked;
 use super::direct::{self, Facts, Obstacle};
-use super::sequence::Whole;
+use super::sequence::RegionTarget;
 use crate::refusal::{Refusal, reason};
 
 /// An open target, readable, and writable if it was opened for that.
 ///
 /// A claimed device stays claimed while this lives: keep it until the last I/O is done.
 #[derive(Debug)]
-pub struct Opened {
+pub struct GuardedTarget {
     pub file: File,
     /// Path without symbolic links, for reports.
     pub name: String,
@@ -67,7 +67,7 @@ enum Change {
     Grown(u64),
 }
 
-impl Opened {
+impl GuardedTarget {
     /// An unnamed file that the run created.
     pub fn scratch(file: File, name: String, bytes: u64, facts: direct::Facts) -> Self {
         let direct::Facts { block, device } = facts;
@@ -100,13 +100,13 @@ impl Opened {
     }
 
     /// The target as the whole that regions are parts of.
-    pub fn whole(&self) -> Whole<'_> {
-        Whole { name: &self.name, bytes: self.bytes, block: self.block, is_device: self.is_device }
+    pub fn whole(&self) -> RegionTarget<'_> {
+        RegionTarget { name: &self.name, bytes: self.bytes, block: self.block, is_device: self.is_device }
     }
 }
 
 /// Opens a device or file for reading, after checking its type. `direct`: bypasses the page cache.
-pub fn existing(path: &Path, direct: bool) -> Result<Opened, Refusal> {
+pub fn existing(path: &Path, direct: bool) -> Result<GuardedTarget, Refusal> {
     let metadata = fs::metadata(path).map_err(|e| cannot_open(path, &e))?;
     // Opening has side effects for some character devices (a watchdog starts, a tape rewinds), and blocks for a FIFO:
     // check first.
@@ -126,7 +126,7 @@ pub fn existing(path: &Path, direct: bool) -> Result<Opened, Refusal> {
 ///
 /// The returned target claims a device as long as it lives. Two jobs on one device share it, because a second claim
 /// would be refused like any other process's.
-pub fn writable(path: &Path, permission: &Permission, direct: bool) -> Result<Opened, Refusal> {
+pub fn writable(path: &Path, permission: &Permission, direct: bool) -> Result<GuardedTarget, Refusal> {
     Machine::here().writable(path, permission, direct)
 }
 
@@ -134,26 +134,36 @@ pub fn writable(path: &Path, permission: &Permission, direct: bool) -> Result<Op
 /// An existing file needs `--overwrite`, and is extended to `bytes` if it is shorter.
 ///
 /// Parts that are not written yet read as zeroes without I/O: fill the file before reading it.
-pub fn created(path: &Path, bytes: u64, permission: &Permission, direct: bool) -> Result<Opened, Refusal> {
+pub fn created(
+    path: &Path,
+    bytes: u64,
+    permission: &Permission,
+    direct: bool,
+) -> Result<GuardedTarget, Refusal> {
     Machine::here().created(path, bytes, permission, direct)
 }
 
 /// Opens the character device of an NVMe namespace (`/dev/ng0n1`) for commands that bypass the block layer. Commands
 /// that write or trim need a permission, and the checks of its block device apply.
-pub fn passthrough(path: &Path, permission: Option<&Permission>) -> Result<Opened, Refusal> {
+pub fn passthrough(path: &Path, permission: Option<&Permission>) -> Result<GuardedTarget, Refusal> {
     Machine::here().passthrough(path, permission)
 }
 
 impl Machine<'_> {
     /// See [`writable`].
-    pub fn writable(self, path: &Path, permission: &Permission, direct: bool) -> Result<Opened, Refusal> {
+    pub fn writable(
+        self,
+        path: &Path,
+        permission: &Permission,
+        direct: bool,
+    ) -> Result<GuardedTarget, Refusal> {
         permission.to_write(path)?;
         let _turn = claim::turn();
         self.write(path, permission, direct)
     }
 
-    fn write(self, path: &Path, permission: &Permission, direct: bool) -> Result<Opened, Refusal> {
-        let node = Node::of(path).map_err(|e| cannot_open(path, &e))?;
+    fn write(self, path: &Path, permission: &Permission, direct: bool) -> Result<GuardedTarget, Refusal> {
+        let node = CheckedFile::of(path).map_err(|e| cannot_open(path, &e))?;
         readable_kind(path, node.data.file_type())?;
         let Some(number) = claim::block_number(&node.data) else {
             let file = content::overwrite(self, path, node, permission, flags(direct))?;
@@ -177,7 +187,7 @@ impl Machine<'_> {
         bytes: u64,
         permission: &Permission,
         direct: bool,
-    ) -> Result<Opened, Refusal> {
+    ) -> Result<GuardedTarget, Refusal> {
         permission.to_write(path)?;
         let _turn = claim::turn();
         if bytes == 0 {
@@ -186,10 +196,10 @@ impl Machine<'_> {
         if let Some(file) = content::make(path, bytes, flags(direct))? {
             let made = file.try_clone().map_err(|e| cannot_open(path, &e))?;
             return opened(path, file, Vec::new(), direct)
-                .map(|opened| Opened { change: Change::Made(path.to_path_buf()), ..opened })
+                .map(|opened| GuardedTarget { change: Change::Made(path.to_path_buf()), ..opened })
                 .inspect_err(|_| content::unmake(path, &made));
         }
-        let node = Node::of(path).map_err(|e| cannot_open(path, &e))?;
+        let node = CheckedFile::of(path).map_err(|e| cannot_open(path, &e))?;
         if !node.data.is_file() {
             return self.write(path, permission, direct);
         }
@@ -201,7 +211,7 @@ impl Machine<'_> {
         })?;
         let grown = file.try_clone().map_err(|e| cannot_open(path, &e))?;
         match opened(path, file, Vec::new(), direct) {
-            Ok(opened) if before < bytes => Ok(Opened { change: Change::Grown(before), ..opened }),
+            Ok(opened) if before < bytes => Ok(GuardedTarget { change: Change::Grown(before), ..opened }),
             Ok(opened) => Ok(opened),
             Err(refusal) => {
                 let _left = content::shorten(&grown, before);
@@ -211,12 +221,12 @@ impl Machine<'_> {
     }
 
     /// See [`passthrough`].
-    pub fn passthrough(self, path: &Path, permission: Option<&Permission>) -> Result<Opened, Refusal> {
+    pub fn passthrough(self, path: &Path, permission: Option<&Permission>) -> Result<GuardedTarget, Refusal> {
         if let Some(permission) = permission {
             permission.to_write(path)?;
         }
         let _turn = claim::turn();
-        let node = Node::of(path).map_err(|e| cannot_open(path, &e))?;
+        let node = CheckedFile::of(path).map_err(|e| cannot_open(path, &e))?;
         let shown = path.display();
         let not_one = || {
             Refusal::Usage(format!(
@@ -240,7 +250,7 @@ impl Machine<'_> {
                          claimed: start udev"
                     ))
                 })?;
-                let block = Node::of(&block).map_err(|e| cannot_open(path, &e))?;
+                let block = CheckedFile::of(&block).map_err(|e| cannot_open(path, &e))?;
                 let claimed = || block.open(true, libc::O_EXCL);
                 let own = [node.fd(), block.fd()];
                 let (claimed, mut claims) = claim::claim(self, path, number, &own, &claimed)?;
@@ -257,7 +267,7 @@ impl Machine<'_> {
         let (bytes, block) = size.ok_or_else(|| {
             Refusal::Refused(format!("the kernel reports no size for {shown}: attach the namespace"))
         })?;
-        Ok(Opened {
+        Ok(GuardedTarget {
             file,
             name: node.path.display().to_string(),
             bytes,
@@ -271,7 +281,7 @@ impl Machine<'_> {
 }
 
 /// Collects the facts about an opened file.
-fn opened(path: &Path, mut file: File, claims: Vec<File>, direct: bool) -> Result<Opened, Refusal> {
+fn opened(path: &Path, mut file: File, claims: Vec<File>, direct: bool) -> Result<GuardedTarget, Refusal> {
     blocking(&file).map_err(|e| cannot_open(path, &e))?;
     let bytes = file.seek(SeekFrom::End(0)).map_err(|e| cannot_open(path, &e))?;
     if bytes == 0 {
@@ -293,7 +303,7 @@ fn opened(path: &Path, mut file: File, claims: Vec<File>, direct: bool) -> Resul
         direct::try_read(&file, facts.block).map_err(|o| refused(path, o))?;
     }
     let resolved = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
-    Ok(Opened {
+    Ok(GuardedTarget {
         file,
         name: resolved.display().to_string(),
         bytes,

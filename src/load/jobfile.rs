@@ -40,7 +40,7 @@ pub fn read(text: &str, file: &str) -> Result<JobFile, Refusal> {
 
 /// Same as [`read`], with options of a command line. As in fio they apply to all jobs, and the file overrides them.
 pub fn read_behind(words: &[(String, String)], text: &str, file: &str) -> Result<JobFile, Refusal> {
-    let mut reader = Reader::new(file, &|name| std::env::var(name).ok());
+    let mut reader = JobfileReader::new(file, &|name| std::env::var(name).ok());
     for (word, value) in words {
         let set = reader.global.set(word, Some(value));
         set.map_err(|why| Refusal::Usage(format!("--{word} with the job file {file} {why}")))?;
@@ -72,7 +72,7 @@ struct Open {
     is_global: bool,
 }
 
-struct Reader<'a> {
+struct JobfileReader<'a> {
     file: String,
     /// Depth of includes of this file.
     included: usize,
@@ -88,7 +88,7 @@ struct Reader<'a> {
     found: JobFile,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> JobfileReader<'a> {
     fn new(file: &str, environment: &'a dyn Fn(&str) -> Option<String>) -> Self {
         Self {
             file: file.to_string(),

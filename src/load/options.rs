@@ -11,5 +11,5 @@ mod values;
 
 pub use command::{Request, Sweep, read, scratch_bytes, values_of};
 pub use draft::{Conflict, Draft};
-pub use table::{Place, Section, Takes, Word, word, words};
+pub use table::{OptionScope, Section, Takes, Word, word, words};
 pub(super) use values::quoted;

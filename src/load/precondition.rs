@@ -1,8 +1,8 @@
 //! Preconditions a drive: writes it before the measurement, so that it is not measured fresh out of the box.
 //!
 //! First it fills the area that the jobs use, sequentially and in large blocks. Then it writes blocks of the jobs' own
-//! size at random over the area, in consecutive rounds, until their IOPS are steady ([`Window`]), [`MOST_ROUNDS`] are
-//! over, or the time is over. Each phase is a load of its own, which opens its targets through the guard.
+//! size at random over the area, in consecutive rounds, until their IOPS are steady ([`RoundTrend`]), [`MOST_ROUNDS`]
+//! are over, or the time is over. Each phase is a load of its own, which opens its targets through the guard.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,10 +12,10 @@ use anyhow::{Context, Result};
 
 use super::guard::Permission;
 use super::job::{BlockSizes, Direction, Engine, Extent, Job, OnError, Pattern, Target};
-use super::prepare::{self, Phase, Prepared, Progress, ScratchFiles};
+use super::prepare::{self, Phase, PreparedJobs, Progress, ScratchFiles};
 use super::run::nanoseconds;
-use super::steady::Window;
-use super::{Fill, Interval};
+use super::steady::RoundTrend;
+use super::{Fill, SeriesInterval};
 use crate::clock;
 use crate::names::names;
 use crate::refusal::Refusal;
@@ -47,13 +47,13 @@ pub struct Preconditioning {
 
 /// One round of random writes.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Round {
+pub struct WriteRound {
     pub operations: u64,
     pub bytes: u64,
     pub duration_ns: u64,
 }
 
-impl Round {
+impl WriteRound {
     /// None for a round of length 0.
     pub fn iops(&self) -> Option<f64> {
         (self.duration_ns > 0).then(|| self.operations as f64 * 1e9 / self.duration_ns as f64)
@@ -62,7 +62,7 @@ impl Round {
 
 names! {
     /// Why it ended.
-    pub enum End {
+    pub enum PreconditionEnd {
         Steady = "steady",
         /// [`MOST_ROUNDS`] were over first.
         Rounds = "rounds",
@@ -73,21 +73,21 @@ names! {
 
 /// What was done before the load. With several targets all figures are sums.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Preconditioned {
+pub struct PreconditionResult {
     pub targets: Vec<String>,
     /// Bytes to fill.
     pub area: u64,
     pub fill: Fill,
     /// The fill per interval; empty where several targets were filled at once.
-    pub written: Vec<Interval>,
+    pub written: Vec<SeriesInterval>,
     /// Largest block of the fill.
     pub fill_block: u64,
     /// Block sizes of the random writes, for the first target.
     pub block_sizes: BlockSizes,
-    pub rounds: Vec<Round>,
+    pub rounds: Vec<WriteRound>,
     /// The last rounds; None where there were too few.
-    pub window: Option<Window>,
-    pub end: End,
+    pub window: Option<RoundTrend>,
+    pub end: PreconditionEnd,
     pub duration_ns: u64,
 }
 
@@ -100,7 +100,7 @@ pub fn precondition(
     scratch: &mut ScratchFiles,
     stop: &AtomicBool,
     progress: &dyn Fn(Progress),
-) -> Result<Preconditioned> {
+) -> Result<PreconditionResult> {
     let begin = clock::now_ns();
     let left = || asked.limit.saturating_sub(Duration::from_nanos(clock::now_ns() - begin));
     if permission.readonly {
@@ -128,7 +128,7 @@ pub fn precondition(
         [load] => load.drive.written.clone(),
         _ => Vec::new(),
     };
-    let mut done = Preconditioned {
+    let mut done = PreconditionResult {
         targets: loads.into_iter().map(|load| load.target).collect(),
         area,
         fill,
@@ -137,7 +137,7 @@ pub fn precondition(
         block_sizes: areas.first().map(|area| area.sizes.clone()).context("a job has a target")?,
         rounds: Vec::new(),
         window: None,
-        end: End::Time,
+        end: PreconditionEnd::Time,
         duration_ns: 0,
     };
     done.targets.dedup();
@@ -160,7 +160,7 @@ pub fn precondition(
         phase(&jobs, permission, scratch, stop, &over, &report)?;
         let rounds = rounds.into_inner();
         done.window = rounds.window();
-        done.end = rounds.end().unwrap_or(End::Time);
+        done.end = rounds.end().unwrap_or(PreconditionEnd::Time);
         done.rounds = rounds.whole;
     }
     if stop.load(Ordering::Relaxed) {
@@ -189,7 +189,7 @@ fn phase(
     }
 }
 
-fn stopped(done: &Preconditioned) -> anyhow::Error {
+fn stopped(done: &PreconditionResult) -> anyhow::Error {
     let rounds = match done.rounds.len() {
         0 => String::new(),
         1 => " and 1 round of random writes".to_string(),
@@ -209,13 +209,13 @@ fn stopped(done: &Preconditioned) -> anyhow::Error {
 #[derive(Debug)]
 struct Rounds {
     length_ns: u64,
-    whole: Vec<Round>,
-    now: Round,
+    whole: Vec<WriteRound>,
+    now: WriteRound,
 }
 
 impl Rounds {
     fn new(length: Duration) -> Self {
-        let now = Round { operations: 0, bytes: 0, duration_ns: 0 };
+        let now = WriteRound { operations: 0, bytes: 0, duration_ns: 0 };
         Self { length_ns: nanoseconds(length).max(1), whole: Vec::new(), now }
     }
 
@@ -228,20 +228,20 @@ impl Rounds {
         self.now.duration_ns += rates.duration_ns;
         if self.now.duration_ns >= self.length_ns {
             self.whole.push(self.now);
-            self.now = Round { operations: 0, bytes: 0, duration_ns: 0 };
+            self.now = WriteRound { operations: 0, bytes: 0, duration_ns: 0 };
         }
     }
 
-    fn window(&self) -> Option<Window> {
-        let iops: Vec<f64> = self.whole.iter().filter_map(Round::iops).collect();
-        Window::of(&iops)
+    fn window(&self) -> Option<RoundTrend> {
+        let iops: Vec<f64> = self.whole.iter().filter_map(WriteRound::iops).collect();
+        RoundTrend::of(&iops)
     }
 
     /// None while more rounds follow.
-    fn end(&self) -> Option<End> {
+    fn end(&self) -> Option<PreconditionEnd> {
         match self.window() {
-            Some(window) if window.is_steady() => Some(End::Steady),
-            _ if self.whole.len() >= MOST_ROUNDS => Some(End::Rounds),
+            Some(window) if window.is_steady() => Some(PreconditionEnd::Steady),
+            _ if self.whole.len() >= MOST_ROUNDS => Some(PreconditionEnd::Rounds),
             _ => None,
         }
     }
@@ -360,7 +360,7 @@ fn use_the_same(one: &[Job], other: &[Job]) -> bool {
     one.len() == other.len() && one.iter().zip(other).all(same)
 }
 
-fn add(found: &mut Vec<Area>, prepared: &Prepared) {
+fn add(found: &mut Vec<Area>, prepared: &PreparedJobs) {
     let mut nameless = 0;
     for one in &prepared.jobs {
         let job = &one.job;
@@ -507,7 +507,7 @@ mod tests {
         (0..9).for_each(|_| rounds.add(&progress(100, 100_000_000)));
         assert_eq!(rounds.whole.len(), 4, "half a round is none");
         rounds.add(&progress(100, 100_000_000));
-        assert_eq!((rounds.whole.len(), rounds.end()), (5, Some(End::Steady)));
+        assert_eq!((rounds.whole.len(), rounds.end()), (5, Some(PreconditionEnd::Steady)));
         assert_eq!(rounds.whole[4].iops(), Some(1000.0));
         rounds.add(&progress(1, 1_000_000_000));
         assert_eq!(rounds.whole.len(), 5, "nothing is added behind the end");
@@ -518,6 +518,6 @@ mod tests {
 
         let mut wild = Rounds::new(Duration::from_secs(1));
         (0..99).for_each(|n| wild.add(&progress(100 + 100 * (n % 2), 1_000_000_000)));
-        assert_eq!((wild.whole.len(), wild.end()), (MOST_ROUNDS, Some(End::Rounds)));
+        assert_eq!((wild.whole.len(), wild.end()), (MOST_ROUNDS, Some(PreconditionEnd::Rounds)));
     }
 }

@@ -12,13 +12,13 @@ use anyhow::{Context, Result};
 
 use super::buffers::PAGE;
 use super::drive::{Drive, HealthOf};
-use super::engine::{Engine, Place};
-use super::guard::{Opened, Permission};
+use super::engine::{Engine, OpenTarget};
+use super::guard::{GuardedTarget, Permission};
 use super::job::{self, Advice, Direction, Extent, Job, Placement, Target};
 use super::placement::{self, Topology};
 use super::random::seeded;
 use super::ring::{Ring, Setup};
-use super::sequence::{Piece, Region, Sequence, Whole, cut, region};
+use super::sequence::{PlannedIo, Region, RegionTarget, Sequence, cut, region};
 use super::targets::Targets;
 use super::{Fill, cpus, direct, scratch, stamps};
 use crate::clock;
@@ -64,8 +64,8 @@ pub struct Rates {
 pub struct PreparedJob {
     pub job: Job,
     /// Kept open while it runs.
-    pub opened: Vec<Arc<Opened>>,
-    pub places: Vec<Place>,
+    pub opened: Vec<Arc<GuardedTarget>>,
+    pub places: Vec<OpenTarget>,
     /// What each thread may use of each target.
     pub regions: Vec<Vec<Region>>,
     /// In the order in which its threads get them.
@@ -80,7 +80,7 @@ pub struct PreparedJob {
 
 /// Jobs that are ready to run.
 #[derive(Debug)]
-pub struct Prepared {
+pub struct PreparedJobs {
     pub(super) jobs: Vec<PreparedJob>,
     /// Id of the run in the content that it writes.
     pub(super) run: u64,
@@ -101,7 +101,7 @@ pub fn prepare(
     permission: &Permission,
     stop: &AtomicBool,
     progress: &dyn Fn(Progress),
-) -> Result<Prepared> {
+) -> Result<PreparedJobs> {
     prepare_again(jobs, permission, &mut ScratchFiles::default(), stop, progress)
 }
 
@@ -112,7 +112,7 @@ pub fn prepare_again(
     scratch: &mut ScratchFiles,
     stop: &AtomicBool,
     progress: &dyn Fn(Progress),
-) -> Result<Prepared> {
+) -> Result<PreparedJobs> {
     scratch.0.iter_mut().for_each(|file| file.taken = false);
     if jobs.is_empty() {
         return Err(Refusal::Usage("no job: name a target".to_string()).into());
@@ -154,7 +154,7 @@ pub fn prepare_again(
     }
     let jobs = prepared?;
     let begun = Cell::new(false);
-    Ok(Prepared { jobs, run: clock::now_ns(), counter: counter.is_ok(), health_of: None, missing, begun })
+    Ok(PreparedJobs { jobs, run: clock::now_ns(), counter: counter.is_ok(), health_of: None, missing, begun })
 }
 
 /// The scratch files of consecutive runs. Each job of a run has its own.
@@ -164,7 +164,7 @@ pub struct ScratchFiles(Vec<ScratchFile>);
 #[derive(Debug)]
 struct ScratchFile {
     directory: PathBuf,
-    opened: Arc<Opened>,
+    opened: Arc<GuardedTarget>,
     /// In use by a job of this run.
     taken: bool,
     /// Its content is no longer that of the fill.
@@ -174,7 +174,7 @@ struct ScratchFile {
 impl ScratchFiles {
     /// Takes a file that fits the job. A job that only reads gets one with its original content. A job that trims uses
     /// it for the last time, because blocks without content are read without any I/O.
-    fn take(&mut self, directory: &Path, bytes: u64, job: &Job) -> Option<Arc<Opened>> {
+    fn take(&mut self, directory: &Path, bytes: u64, job: &Job) -> Option<Arc<GuardedTarget>> {
         let writes = job.rw.writes();
         let serves = |file: &&mut ScratchFile| {
             !file.taken
@@ -198,7 +198,7 @@ impl ScratchFiles {
     }
 
     /// Keeps a file that was created for the job, if it can serve another.
-    fn keep(&mut self, directory: &Path, opened: &Arc<Opened>, job: &Job) {
+    fn keep(&mut self, directory: &Path, opened: &Arc<GuardedTarget>, job: &Job) {
         if !job.rw.has(Direction::Trim) {
             self.0.push(ScratchFile {
                 directory: directory.to_path_buf(),
@@ -254,14 +254,14 @@ fn prepare_job(
                     // Before it is filled.
                     region(
                         job,
-                        Whole { name: &name, bytes: *bytes, block: facts.block, is_device: false },
+                        RegionTarget { name: &name, bytes: *bytes, block: facts.block, is_device: false },
                         0,
                     )?;
                     pollable(job, facts.device.as_deref(), &name)?;
                     let report =
                         |done, total| progress(Progress { phase: Phase::Fill, done, total, rates: None });
                     fill = Some(scratch::fill(&file, directory, *bytes, &facts, stop, &report)?);
-                    let opened = Arc::new(Opened::scratch(file, name, *bytes, facts));
+                    let opened = Arc::new(GuardedTarget::scratch(file, name, *bytes, facts));
                     scratch_files.keep(directory, &opened, job);
                     opened
                 }
@@ -271,8 +271,8 @@ fn prepare_job(
         pollable(job, one.device.as_deref(), &one.name)?;
         opened.push(one);
     }
-    let places: Vec<Place> =
-        opened.iter().map(|one| Place { fd: one.file.as_raw_fd(), is_device: one.is_device }).collect();
+    let places: Vec<OpenTarget> =
+        opened.iter().map(|one| OpenTarget { fd: one.file.as_raw_fd(), is_device: one.is_device }).collect();
     if let Some(setup) = setup.as_ref().filter(|_| job.hipri && !job.rw.writes()) {
         for (file, one) in opened.iter().enumerate() {
             try_polled(setup, &places, file as u16, job, &one.name)?;
@@ -354,11 +354,11 @@ fn pollable(job: &Job, device: Option<&str>, target: &str) -> Result<(), Refusal
 }
 
 /// Tries one polled read: some file systems cannot poll although the device could, and only the first read shows that.
-fn try_polled(setup: &Setup, places: &[Place], file: u16, job: &Job, target: &str) -> Result<()> {
+fn try_polled(setup: &Setup, places: &[OpenTarget], file: u16, job: &Job, target: &str) -> Result<()> {
     let (mut ring, _) = Ring::new(setup, job, places)?;
     let mut answer = 0;
     let bytes = u32::try_from(job.smallest_block()).unwrap_or(0);
-    ring.queue(0, &Piece { direction: Direction::Read, file, bytes, offset: 0 });
+    ring.queue(0, &PlannedIo { direction: Direction::Read, file, bytes, offset: 0 });
     while ring.in_flight() > 0 {
         match ring.enter(1, None) {
             Err(e) if !matches!(e.raw_os_error(), Some(libc::EINTR | libc::EAGAIN)) => return Err(e.into()),
@@ -380,7 +380,7 @@ fn unpollable(job: &Job, target: &str) -> Refusal {
     ))
 }
 
-impl Prepared {
+impl PreparedJobs {
     /// The whole disk below the first target; None where there is none.
     pub fn device(&self) -> Option<&str> {
         self.jobs.first()?.device()

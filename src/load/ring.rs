@@ -10,9 +10,9 @@ use anyhow::Result;
 use super::buffers::Slots;
 use super::engine::uring::Uring;
 use super::engine::uring::abi::{self, Rest, Verb};
-use super::engine::{Engine, Place, rw_flags, trim};
+use super::engine::{Engine, OpenTarget, rw_flags, trim};
 use super::job::{Direction, Job};
-use super::sequence::Piece;
+use super::sequence::PlannedIo;
 use crate::refusal::reason;
 use setup::unavailable;
 
@@ -25,13 +25,13 @@ const MAX_REGISTERED: usize = 1 << 30;
 pub struct Ring {
     uring: Uring,
     slots: Slots,
-    places: Vec<Place>,
+    places: Vec<OpenTarget>,
     /// By file and direction.
     verbs: Vec<[Verb; 3]>,
     /// By direction.
     rw_flags: [u32; 3],
     /// By slot.
-    drafts: Vec<Draft>,
+    drafts: Vec<EntryTemplate>,
     /// `fd` is an index into the registered files, not a descriptor.
     fixed_files: bool,
     nop: bool,
@@ -44,22 +44,22 @@ pub struct Ring {
 /// The last entry of a slot, on a cache line of its own: the next one mostly differs only in its offset.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(64))]
-struct Draft {
+struct EntryTemplate {
     rest: Rest,
     verb: Verb,
-    kind: Kind,
+    kind: EntryKind,
 }
 
 /// Everything that determines the entry of an I/O, except for the offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Kind(u64);
+struct EntryKind(u64);
 
-impl Kind {
+impl EntryKind {
     /// No I/O.
     const NONE: Self = Self(u64::MAX);
 
     #[inline(always)]
-    fn of(piece: &Piece) -> Self {
+    fn of(piece: &PlannedIo) -> Self {
         Self(u64::from(piece.bytes) | u64::from(piece.file) << 32 | (piece.direction.index() as u64) << 48)
     }
 }
@@ -67,7 +67,7 @@ impl Kind {
 impl Ring {
     /// Sets up a ring of the job's depth on the calling thread, which must be the one that uses it. The targets must
     /// stay open while the ring lives. Also returns what could not be registered.
-    pub fn new(setup: &Setup, job: &Job, places: &[Place]) -> Result<(Self, Vec<String>)> {
+    pub fn new(setup: &Setup, job: &Job, places: &[OpenTarget]) -> Result<(Self, Vec<String>)> {
         let depth = job.iodepth;
         let mut uring = setup.open(depth).map_err(|e| unavailable(&e))?;
         let (slots, mut missing) = Slots::new(job, &job.memory_nodes)?;
@@ -100,7 +100,7 @@ impl Ring {
             let buffer = if fixed_buffers { slot as usize / per_buffer } else { 0 };
             let (address, buffer) = (slots.at(slot) as u64, buffer as u16);
             let rest = Rest { address, buffer, user_data: slot.into(), ..Rest::default() };
-            Draft { rest, verb: Verb::default(), kind: Kind::NONE }
+            EntryTemplate { rest, verb: Verb::default(), kind: EntryKind::NONE }
         };
         let drafts = (0..depth).map(draft).collect();
         let opcodes = match (job.nop, fixed_buffers) {
@@ -109,7 +109,7 @@ impl Ring {
             (false, true) => [abi::OP_READ_FIXED, abi::OP_WRITE_FIXED, abi::OP_NOP],
             (false, false) => [abi::OP_READ, abi::OP_WRITE, abi::OP_NOP],
         };
-        let verb = |(number, place): (usize, &Place)| {
+        let verb = |(number, place): (usize, &OpenTarget)| {
             opcodes.map(|opcode| match fixed_files {
                 // A NOP has its own flag for registered files.
                 true if job.nop => Verb { opcode, fd: number as i32, ..Verb::default() },
@@ -144,7 +144,7 @@ impl Ring {
             | flag(self.fixed_files, abi::NOP_FIXED_FILE)
             | flag(fixed_buffers, abi::NOP_FIXED_BUFFER);
         self.drafts.iter_mut().for_each(|draft| draft.rest.op_flags = op_flags);
-        self.queue(0, &Piece { direction: Direction::Read, file: 0, bytes: 0, offset: 0 });
+        self.queue(0, &PlannedIo { direction: Direction::Read, file: 0, bytes: 0, offset: 0 });
         let mut answer = 0;
         while self.in_flight() > 0 {
             match self.enter(1, None) {
@@ -162,7 +162,7 @@ impl Ring {
 
     /// Rewrites the slot's entry for this I/O.
     #[inline(never)]
-    fn queue_anew(&mut self, slot: u32, piece: &Piece) {
+    fn queue_anew(&mut self, slot: u32, piece: &PlannedIo) {
         if piece.direction == Direction::Trim && !self.nop {
             let result = trim::trim(&self.places[usize::from(piece.file)], piece.offset, piece.bytes);
             return self.at_once.push((slot, result));
@@ -171,7 +171,7 @@ impl Ring {
         assert!(bytes as usize <= self.slots.stride() || self.nop, "{bytes} bytes are above the slot's room");
         let verb = self.verbs[usize::from(piece.file)][piece.direction.index()];
         let draft = &mut self.drafts[slot as usize];
-        (draft.verb, draft.rest.bytes, draft.kind) = (verb, bytes, Kind::of(piece));
+        (draft.verb, draft.rest.bytes, draft.kind) = (verb, bytes, EntryKind::of(piece));
         if !self.nop {
             draft.rest.op_flags = self.rw_flags[piece.direction.index()];
         }
@@ -213,16 +213,16 @@ impl Engine for Ring {
     }
 
     #[inline(always)]
-    fn queue(&mut self, slot: u32, piece: &Piece) {
+    fn queue(&mut self, slot: u32, piece: &PlannedIo) {
         let Self { drafts, uring, .. } = self;
         let draft = &drafts[slot as usize];
-        if draft.kind != Kind::of(piece) {
+        if draft.kind != EntryKind::of(piece) {
             return self.queue_anew(slot, piece);
         }
         push(uring, draft.verb, piece.offset, &draft.rest);
     }
 
-    fn queue_with_priority(&mut self, slot: u32, piece: &Piece, priority: u16) {
+    fn queue_with_priority(&mut self, slot: u32, piece: &PlannedIo, priority: u16) {
         if piece.direction == Direction::Trim {
             return self.queue(slot, piece);
         }
@@ -231,7 +231,7 @@ impl Engine for Ring {
         self.queue_anew(slot, piece);
         self.verbs[usize::from(piece.file)][piece.direction.index()].priority = plain;
         // The slot's next operation has no priority.
-        self.drafts[slot as usize].kind = Kind::NONE;
+        self.drafts[slot as usize].kind = EntryKind::NONE;
     }
 
     fn queue_sync(&mut self, slot: u32, file: u16, data_only: bool) {
@@ -358,8 +358,8 @@ mod tests {
         Setup { delivery, no_array, polled: false, fetched, any_file: true, missing: Vec::new() }
     }
 
-    fn piece(direction: Direction, offset: u64, bytes: u32) -> Piece {
-        Piece { direction, file: 0, bytes, offset }
+    fn piece(direction: Direction, offset: u64, bytes: u32) -> PlannedIo {
+        PlannedIo { direction, file: 0, bytes, offset }
     }
 
     #[test]
@@ -374,7 +374,7 @@ mod tests {
     /// Reads `count` blocks of this test's own executable.
     fn read_all(setup: &Setup, job: &Job, count: u32) -> Vec<i32> {
         let file = File::open(std::env::current_exe().unwrap()).unwrap();
-        let place = Place { fd: file.as_raw_fd(), is_device: false };
+        let place = OpenTarget { fd: file.as_raw_fd(), is_device: false };
         let (mut ring, _) = Ring::new(setup, job, &[place]).unwrap();
 
         let bs = job.largest_block() as u32;
@@ -436,7 +436,7 @@ mod tests {
         let job = Job { registerfiles: false, ..job(3, 4096) };
         assert_eq!(read_all(&old, &job, 9), [4096; 9]);
         let file = File::open(std::env::current_exe().unwrap()).unwrap();
-        let place = |fd| Place { fd, is_device: false };
+        let place = |fd| OpenTarget { fd, is_device: false };
         let registered =
             |setup: &Setup| Ring::new(setup, &job, &[place(file.as_raw_fd())]).unwrap().0.fixed_files;
         assert!(registered(&old));
@@ -455,7 +455,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("biopsy-ring-{}", std::process::id()));
         let file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
-        let place = Place { fd: file.as_raw_fd(), is_device: false };
+        let place = OpenTarget { fd: file.as_raw_fd(), is_device: false };
         let (mut ring, _) = Ring::new(&setup, &job(2, 4096), &[place]).unwrap();
 
         let fill = |ring: &Ring, slot, byte| {
@@ -466,7 +466,7 @@ mod tests {
             // SAFETY: as above.
             unsafe { *ring.buffer(slot) }
         };
-        let run = |ring: &mut Ring, slot, what: Option<Piece>| {
+        let run = |ring: &mut Ring, slot, what: Option<PlannedIo>| {
             match what {
                 Some(piece) => ring.queue(slot, &piece),
                 None => ring.queue_sync(slot, 0, true),
@@ -516,7 +516,7 @@ mod tests {
         let Ok(setup) = Setup::probe(&job(1, 4096)) else { return };
         // Nothing is written to the pipe, so the read waits.
         let (reader, _writer) = std::io::pipe().unwrap();
-        let place = Place { fd: reader.as_raw_fd(), is_device: false };
+        let place = OpenTarget { fd: reader.as_raw_fd(), is_device: false };
         let (mut ring, _) = Ring::new(&setup, &job(1, 4096), &[place]).unwrap();
 
         ring.queue(0, &piece(Direction::Read, u64::MAX, 4096));

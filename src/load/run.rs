@@ -10,13 +10,15 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 
-use super::drive::{Writer, health_before};
-use super::guard::Opened;
+use super::drive::{WriteTracker, health_before};
+use super::guard::GuardedTarget;
 use super::job::{Job, Placement};
-use super::prepare::{Phase, Prepared, PreparedJob, Progress, Rates};
+use super::prepare::{Phase, PreparedJob, PreparedJobs, Progress, Rates};
 use super::ring_workers::{self, Meter};
-use super::worker::{self, Control, Done, Ends, Gates, Meeting, Outcome, Plan, Ready, circles};
-use super::{Interval, JobResult, LoadSummary, RingWorkers, cpus};
+use super::worker::{
+    self, Control, Ends, Gates, Meeting, Ready, ThreadOutcome, ThreadPlan, ThreadProgress, circles,
+};
+use super::{JobResult, LoadSummary, RingWorkers, SeriesInterval, cpus};
 use crate::clock;
 use crate::refusal::{Refusal, reason};
 use crate::wire::generator::WireGenerator;
@@ -26,9 +28,9 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 
 /// The result of a round of jobs: per job the outcomes and the bytes written per interval; and the CPU time of
 /// io_uring's workers.
-type Round = (Vec<(Vec<Outcome>, Vec<Interval>)>, Result<RingWorkers, &'static str>);
+type RoundResult = (Vec<(Vec<ThreadOutcome>, Vec<SeriesInterval>)>, Result<RingWorkers, &'static str>);
 
-impl Prepared {
+impl PreparedJobs {
     /// Runs the load until its time is over or `stop` is set, then drains. Returns a summary per job.
     ///
     /// Failed operations are reported in the summaries, not as an error: print what was measured, then call
@@ -87,7 +89,7 @@ impl Prepared {
         Ok(summaries)
     }
 
-    /// Same as [`Prepared::run`], where there is one job.
+    /// Same as [`PreparedJobs::run`], where there is one job.
     pub fn run_one(
         &mut self,
         stop: &AtomicBool,
@@ -105,13 +107,13 @@ impl Prepared {
     fn summary(
         &self,
         job: &PreparedJob,
-        outcomes: Vec<Outcome>,
-        written: Vec<Interval>,
+        outcomes: Vec<ThreadOutcome>,
+        written: Vec<SeriesInterval>,
         ring_workers: Result<RingWorkers, &'static str>,
         alone: bool,
     ) -> LoadSummary {
         // A thread that ended during its ramp has no measured time either.
-        let is_counted = |outcome: &&Outcome| {
+        let is_counted = |outcome: &&ThreadOutcome| {
             let (first, last) = (outcome.first_submit_ns, outcome.last_reap_ns);
             first > 0 && (job.job.ramp_time.is_zero() || last > first)
         };
@@ -176,9 +178,9 @@ impl Prepared {
         control: &Control,
         progress: &dyn Fn(Progress),
         shared: &[WireGenerator],
-    ) -> Result<Round> {
+    ) -> Result<RoundResult> {
         let threads: usize = jobs.iter().map(|job| job.job.numjobs as usize).sum();
-        let done: Vec<Done> = (0..threads).map(|_| Done::default()).collect();
+        let done: Vec<ThreadProgress> = (0..threads).map(|_| ThreadProgress::default()).collect();
         let runtime_ns = jobs.iter().map(|job| total_ns(&job.job)).max().unwrap_or(u64::MAX);
         let gates = Gates::default();
         let (meetings, circle) = meetings(jobs, control);
@@ -191,7 +193,7 @@ impl Prepared {
             for (place, ((job, circle), own)) in jobs.iter().zip(circle).zip(&own).enumerate() {
                 let ends = Ends { stop, exit: control.exit(place) };
                 for (number, done) in (0..job.job.numjobs).zip(&mut done_of) {
-                    let plan = Plan {
+                    let plan = ThreadPlan {
                         job: &job.job,
                         number,
                         cpus: cpus_of(job, before + number as usize, number as usize),
@@ -230,10 +232,10 @@ impl Prepared {
             self.begun.set(self.begun.get() || all_ready);
             gates.begin.open(all_ready);
             let mut rest = done.as_slice();
-            let mut writers: Vec<Writer<'_>> = Vec::with_capacity(jobs.len());
+            let mut writers: Vec<WriteTracker<'_>> = Vec::with_capacity(jobs.len());
             for job in jobs {
                 let (its, others) = rest.split_at(job.job.numjobs as usize);
-                writers.push(Writer::new(job, its));
+                writers.push(WriteTracker::new(job, its));
                 rest = others;
             }
             watch(&tellings, &done, runtime_ns, &mut meter, &mut writers, progress);
@@ -242,13 +244,13 @@ impl Prepared {
             gates.end.open(true);
             // All threads are joined before the first error is returned.
             let joined: Vec<_> = workers.into_iter().map(|worker| worker.join()).collect();
-            let outcomes: Result<Vec<Outcome>> = joined
+            let outcomes: Result<Vec<ThreadOutcome>> = joined
                 .into_iter()
                 .map(|end| end.map_err(|_| anyhow!("a worker of the load panicked"))?)
                 .collect();
             let mut outcomes = outcomes?.into_iter();
-            let of_job = |(job, writer): (&PreparedJob, Writer<'_>)| {
-                let its: Vec<Outcome> = outcomes.by_ref().take(job.job.numjobs as usize).collect();
+            let of_job = |(job, writer): (&PreparedJob, WriteTracker<'_>)| {
+                let its: Vec<ThreadOutcome> = outcomes.by_ref().take(job.job.numjobs as usize).collect();
                 let end = its.iter().map(|outcome| outcome.last_reap_ns).min().unwrap_or(0);
                 (its, writer.until(end))
             };
@@ -261,7 +263,7 @@ impl Prepared {
 /// Groups jobs that write the same bytes, so that they wait for each other before they read back. Returns the meetings,
 /// and the index of each job's meeting.
 fn meetings(jobs: &[PreparedJob], control: &Control) -> (Vec<Meeting>, Vec<usize>) {
-    let written: Vec<Vec<Written>> = jobs.iter().map(written).collect();
+    let written: Vec<Vec<WrittenRange>> = jobs.iter().map(written).collect();
     let meet = |first: usize, second: usize| {
         written[first].iter().any(|one| written[second].iter().any(|other| one.overlaps(other)))
     };
@@ -275,33 +277,33 @@ fn meetings(jobs: &[PreparedJob], control: &Control) -> (Vec<Meeting>, Vec<usize
 }
 
 /// A part of a file that a thread may write.
-struct Written {
+struct WrittenRange {
     file: (u64, u64),
     begin: u64,
     end: u64,
 }
 
-impl Written {
+impl WrittenRange {
     fn overlaps(&self, other: &Self) -> bool {
         self.file == other.file && self.begin < other.end && other.begin < self.end
     }
 }
 
 /// The parts that the threads of a job may write; empty for a job that only reads.
-fn written(job: &PreparedJob) -> Vec<Written> {
+fn written(job: &PreparedJob) -> Vec<WrittenRange> {
     let threads = job.regions.iter().filter(|_| job.job.rw.writes());
     let parts = threads.flat_map(|regions| job.opened.iter().zip(regions));
     parts
         .filter_map(|(one, region)| {
             let file = one.file.metadata().ok()?;
             let (begin, end) = (region.begin, region.begin + region.bytes);
-            Some(Written { file: (file.dev(), file.ino()), begin, end })
+            Some(WrittenRange { file: (file.dev(), file.ino()), begin, end })
         })
         .collect()
 }
 
 /// Whether a disk was removed: its size is 0.
-fn is_gone(one: &Opened) -> bool {
+fn is_gone(one: &GuardedTarget) -> bool {
     let is_disk = one.file.metadata().is_ok_and(|file| file.file_type().is_block_device());
     is_disk && one.bytes > 0 && (&one.file).seek(SeekFrom::End(0)).is_ok_and(|bytes| bytes == 0)
 }
@@ -331,17 +333,17 @@ fn cpus_of(job: &PreparedJob, index: usize, number: usize) -> Vec<u32> {
 /// Reports progress until the last worker has dropped its end of the channel.
 fn watch(
     tellings: &mpsc::Receiver<Ready>,
-    done: &[Done],
+    done: &[ThreadProgress],
     runtime_ns: u64,
     meter: &mut Meter,
-    writers: &mut [Writer<'_>],
+    writers: &mut [WriteTracker<'_>],
     progress: &dyn Fn(Progress),
 ) {
     let begin = clock::now_ns();
-    let mut then = Seen::now(done);
+    let mut then = ThreadTotals::now(done);
     let mut look = begin + ring_workers::EVERY_NS;
     while tellings.recv_timeout(PROGRESS_EVERY) == Err(RecvTimeoutError::Timeout) {
-        let now_seen = Seen::now(done);
+        let now_seen = ThreadTotals::now(done);
         let now = now_seen.at_ns;
         let rates = (now_seen.operations > 0).then(|| now_seen.since(&then));
         progress(Progress {
@@ -360,7 +362,7 @@ fn watch(
 }
 
 /// Totals of all threads at one time.
-struct Seen {
+struct ThreadTotals {
     at_ns: u64,
     operations: u64,
     bytes: u64,
@@ -368,9 +370,10 @@ struct Seen {
     cpu_ns: u64,
 }
 
-impl Seen {
-    fn now(done: &[Done]) -> Self {
-        let sum = |of: fn(&Done) -> &AtomicU64| done.iter().map(|d| of(d).load(Ordering::Relaxed)).sum();
+impl ThreadTotals {
+    fn now(done: &[ThreadProgress]) -> Self {
+        let sum =
+            |of: fn(&ThreadProgress) -> &AtomicU64| done.iter().map(|d| of(d).load(Ordering::Relaxed)).sum();
         let usage = cpus::process_usage();
         Self {
             at_ns: clock::now_ns(),
@@ -473,9 +476,14 @@ mod tests {
 
     #[test]
     fn rates_are_those_since_the_last_look() {
-        let then = Seen { at_ns: 0, operations: 100, bytes: 1_000, submits: 10, cpu_ns: 0 };
-        let now =
-            Seen { at_ns: 500_000_000, operations: 1_100, bytes: 9_000, submits: 260, cpu_ns: 250_000_000 };
+        let then = ThreadTotals { at_ns: 0, operations: 100, bytes: 1_000, submits: 10, cpu_ns: 0 };
+        let now = ThreadTotals {
+            at_ns: 500_000_000,
+            operations: 1_100,
+            bytes: 9_000,
+            submits: 260,
+            cpu_ns: 250_000_000,
+        };
         let expected = Rates {
             operations: 1_000,
             bytes: 8_000,
@@ -486,7 +494,7 @@ mod tests {
             cpu_percent: 50.0,
         };
         assert_eq!(now.since(&then), expected);
-        let idle = Seen { at_ns: 1_000_000_000, ..now };
-        assert_eq!(idle.since(&Seen { at_ns: 500_000_000, ..idle }).ios_per_submit, None);
+        let idle = ThreadTotals { at_ns: 1_000_000_000, ..now };
+        assert_eq!(idle.since(&ThreadTotals { at_ns: 500_000_000, ..idle }).ios_per_submit, None);
     }
 }

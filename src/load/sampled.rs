@@ -15,7 +15,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::buffers::{Buffers, PAGE};
-use super::guard::Opened;
+use super::guard::GuardedTarget;
 use super::random::{scramble, seeded};
 use super::sequence::Region;
 use crate::clock;
@@ -29,7 +29,7 @@ const MOST_NS: u64 = 2_000_000_000;
 
 /// How many of the blocks are what.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Sampled {
+pub struct BlockCounts {
     pub samples: u64,
     /// In holes of the file, and in extents that are allocated and not written: no I/O reads them.
     pub holes: u64,
@@ -42,7 +42,7 @@ pub struct Sampled {
     pub unread: u64,
 }
 
-impl Sampled {
+impl BlockCounts {
     /// Blocks without content.
     pub fn empty(&self) -> u64 {
         self.holes + self.unwritten + self.zeros
@@ -79,12 +79,16 @@ enum Block {
 
 /// Samples blocks of the regions, each given with its target. `direct`: the targets are read with direct I/O; otherwise
 /// nothing is read, as that would fill the page cache.
-pub fn sample(regions: &[(&Opened, Region)], direct: bool, stop: &AtomicBool) -> io::Result<Sampled> {
+pub fn sample(
+    regions: &[(&GuardedTarget, Region)],
+    direct: bool,
+    stop: &AtomicBool,
+) -> io::Result<BlockCounts> {
     let begin = clock::now_ns();
     let largest = regions.iter().map(|(_, region)| u64::from(region.block).max(BLOCK)).max().unwrap_or(BLOCK);
     let mut buffer = Buffers::new((largest as usize).next_multiple_of(PAGE))?;
     let lengths: Vec<u64> = regions.iter().map(|(_, region)| region.bytes).collect();
-    let mut sampled = Sampled::default();
+    let mut sampled = BlockCounts::default();
     for place in places(lengths.iter().fold(0, |all: u64, length| all.saturating_add(*length))) {
         if stop.load(Ordering::Relaxed) || clock::now_ns() - begin > MOST_NS {
             break;
@@ -137,7 +141,7 @@ fn within(lengths: &[u64], mut place: u64) -> Option<(usize, u64)> {
     None
 }
 
-fn look(opened: &Opened, offset: u64, block: &mut [u8], direct: bool) -> Block {
+fn look(opened: &GuardedTarget, offset: u64, block: &mut [u8], direct: bool) -> Block {
     if !opened.is_device
         && let Some(empty) = without_data(&opened.file, offset, block.len() as u64)
     {
@@ -177,12 +181,12 @@ struct Map {
     mapped: u32,
     room: u32,
     reserved: u32,
-    extent: Extent,
+    extent: FiemapExtent,
 }
 
 #[repr(C)]
 #[derive(Debug, Default)]
-struct Extent {
+struct FiemapExtent {
     logical: u64,
     physical: u64,
     length: u64,
@@ -251,7 +255,7 @@ mod tests {
 
     #[test]
     fn empty_blocks_are_those_without_content() {
-        let mut sampled = Sampled::default();
+        let mut sampled = BlockCounts::default();
         assert_eq!(sampled.empty_percent(), None);
         for block in
             [Block::Hole, Block::Unwritten, Block::Zeros, Block::Content, Block::Unreadable, Block::Unread]

@@ -16,7 +16,7 @@ use crate::host::cpu_time::CpuReading;
 /// A drive in two runs of the same load.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct Scaled {
+pub struct DriveScaling {
     /// As it was named.
     pub target: String,
     /// The block device below it; None: it lies on none.
@@ -32,7 +32,7 @@ pub struct Scaled {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Scaling {
-    pub drives: Vec<Scaled>,
+    pub drives: Vec<DriveScaling>,
     /// Planned length of each run.
     pub each_ns: u64,
     /// While all were driven: what the busiest thread of the load used of a CPU, ...
@@ -75,7 +75,7 @@ pub fn measure(
         drives: alone
             .iter()
             .zip(&together)
-            .map(|(alone, together)| Scaled {
+            .map(|(alone, together)| DriveScaling {
                 target: alone.target.clone(),
                 device: alone.device.clone(),
                 alone: rate(alone),

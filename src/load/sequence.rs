@@ -27,12 +27,12 @@ use super::random::{below, seeded};
 use coverage::Passes;
 use turns::Turns;
 
-pub use region::{Region, Whole, cut, region};
+pub use region::{Region, RegionTarget, cut, region};
 pub use sizes::grain;
 
 /// One I/O.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Piece {
+pub struct PlannedIo {
     pub direction: Direction,
     /// Index of the target in the job.
     pub file: u16,
@@ -143,7 +143,7 @@ impl Sequence {
     }
 
     #[inline(never)]
-    fn turn(&mut self) -> Option<Piece> {
+    fn turn(&mut self) -> Option<PlannedIo> {
         let Order::Turns(turns) = &mut self.order else { return None };
         let piece = turns.next()?;
         self.handed += 1;
@@ -152,11 +152,11 @@ impl Sequence {
 }
 
 impl Iterator for Sequence {
-    type Item = Piece;
+    type Item = PlannedIo;
 
     /// See [`Sequence::step`].
     #[inline]
-    fn next(&mut self) -> Option<Piece> {
+    fn next(&mut self) -> Option<PlannedIo> {
         self.step()
     }
 }
@@ -164,7 +164,7 @@ impl Iterator for Sequence {
 impl Sequence {
     /// The next I/O. None: all of `size` (or `io_size`) is done and the job is not time-based.
     #[inline(always)]
-    pub fn step(&mut self) -> Option<Piece> {
+    pub fn step(&mut self) -> Option<PlannedIo> {
         if self.handed == self.end {
             return None;
         }
@@ -179,7 +179,7 @@ impl Sequence {
             Order::Turns(_) => return self.turn(),
         };
         self.handed += 1;
-        Some(Piece {
+        Some(PlannedIo {
             direction: self.direction,
             file: self.file,
             bytes: self.bytes,
@@ -190,7 +190,7 @@ impl Sequence {
 
 /// Accepts I/Os one after another.
 pub trait Taker {
-    fn take(&mut self, piece: Piece);
+    fn take(&mut self, piece: PlannedIo);
 }
 
 impl Sequence {
@@ -200,7 +200,7 @@ impl Sequence {
     pub fn hand_out(&mut self, most: u64, to: &mut impl Taker) -> u64 {
         let count = most.min(self.end - self.handed);
         let Self { direction, file, bytes, begin, blocks, .. } = *self;
-        let piece = |block| Piece { direction, file, bytes, offset: begin + block * u64::from(bytes) };
+        let piece = |block| PlannedIo { direction, file, bytes, offset: begin + block * u64::from(bytes) };
         match &mut self.order {
             Order::Random(state) => {
                 let mut last = *state;
@@ -229,7 +229,7 @@ impl Sequence {
 pub struct ReadBack {
     sequence: Sequence,
     left: u64,
-    trimmed: Vec<Piece>,
+    trimmed: Vec<PlannedIo>,
 }
 
 impl ReadBack {
@@ -240,23 +240,23 @@ impl ReadBack {
 }
 
 impl Iterator for ReadBack {
-    type Item = Piece;
+    type Item = PlannedIo;
 
-    fn next(&mut self) -> Option<Piece> {
+    fn next(&mut self) -> Option<PlannedIo> {
         while self.left > 0 {
             self.left -= 1;
             let piece = self.sequence.next()?;
             if piece.direction == Direction::Write
                 && !self.trimmed.iter().any(|trimmed| overlap(trimmed, &piece))
             {
-                return Some(Piece { direction: Direction::Read, ..piece });
+                return Some(PlannedIo { direction: Direction::Read, ..piece });
             }
         }
         None
     }
 }
 
-fn overlap(a: &Piece, b: &Piece) -> bool {
+fn overlap(a: &PlannedIo, b: &PlannedIo) -> bool {
     a.file == b.file && a.offset < b.offset + u64::from(b.bytes) && b.offset < a.offset + u64::from(a.bytes)
 }
 

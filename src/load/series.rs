@@ -5,12 +5,12 @@ const MOST: usize = 512;
 
 /// One part of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Interval {
+pub struct SeriesInterval {
     pub duration_ns: u64,
     pub bytes: u64,
 }
 
-impl Interval {
+impl SeriesInterval {
     fn and(self, next: Self) -> Self {
         Self { duration_ns: self.duration_ns + next.duration_ns, bytes: self.bytes + next.bytes }
     }
@@ -19,23 +19,25 @@ impl Interval {
 /// Consecutive intervals. When there is no room for another, pairs are merged.
 #[derive(Debug, Clone, Default)]
 pub struct Series {
-    whole: Vec<Interval>,
+    whole: Vec<SeriesInterval>,
     /// Number of added intervals per stored one: a power of two.
     merged: u32,
-    last: Interval,
+    last: SeriesInterval,
     in_last: u32,
 }
 
 impl Series {
-    pub fn add(&mut self, interval: Interval) {
+    pub fn add(&mut self, interval: SeriesInterval) {
         self.last = self.last.and(interval);
         self.in_last += 1;
         if self.in_last < self.merged.max(1) {
             return;
         }
         if self.whole.len() == MOST {
-            let pairs =
-                self.whole.chunks(2).map(|pair| pair.iter().fold(Interval::default(), |a, b| a.and(*b)));
+            let pairs = self
+                .whole
+                .chunks(2)
+                .map(|pair| pair.iter().fold(SeriesInterval::default(), |a, b| a.and(*b)));
             self.whole = pairs.collect();
             self.merged = self.merged.max(1) * 2;
             // The current one is now only half of an interval.
@@ -46,7 +48,7 @@ impl Series {
     }
 
     /// The complete intervals: the incomplete one at the end is dropped.
-    pub fn intervals(self) -> Vec<Interval> {
+    pub fn intervals(self) -> Vec<SeriesInterval> {
         self.whole
     }
 }
@@ -55,16 +57,16 @@ impl Series {
 mod tests {
     use super::*;
 
-    fn series(given: u64) -> Vec<Interval> {
+    fn series(given: u64) -> Vec<SeriesInterval> {
         let mut series = Series::default();
-        (0..given).for_each(|n| series.add(Interval { duration_ns: 100, bytes: n }));
+        (0..given).for_each(|n| series.add(SeriesInterval { duration_ns: 100, bytes: n }));
         series.intervals()
     }
 
     #[test]
     fn a_short_run_is_kept_as_it_was() {
         assert_eq!(series(0), []);
-        assert_eq!(series(3)[2], Interval { duration_ns: 100, bytes: 2 });
+        assert_eq!(series(3)[2], SeriesInterval { duration_ns: 100, bytes: 2 });
         assert_eq!(series(MOST as u64).len(), MOST);
     }
 

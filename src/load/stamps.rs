@@ -35,13 +35,13 @@ pub struct ClockQuality {
 /// A thread's clock.
 #[derive(Debug, Clone)]
 pub struct Stamps {
-    counter: Option<Counter>,
+    counter: Option<ClockSync>,
     cost_ns: f64,
 }
 
 /// The last synchronisation of the counter with the clock, and its speed.
 #[derive(Debug, Clone)]
-struct Counter {
+struct ClockSync {
     ticks: u64,
     ns: u64,
     /// Nanoseconds per tick, with [`SHIFT`] fraction bits.
@@ -55,7 +55,7 @@ struct Counter {
 impl Stamps {
     /// Calibrates the counter: takes 2 ms where there is one.
     pub fn new(counter_is_trusted: bool) -> Self {
-        let mut stamps = Self { counter: counter_is_trusted.then(Counter::new).flatten(), cost_ns: 0.0 };
+        let mut stamps = Self { counter: counter_is_trusted.then(ClockSync::new).flatten(), cost_ns: 0.0 };
         // The minimum over some batches: the others were interrupted.
         const BATCHES: u32 = 10;
         const READINGS: u32 = 100;
@@ -89,7 +89,7 @@ impl Stamps {
     }
 }
 
-impl Counter {
+impl ClockSync {
     /// None where the counter does not advance.
     fn new() -> Option<Self> {
         let (ticks, ns, _) = both();

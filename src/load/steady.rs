@@ -14,14 +14,14 @@ pub const MOST_SLOPE: f64 = 0.10;
 
 /// Average, range and slope of the last rounds.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Window {
+pub struct RoundTrend {
     pub average: f64,
     /// Shares of the average, never negative.
     pub range: f64,
     pub slope: f64,
 }
 
-impl Window {
+impl RoundTrend {
     /// From the last rounds; None where there are fewer than [`WINDOW`], or all were 0.
     pub fn of(rounds: &[f64]) -> Option<Self> {
         let last = rounds.get(rounds.len().checked_sub(WINDOW)?..)?;
@@ -53,22 +53,22 @@ mod tests {
     use super::*;
 
     fn steady(rounds: &[f64]) -> bool {
-        Window::of(rounds).unwrap().is_steady()
+        RoundTrend::of(rounds).unwrap().is_steady()
     }
 
     #[test]
     fn a_window_has_five_rounds() {
-        assert_eq!(Window::of(&[100.0; 4]), None);
-        assert_eq!(Window::of(&[]), None);
-        assert_eq!(Window::of(&[100.0; 5]), Some(Window { average: 100.0, range: 0.0, slope: 0.0 }));
+        assert_eq!(RoundTrend::of(&[100.0; 4]), None);
+        assert_eq!(RoundTrend::of(&[]), None);
+        assert_eq!(RoundTrend::of(&[100.0; 5]), Some(RoundTrend { average: 100.0, range: 0.0, slope: 0.0 }));
         assert!(steady(&[900.0, 500.0, 100.0, 100.0, 100.0, 100.0, 100.0]), "only the last five count");
-        assert_eq!(Window::of(&[0.0; 5]), None, "a share of nothing is no number");
+        assert_eq!(RoundTrend::of(&[0.0; 5]), None, "a share of nothing is no number");
     }
 
     #[test]
     fn the_range_is_at_most_a_fifth_of_the_average() {
         let spread = |by: f64| [100.0, 100.0 - by, 100.0 + by, 100.0, 100.0];
-        let window = Window::of(&spread(10.0)).unwrap();
+        let window = RoundTrend::of(&spread(10.0)).unwrap();
         assert_eq!((window.range, window.slope), (0.2, 0.0 + window.slope));
         assert!(window.is_steady());
         assert!(!steady(&spread(10.5)));
@@ -78,7 +78,7 @@ mod tests {
     fn a_slope_is_not_steady_where_the_range_is_small() {
         // The slopes are 8 % and 12 %; the range is below 20 % in both.
         let line = |step: f64| [-2.0, -1.0, 0.0, 1.0, 2.0].map(|at| 100.0 + step * at);
-        let slope = Window::of(&line(2.0)).unwrap();
+        let slope = RoundTrend::of(&line(2.0)).unwrap();
         assert!((slope.slope - 0.08).abs() < 1e-12 && (slope.range - 0.08).abs() < 1e-12);
         assert!(steady(&line(2.0)) && !steady(&line(3.0)));
         assert!(!steady(&line(-3.0)), "what falls is no more steady than what rises");
@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn a_new_drive_becomes_steady_when_its_spare_blocks_are_used_up() {
         let falling = [400.0, 320.0, 250.0, 190.0, 150.0, 120.0, 104.0, 101.0, 99.0, 100.0, 102.0, 98.0];
-        let at = (1..=falling.len()).find(|n| Window::of(&falling[..*n]).is_some_and(|w| w.is_steady()));
+        let at = (1..=falling.len()).find(|n| RoundTrend::of(&falling[..*n]).is_some_and(|w| w.is_steady()));
         assert_eq!(at, Some(11));
     }
 }

@@ -1,7 +1,7 @@
 //! Counts one thread's operations, latencies and failures while it runs.
 
 use super::job::Direction;
-use super::{Failures, JobResult, Sample, Served, Transfer};
+use super::{Failures, JobResult, ServedLatencies, Transfer, TransferSample};
 use crate::hist::Histogram;
 
 /// Kind of operation in a slot.
@@ -14,9 +14,9 @@ pub enum OpKind {
 
 /// What an operation is expected to return, packed in one word, because each is compared with the previous one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Load(u64);
+pub struct ExpectedResult(u64);
 
-impl Load {
+impl ExpectedResult {
     const SYNC: u64 = 3;
 
     /// Expects a result of `bytes` bytes; with `timed` its latency is recorded.
@@ -68,13 +68,13 @@ pub struct InFlight {
     pub begin: u64,
     /// When its submission ended; 0: not measured.
     pub sent: u64,
-    pub load: Load,
+    pub load: ExpectedResult,
     pub offset: u64,
 }
 
 impl InFlight {
     /// No operation.
-    pub const NONE: Self = Self { begin: 0, sent: 0, load: Load(0), offset: 0 };
+    pub const NONE: Self = Self { begin: 0, sent: 0, load: ExpectedResult(0), offset: 0 };
 
     /// Whether both are equal except for the offset.
     #[inline(always)]
@@ -88,23 +88,23 @@ impl InFlight {
 pub struct Tally {
     transfers: [Transfer; 3],
     /// None: operations have no priorities of their own.
-    priorities: Option<Vec<Served>>,
+    priorities: Option<Vec<ServedLatencies>>,
     syncs: Histogram,
     failures: Vec<Failures>,
     first_errno: Option<i32>,
     submitted: Histogram,
     reaped: Histogram,
     depths: Histogram,
-    samples: Vec<Sample>,
+    samples: Vec<TransferSample>,
     /// End of the last interval, and the totals then.
-    sampled: Sampled,
+    sampled: IntervalCounters,
     /// Latency above which an operation is late, ns; 0: none is.
     late_above_ns: u64,
     late: u64,
 }
 
 #[derive(Debug, Default)]
-struct Sampled {
+struct IntervalCounters {
     /// Length of an interval.
     every_ns: u64,
     at_ns: u64,
@@ -117,7 +117,10 @@ struct Sampled {
 impl Tally {
     /// Starts counting now, in intervals of this length.
     pub fn begin(now: u64, every_ns: u64) -> Self {
-        Self { sampled: Sampled { at_ns: now, every_ns, ..Sampled::default() }, ..Self::default() }
+        Self {
+            sampled: IntervalCounters { at_ns: now, every_ns, ..IntervalCounters::default() },
+            ..Self::default()
+        }
     }
 
     /// Enables latencies by I/O priority.
@@ -152,14 +155,14 @@ impl Tally {
         let latency_ns = self.transfers.each_ref().map(|transfer| transfer.lat.sum());
         let every_ns = self.sampled.every_ns;
         let since = |now: [u64; 3], then: [u64; 3]| std::array::from_fn(|at| now[at] - then[at]);
-        self.samples.push(Sample {
+        self.samples.push(TransferSample {
             duration_ns: now - self.sampled.at_ns,
             operations: since(operations, self.sampled.operations),
             bytes: since(bytes, self.sampled.bytes),
             timed: since(timed, self.sampled.timed),
             latency_ns: since(latency_ns, self.sampled.latency_ns),
         });
-        self.sampled = Sampled { every_ns, at_ns: now, operations, bytes, timed, latency_ns };
+        self.sampled = IntervalCounters { every_ns, at_ns: now, operations, bytes, timed, latency_ns };
     }
 
     /// Begins a batch of completions found at `now`.
@@ -199,7 +202,7 @@ impl Tally {
                     priorities.iter().position(|one| (one.direction, one.priority) == (direction, priority));
                 let at = at.unwrap_or_else(|| {
                     let (clat, lat) = Default::default();
-                    priorities.push(Served { direction, priority, clat, lat });
+                    priorities.push(ServedLatencies { direction, priority, clat, lat });
                     priorities.len() - 1
                 });
                 priorities[at].lat.record_many(taken, timed);
@@ -356,7 +359,7 @@ mod tests {
         let mut tally = Tally::begin(1_000, 500_000_000);
         let trip = InFlight {
             begin: 1_000,
-            load: Load::new(512, InFlight::NONE.load.kind(), true),
+            load: ExpectedResult::new(512, InFlight::NONE.load.kind(), true),
             ..InFlight::NONE
         };
         arrived(&mut tally, &[trip], 2_000);
@@ -375,7 +378,8 @@ mod tests {
     #[test]
     fn what_came_together_counts_each() {
         let mut tally = Tally::default();
-        let trip = |begin, kind| InFlight { begin, load: Load::new(10, kind, true), ..InFlight::NONE };
+        let trip =
+            |begin, kind| InFlight { begin, load: ExpectedResult::new(10, kind, true), ..InFlight::NONE };
         let (read, write) = (OpKind::Transfer(Direction::Read), OpKind::Transfer(Direction::Write));
         let trips = [(5, read), (5, read), (6, read), (6, write), (5, read)];
         arrived(&mut tally, &trips.map(|(begin, kind)| trip(begin, kind)), 20);
@@ -393,8 +397,11 @@ mod tests {
     #[test]
     fn results_fall_into_their_place() {
         let mut tally = Tally::default();
-        let trip =
-            |kind, timed| InFlight { begin: 100, load: Load::new(4096, kind, timed), ..InFlight::NONE };
+        let trip = |kind, timed| InFlight {
+            begin: 100,
+            load: ExpectedResult::new(4096, kind, timed),
+            ..InFlight::NONE
+        };
         let read = trip(OpKind::Transfer(Direction::Read), true);
         let write = trip(OpKind::Transfer(Direction::Write), false);
         arrived(&mut tally, &[read, InFlight { sent: 150, ..read }, write], 350);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use super::direct::Facts;
-use super::guard::{self, Opened, Permission};
+use super::guard::{self, GuardedTarget, Permission};
 use super::job::{self, Direction, Job, Target};
 use super::scratch;
 use crate::refusal::Refusal;
@@ -13,15 +13,15 @@ use crate::refusal::Refusal;
 /// The open targets. Only the jobs of this run share a target that one of them writes.
 #[derive(Debug, Default)]
 pub struct Targets {
-    open: Vec<(Key, Arc<Opened>)>,
+    open: Vec<(DescriptorKey, Arc<GuardedTarget>)>,
     /// Created files that must be filled, with their length.
-    unfilled: Vec<(PathBuf, Arc<Opened>, u64)>,
+    unfilled: Vec<(PathBuf, Arc<GuardedTarget>, u64)>,
 }
 
 /// Two jobs share a descriptor if they have the same path and agree on write access, direct I/O and command
 /// passthrough.
 #[derive(Debug, Clone, PartialEq)]
-struct Key {
+struct DescriptorKey {
     path: PathBuf,
     writes: bool,
     direct: bool,
@@ -29,7 +29,7 @@ struct Key {
     null: bool,
 }
 
-impl Key {
+impl DescriptorKey {
     fn new(path: &Path, job: &Job) -> Self {
         Self {
             path: path.to_path_buf(),
@@ -90,7 +90,7 @@ impl Targets {
                     let Target::Existing(path) = target else { continue };
                     if self.get(target, job).is_none() {
                         let opened = self.open_one(path, job, jobs, permission)?;
-                        self.open.push((Key::new(path, job), opened));
+                        self.open.push((DescriptorKey::new(path, job), opened));
                     }
                 }
             }
@@ -104,7 +104,7 @@ impl Targets {
         job: &Job,
         jobs: &[Job],
         permission: &Permission,
-    ) -> Result<Arc<Opened>, Refusal> {
+    ) -> Result<Arc<GuardedTarget>, Refusal> {
         let writes = job.rw.writes();
         if job.engine == job::Engine::Null {
             let its = |job: &&Job| {
@@ -115,7 +115,7 @@ impl Targets {
             let length = length.ok_or_else(|| {
                 Refusal::Usage("the engine null has no file to take a length from: add --size".to_string())
             })?;
-            let opened = Opened::nothing("null".to_string(), length);
+            let opened = GuardedTarget::nothing("null".to_string(), length);
             return opened.map(Arc::new).map_err(|error| guard::cannot_open(Path::new("/dev/null"), &error));
         }
         if job.engine == job::Engine::IoUringCmd {
@@ -160,10 +160,11 @@ impl Targets {
     }
 
     /// The open target for a job: a reader shares a writer's descriptor. None for scratch files.
-    pub fn get(&self, target: &Target, job: &Job) -> Option<Arc<Opened>> {
+    pub fn get(&self, target: &Target, job: &Job) -> Option<Arc<GuardedTarget>> {
         let Target::Existing(path) = target else { return None };
-        let wanted = Key::new(path, job);
-        let serves = |key: &Key| *key == wanted || *key == Key { writes: true, ..wanted.clone() };
+        let wanted = DescriptorKey::new(path, job);
+        let serves =
+            |key: &DescriptorKey| *key == wanted || *key == DescriptorKey { writes: true, ..wanted.clone() };
         self.open.iter().find(|(key, _)| serves(key)).map(|(_, opened)| Arc::clone(opened))
     }
 

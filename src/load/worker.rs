@@ -18,10 +18,10 @@ use std::sync::mpsc::Sender;
 
 use anyhow::{Context, Result};
 
-use super::engine::Place;
+use super::engine::OpenTarget;
 use super::engine::aio::Aio;
 use super::engine::command::Commands;
-use super::engine::mapping::Mapping;
+use super::engine::mapping::MappingEngine;
 use super::engine::null::Null;
 use super::engine::sync::Sync;
 use super::job::{self, Job};
@@ -40,13 +40,13 @@ use control::Turn;
 pub use gate::{Gates, Meeting, circles};
 
 /// The plan of one thread.
-pub struct Plan<'a> {
+pub struct ThreadPlan<'a> {
     pub job: &'a Job,
     /// Number within its job.
     pub number: u32,
     /// The CPUs that it may run on; empty: not pinned.
     pub cpus: Vec<u32>,
-    pub places: &'a [Place],
+    pub places: &'a [OpenTarget],
     /// What it may use of each target.
     pub regions: &'a [Region],
     /// The threads that write to the same bytes, of all jobs and of its own job; they finish before any reads back.
@@ -74,14 +74,14 @@ pub struct Ready(pub bool);
 /// Progress of one thread, on a cache line of its own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub struct Done {
+pub struct ThreadProgress {
     pub operations: AtomicU64,
     pub bytes: AtomicU64,
     /// Calls that submitted something.
     pub submits: AtomicU64,
 }
 
-impl Done {
+impl ThreadProgress {
     fn store(&self, tally: &Tally) {
         self.operations.store(tally.operations(), Ordering::Relaxed);
         self.bytes.store(tally.bytes(), Ordering::Relaxed);
@@ -105,7 +105,7 @@ impl Ends<'_> {
 }
 
 /// The result of one thread, with the stamps that give the length of the run.
-pub struct Outcome {
+pub struct ThreadOutcome {
     pub result: JobResult,
     /// 0: it did not begin.
     pub first_submit_ns: u64,
@@ -116,12 +116,12 @@ pub struct Outcome {
 
 /// Sets up, waits for the others, runs the load, drains. `told` is dropped when nothing is in flight any more.
 pub fn run(
-    mut plan: Plan<'_>,
+    mut plan: ThreadPlan<'_>,
     ends: Ends<'_>,
     gates: &Gates,
     told: Sender<Ready>,
-    done: &Done,
-) -> Result<Outcome> {
+    done: &ThreadProgress,
+) -> Result<ThreadOutcome> {
     let mut result = JobResult { number: plan.number, ..JobResult::default() };
     let mut missing = Vec::new();
     if !plan.cpus.is_empty() {
@@ -138,14 +138,14 @@ pub fn run(
         cpus::wake_in_time();
     }
     // After pinning, so that ring and buffers are allocated on the thread's node.
-    let way = Way::new(&plan);
+    let way = ThreadEngine::new(&plan);
     let mut stamps = Stamps::new(plan.counter);
     // The receiver lives as long as any thread.
     let _received = told.send(Ready(way.is_ok()));
     let (mut way, lacking) = way?;
     missing.extend(lacking);
     if !gates.begin.pass() {
-        return Ok(Outcome { result, first_submit_ns: 0, last_reap_ns: 0, clock: None, missing });
+        return Ok(ThreadOutcome { result, first_submit_ns: 0, last_reap_ns: 0, clock: None, missing });
     }
     plan.round_ns = stamps.now_ns();
     let turn = Turn(plan.control, plan.place);
@@ -160,13 +160,13 @@ pub fn run(
     }
     let mut cycle = Cycle::new(plan, stamps, submit_stamps, ends, done);
     let driven = match &mut way {
-        Way::Ring(ring) => cycle.run(ring),
-        Way::Aio(aio) => cycle.run(aio),
-        Way::Sync(sync) => cycle.run(sync),
-        Way::Mapping(mapping) => cycle.run(mapping),
-        Way::Commands(commands) => cycle.run(commands),
-        Way::Null(null) => cycle.run(null),
-        Way::NullAlone(null) => cycle.run(null),
+        ThreadEngine::Ring(ring) => cycle.run(ring),
+        ThreadEngine::Aio(aio) => cycle.run(aio),
+        ThreadEngine::Sync(sync) => cycle.run(sync),
+        ThreadEngine::Mapping(mapping) => cycle.run(mapping),
+        ThreadEngine::Commands(commands) => cycle.run(commands),
+        ThreadEngine::Null(null) => cycle.run(null),
+        ThreadEngine::NullAlone(null) => cycle.run(null),
     };
     if cycle.gave_up() {
         missing.push(format!("the rest of the run: {ERRORS_IN_A_ROW} operations in a row failed"));
@@ -178,23 +178,23 @@ pub fn run(
     drop(told);
     gates.end.pass();
     driven.context("the load generator's engine failed")?;
-    Ok(Outcome { result, first_submit_ns, last_reap_ns, clock: Some(clock), missing })
+    Ok(ThreadOutcome { result, first_submit_ns, last_reap_ns, clock: Some(clock), missing })
 }
 
 /// The engine of a thread.
-enum Way {
+enum ThreadEngine {
     Ring(Ring),
     Aio(Aio),
     Sync(Sync),
-    Mapping(Mapping),
+    Mapping(MappingEngine),
     Commands(Commands),
     Null(Null<false>),
     NullAlone(Null<true>),
 }
 
-impl Way {
+impl ThreadEngine {
     /// Must be called on the thread that uses it. Also returns requested features that are not available.
-    fn new(plan: &Plan<'_>) -> Result<(Self, Vec<String>)> {
+    fn new(plan: &ThreadPlan<'_>) -> Result<(Self, Vec<String>)> {
         if let Some(priority) = plan.job.priority {
             cpus::set_io_priority(priority).map_err(|error| {
                 let (name, why) = (job::priority_name(priority), reason(&error));
@@ -217,7 +217,7 @@ impl Way {
                 (Self::Sync(sync), missing)
             }
             job::Engine::Mmap => {
-                let (mapping, missing) = Mapping::new(job, places, nodes)?;
+                let (mapping, missing) = MappingEngine::new(job, places, nodes)?;
                 (Self::Mapping(mapping), missing)
             }
             job::Engine::Null if job.iodepth > 1 => {

@@ -29,10 +29,10 @@ use crate::envelope::{Missing, Reason};
 use crate::host::Host;
 use crate::host::cgroups::Hierarchy;
 use crate::host::processes;
-use crate::host::sleeping::Entered;
+use crate::host::sleeping::SleepingThread;
 use crate::refusal::LockedMemory;
 use crate::wire::Record;
-use crate::wire::blocked::{Followed, RawBlocked, WireAsleep, WireSleeper, decode_stack};
+use crate::wire::blocked::{RawBlocked, WaitScope, WireAsleep, WireSleeper, decode_stack};
 use crate::wire::stacks::{MAX_FRAMES, is_of_ring};
 
 /// Time between closing the interval and reading the tables: programs that had begun have ended by then.
@@ -192,7 +192,7 @@ impl BlockedProbe {
         self.links.clear();
         // Immediately: the threads must still sleep in the same place.
         let asleep = frames(self.look()?);
-        let followed = if self.options.io_wait { Followed::IoWait } else { Followed::OffCpu };
+        let followed = if self.options.io_wait { WaitScope::IoWait } else { WaitScope::OffCpu };
         let mut raw = RawBlocked {
             followed,
             duration_ns: ended_ns.saturating_sub(self.began_ns),
@@ -251,7 +251,7 @@ fn frames(threads: Vec<WireAsleep>) -> Vec<(WireAsleep, Vec<u64>)> {
     let follow = move || {
         for thread in threads {
             let WireAsleep { ip, sp, bp, switches, tid, .. } = thread;
-            let entered = Entered { pid: thread.key.pid, tid, ip, sp, bp, switches };
+            let entered = SleepingThread { pid: thread.key.pid, tid, ip, sp, bp, switches };
             let Some(frames) = entered.frames(Path::new("/"), MAX_FRAMES) else { continue };
             // The receiver has stopped waiting.
             if found.send((thread, frames)).is_err() {

@@ -51,7 +51,7 @@ fn timed(ios: &dyn Fn() -> u64) -> (u64, Duration) {
 }
 
 /// One of the probe's programs.
-pub struct Metered<'a> {
+pub struct MeteredProgram<'a> {
     pub name: &'static str,
     pub fd: BorrowedFd<'a>,
 }
@@ -235,7 +235,7 @@ impl CostMeter {
 
     /// Begins or ends a slice when it is due. `ios` returns the number of I/Os so far; it is called only at the ends of
     /// slices.
-    pub fn tick(&mut self, programs: &[Metered<'_>], ios: &dyn Fn() -> u64) {
+    pub fn tick(&mut self, programs: &[MeteredProgram<'_>], ios: &dyn Fn() -> u64) {
         match &self.slice {
             Some(slice) if slice.started.elapsed() >= SLICE => self.end(programs, ios),
             None if Instant::now() >= self.next => self.begin(programs, ios),
@@ -258,7 +258,7 @@ impl CostMeter {
         self.slice.as_ref().map_or(self.next, |slice| slice.started + SLICE)
     }
 
-    fn begin(&mut self, programs: &[Metered<'_>], ios: &dyn Fn() -> u64) {
+    fn begin(&mut self, programs: &[MeteredProgram<'_>], ios: &dyn Fn() -> u64) {
         self.next = Instant::now() + period(self.ios.unwrap_or(0), self.counting, self.began.elapsed());
         if self.baseline.is_none() {
             self.baseline = Baseline::beside(self.beside);
@@ -282,7 +282,7 @@ impl CostMeter {
     }
 
     /// Ends an open slice.
-    pub fn end(&mut self, programs: &[Metered<'_>], ios: &dyn Fn() -> u64) {
+    pub fn end(&mut self, programs: &[MeteredProgram<'_>], ios: &dyn Fn() -> u64) {
         let Some(slice) = self.slice.take() else { return };
         let (counted, counting) = timed(ios);
         let counted = counted.saturating_sub(slice.ios);
@@ -358,8 +358,8 @@ pub fn missing() -> Missing {
 }
 
 /// The descriptor of a loaded program, for metering.
-pub fn metered<'a>(name: &'static str, program: &'a impl AsFd) -> Metered<'a> {
-    Metered { name, fd: program.as_fd() }
+pub fn metered<'a>(name: &'static str, program: &'a impl AsFd) -> MeteredProgram<'a> {
+    MeteredProgram { name, fd: program.as_fd() }
 }
 
 /// Keeps the kernel's program statistics enabled while it lives.

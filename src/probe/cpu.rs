@@ -8,38 +8,41 @@ use std::path::{Path, PathBuf};
 
 use super::perf_event::{self, Counter};
 use crate::clock;
-use crate::host::cpu_counters::{Count, Counters, CpuWindow, Event, Side};
+use crate::host::cpu_counters::{Count, CounterEvent, CounterMode, Counters, CpuWindow};
 use crate::host::cpu_time::{CpuReading, Topology, interrupts_timed};
 
 /// An event in one mode; true if it is in one group with the previous event and counts at the same times.
-type Wanted = (Event, Side, bool);
+type EventRequest = (CounterEvent, CounterMode, bool);
 
 /// Events for a processor with counters. Cycles are first, as the others are useless without them. User and kernel mode
 /// are separate, as the classes of CPU work are. In each mode instructions are grouped with the cycles.
-const PROCESSOR: [&[Wanted]; 3] = [
+const PROCESSOR: [&[EventRequest]; 3] = [
     &[
-        (Event::Cycles, Side::User, false),
-        (Event::Instructions, Side::User, true),
-        (Event::Cycles, Side::Kernel, false),
-        (Event::Instructions, Side::Kernel, true),
+        (CounterEvent::Cycles, CounterMode::User, false),
+        (CounterEvent::Instructions, CounterMode::User, true),
+        (CounterEvent::Cycles, CounterMode::Kernel, false),
+        (CounterEvent::Instructions, CounterMode::Kernel, true),
     ],
-    &[(Event::FrontendStalls, Side::Both, false)],
-    &[(Event::BackendStalls, Side::Both, false)],
+    &[(CounterEvent::FrontendStalls, CounterMode::Both, false)],
+    &[(CounterEvent::BackendStalls, CounterMode::Both, false)],
 ];
 
 /// The same for a processor (or a virtual one) that has cycles and no instructions.
-const CYCLES_ALONE: [&[Wanted]; 3] =
-    [&[(Event::Cycles, Side::User, false), (Event::Cycles, Side::Kernel, false)], PROCESSOR[1], PROCESSOR[2]];
+const CYCLES_ALONE: [&[EventRequest]; 3] = [
+    &[(CounterEvent::Cycles, CounterMode::User, false), (CounterEvent::Cycles, CounterMode::Kernel, false)],
+    PROCESSOR[1],
+    PROCESSOR[2],
+];
 
 /// Events that every machine has. The kernel's clock is the same in every mode.
-const SOFTWARE: [&[Wanted]; 1] = [&[(Event::CpuClock, Side::Both, false)]];
+const SOFTWARE: [&[EventRequest]; 1] = [&[(CounterEvent::CpuClock, CounterMode::Both, false)]];
 
 /// One open counter.
 #[derive(Debug)]
 struct Open {
     cpu: u32,
-    event: Event,
-    side: Side,
+    event: CounterEvent,
+    side: CounterMode,
     counter: Counter,
 }
 
@@ -57,7 +60,7 @@ pub struct CpuProbe {
     start: Reading,
     cpus: Vec<u32>,
     counters: Vec<Open>,
-    refused: Vec<(Event, String)>,
+    refused: Vec<(CounterEvent, String)>,
     /// See [`interrupts_timed`]: a property of the kernel, whose configuration is long to read.
     interrupts_timed: Option<bool>,
 }
@@ -75,10 +78,10 @@ impl CpuProbe {
             interrupts_timed: interrupts_timed(root),
         };
         match perf_event::online() {
-            Err(error) => probe.refused.push((Event::Cycles, format!("{error:#}"))),
+            Err(error) => probe.refused.push((CounterEvent::Cycles, format!("{error:#}"))),
             Ok(cpus) => {
                 probe.cpus = cpus;
-                let sets: [&[&[Wanted]]; 3] = [&PROCESSOR, &CYCLES_ALONE, &SOFTWARE];
+                let sets: [&[&[EventRequest]]; 3] = [&PROCESSOR, &CYCLES_ALONE, &SOFTWARE];
                 let _ = sets.iter().any(|sets| probe.open(sets));
             }
         }
@@ -105,7 +108,7 @@ impl CpuProbe {
     }
 
     /// Opens the first of the sets, and those of the others that are available; false if the first is not.
-    fn open(&mut self, sets: &[&[Wanted]]) -> bool {
+    fn open(&mut self, sets: &[&[EventRequest]]) -> bool {
         for (i, set) in sets.iter().enumerate() {
             match open_set(set, &self.cpus, self.counters.len()) {
                 Ok(opened) => self.counters.extend(opened),
@@ -156,9 +159,9 @@ impl CpuProbe {
 }
 
 /// Opens a set on every CPU, or returns the event that failed and why: a subset of the CPUs would be taken for all.
-fn open_set(set: &[Wanted], cpus: &[u32], have: usize) -> Result<Vec<Open>, (Event, String)> {
+fn open_set(set: &[EventRequest], cpus: &[u32], have: usize) -> Result<Vec<Open>, (CounterEvent, String)> {
     // The first events may still be available on their own.
-    let last = set.last().map_or(Event::Cycles, |(event, ..)| *event);
+    let last = set.last().map_or(CounterEvent::Cycles, |(event, ..)| *event);
     // Descriptors are also needed by the load, the command, and the files that are read later.
     if open_files().is_some_and(|limit| have + cpus.len() * set.len() > limit / 2) {
         return Err((
@@ -244,7 +247,7 @@ mod tests {
         println!("{window:?}");
         assert_eq!(window.counters.counts.len(), cpus);
         for count in &window.counters.counts {
-            assert_eq!((count.event, count.side), (Event::CpuClock, Side::Both));
+            assert_eq!((count.event, count.side), (CounterEvent::CpuClock, CounterMode::Both));
             assert!(count.running_ns <= count.enabled_ns);
             for ns in [count.value, count.enabled_ns] {
                 // The clocks of perf and of the process differ by less than 1 %.
@@ -260,10 +263,13 @@ mod tests {
         let window = CpuProbe::attach(Path::new("/")).finish();
         println!("{window:?}");
         let has = |event| window.counters.counts.iter().any(|count| count.event == event);
-        let refused =
-            window.counters.refused.iter().any(|(event, why)| *event == Event::Cycles && !why.is_empty());
-        assert!(has(Event::Cycles) || refused, "absent, and nobody says why");
-        assert!(!(has(Event::Cycles) && has(Event::CpuClock)));
+        let refused = window
+            .counters
+            .refused
+            .iter()
+            .any(|(event, why)| *event == CounterEvent::Cycles && !why.is_empty());
+        assert!(has(CounterEvent::Cycles) || refused, "absent, and nobody says why");
+        assert!(!(has(CounterEvent::Cycles) && has(CounterEvent::CpuClock)));
     }
 
     #[test]
@@ -278,6 +284,6 @@ mod tests {
     fn more_counters_than_files_are_not_opened() {
         let limit = open_files().expect("a limit that is a number");
         let (event, why) = open_set(PROCESSOR[0], &[0], limit).unwrap_err();
-        assert!(event == Event::Instructions && why.contains("open files"), "{why}");
+        assert!(event == CounterEvent::Instructions && why.contains("open files"), "{why}");
     }
 }

@@ -8,7 +8,7 @@ use libbpf_rs::Link;
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 
 use super::btf::KernelBtf;
-use super::cost::{CostMeter, Metered, metered};
+use super::cost::{CostMeter, MeteredProgram, metered};
 use super::libbpf::{self, refusal};
 use super::maps;
 use super::skel::errors::types::rodata;
@@ -135,7 +135,7 @@ impl ErrorProbe {
         self.meter.as_ref().map_or_else(unknown, |meter| meter.cost(bytes, ios_per_second))
     }
 
-    fn metered(&self) -> Vec<Metered<'_>> {
+    fn metered(&self) -> Vec<MeteredProgram<'_>> {
         let programs = &self.skel.progs;
         vec![
             metered("errors_complete", &programs.errors_complete),
@@ -153,7 +153,7 @@ impl ErrorProbe {
     }
 
     fn missed(&self) -> u64 {
-        let of = |program: &Metered<'_>| libbpf::program_stats(&program.fd).ok();
+        let of = |program: &MeteredProgram<'_>| libbpf::program_stats(&program.fd).ok();
         self.metered().iter().filter_map(of).map(|stats| stats.recursion_misses).sum()
     }
 }

@@ -15,7 +15,7 @@ use zerocopy::IntoBytes;
 use super::maps;
 use super::skel::latency::OpenLatencySkel;
 use crate::wire::Record;
-use crate::wire::events::{Emitted, Event, WireEmitter, WireIo};
+use crate::wire::events::{Event, EventCounts, WireEmitter, WireIo};
 
 /// Which I/Os have an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,7 +54,7 @@ const RECORD_BYTES: u64 = size_of::<WireIo>() as u64 + 8;
 
 /// The result of polling all ring buffers once.
 #[derive(Debug, Default)]
-pub struct Taken {
+pub struct PollResult {
     pub events: Vec<Event>,
     /// Whether the poll took every record that existed when it began.
     pub emptied: bool,
@@ -71,7 +71,7 @@ struct Got {
 /// stops when as many events wait as the ring buffers themselves hold. Then the ring buffers fill up, and the kernel
 /// counts the events that do not fit. Dropping this ends the thread and frees the ring buffers.
 pub struct Rings {
-    shared: Arc<Shared>,
+    shared: Arc<SharedQueue>,
     thread: Option<JoinHandle<()>>,
     emitters: MapHandle,
     cpus: u32,
@@ -119,7 +119,7 @@ impl Rings {
             maps.push(map);
         }
         let most = (u64::from(bytes) * u64::from(cpus) / RECORD_BYTES) as usize;
-        let shared = Arc::new(Shared::new(most));
+        let shared = Arc::new(SharedQueue::new(most));
         let theirs = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("biopsy-events".to_string())
@@ -130,7 +130,7 @@ impl Rings {
 
     /// The result of the next poll; None: there was none within `patience`, or there will be no more. Without
     /// `patience` it waits until [`Self::end`] takes effect.
-    pub fn take(&self, patience: Option<Duration>) -> Result<Option<Taken>> {
+    pub fn take(&self, patience: Option<Duration>) -> Result<Option<PollResult>> {
         self.shared.take(patience)
     }
 
@@ -145,8 +145,8 @@ impl Rings {
     }
 
     /// What the programs have counted so far.
-    pub fn emitted(&self) -> Result<Emitted> {
-        let mut all = Emitted { damaged: self.shared.damaged(), ..Emitted::default() };
+    pub fn emitted(&self) -> Result<EventCounts> {
+        let mut all = EventCounts { damaged: self.shared.damaged(), ..EventCounts::default() };
         for cpu in 0..self.cpus {
             all.add(&WireEmitter::decode(&maps::element(&self.emitters, cpu)?)?);
         }
@@ -169,7 +169,7 @@ impl Drop for Rings {
 }
 
 /// Polls the ring buffers until they are to end.
-fn empty(maps: &[MapHandle], shared: &Shared) -> Result<()> {
+fn empty(maps: &[MapHandle], shared: &SharedQueue) -> Result<()> {
     let got = Rc::new(RefCell::new(Got::default()));
     let mut rings = Vec::new();
     for map in maps {
@@ -194,7 +194,7 @@ fn empty(maps: &[MapHandle], shared: &Shared) -> Result<()> {
         let mut got = got.borrow_mut();
         let events = std::mem::take(&mut got.events);
         let many = events.len() >= MANY;
-        shared.bring(Taken { events, emptied }, got.damaged);
+        shared.bring(PollResult { events, emptied }, got.damaged);
         if ending && emptied {
             break;
         }
@@ -221,8 +221,8 @@ fn look(rings: &[RingBuffer<'_>], first: usize) -> Result<bool> {
 }
 
 /// State shared by the thread that empties the ring buffers and its owner.
-struct Shared {
-    state: Mutex<State>,
+struct SharedQueue {
+    state: Mutex<QueueState>,
     /// Signals that there is something to take, or that it is over.
     came: Condvar,
     /// Signals that there is room, or that it should end.
@@ -232,8 +232,8 @@ struct Shared {
 }
 
 #[derive(Default)]
-struct State {
-    looks: VecDeque<Taken>,
+struct QueueState {
+    looks: VecDeque<PollResult>,
     /// Number of events in `looks`.
     waiting: usize,
     spare: Vec<Vec<Event>>,
@@ -243,17 +243,17 @@ struct State {
     over: Option<Result<()>>,
 }
 
-impl Shared {
+impl SharedQueue {
     fn new(most: usize) -> Self {
         Self { state: Mutex::default(), came: Condvar::new(), told: Condvar::new(), most }
     }
 
     /// If the thread panicked, its counts and lists are still consistent.
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn tell(&self, what: impl FnOnce(&mut State)) {
+    fn tell(&self, what: impl FnOnce(&mut QueueState)) {
         what(&mut self.state());
         self.told.notify_all();
     }
@@ -265,14 +265,14 @@ impl Shared {
     /// Waits until there is room for the result of a poll; returns a buffer, and whether to end. None: the owner is
     /// gone.
     fn room(&self) -> Option<(Vec<Event>, bool)> {
-        let full = |state: &mut State| state.waiting >= self.most && !state.gone;
+        let full = |state: &mut QueueState| state.waiting >= self.most && !state.gone;
         let waited = self.told.wait_while(self.state(), full);
         let mut state = waited.unwrap_or_else(PoisonError::into_inner);
         let buffer = state.spare.pop().unwrap_or_default();
         (!state.gone).then_some((buffer, state.ending))
     }
 
-    fn bring(&self, taken: Taken, damaged: u64) {
+    fn bring(&self, taken: PollResult, damaged: u64) {
         let mut state = self.state();
         state.damaged = damaged;
         // Consecutive empty polls carry no information: only the first is kept.
@@ -285,7 +285,7 @@ impl Shared {
     }
 
     fn nap(&self) {
-        let idle = |state: &mut State| !state.ending && !state.gone;
+        let idle = |state: &mut QueueState| !state.ending && !state.gone;
         // Either the time is over or the end was requested: the caller checks both.
         let _either = self.told.wait_timeout_while(self.state(), NAP, idle);
     }
@@ -295,8 +295,8 @@ impl Shared {
         self.came.notify_all();
     }
 
-    fn take(&self, patience: Option<Duration>) -> Result<Option<Taken>> {
-        let nothing = |state: &mut State| state.looks.is_empty() && state.over.is_none();
+    fn take(&self, patience: Option<Duration>) -> Result<Option<PollResult>> {
+        let nothing = |state: &mut QueueState| state.looks.is_empty() && state.over.is_none();
         let state = self.state();
         let mut state = match patience {
             Some(patience) => self
@@ -358,14 +358,14 @@ mod tests {
         assert_eq!((ring_bytes(Some(1), 2), ring_bytes(Some(u32::MAX), 2)), (LEAST_BYTES, MOST_BYTES));
     }
 
-    fn look(events: usize) -> Taken {
-        Taken { events: vec![Event::Io(WireIo::default()); events], emptied: true }
+    fn look(events: usize) -> PollResult {
+        PollResult { events: vec![Event::Io(WireIo::default()); events], emptied: true }
     }
 
     /// Otherwise the queue would grow without a limit when the owner stops reading.
     #[test]
     fn no_look_is_made_while_enough_waits() {
-        let shared = Arc::new(Shared::new(4));
+        let shared = Arc::new(SharedQueue::new(4));
         shared.bring(look(3), 0);
         assert!(shared.room().is_some());
         shared.bring(look(3), 2);
@@ -384,7 +384,7 @@ mod tests {
 
     #[test]
     fn looks_come_in_order_and_then_their_end() {
-        let shared = Shared::new(4);
+        let shared = SharedQueue::new(4);
         let take = || shared.take(Some(Duration::ZERO)).map(|taken| taken.map(|t| t.events.len()));
         assert_eq!(take().unwrap(), None);
         for events in [1, 0, 0, 0, 2] {

@@ -11,7 +11,7 @@ use crate::wire::COVERS;
 use crate::wire::Record;
 use crate::wire::files::WireFile;
 use crate::wire::groups::{BY_CPU, GroupSample, GroupsSample, WireGroup, WireGroupKey};
-use crate::wire::rows::{OperationRow, Row, WireOperationRow, WireRow};
+use crate::wire::rows::{IoRow, OperationRow, WireOperationRow, WireRow};
 
 const LEAST_GROUPS: u64 = 64;
 const MOST_GROUPS: u64 = 512;
@@ -105,7 +105,7 @@ impl Grouping {
         with_operations: bool,
     ) -> Result<GroupSample> {
         let maps = &skel.maps;
-        let row = Row::decode(&maps::element(&maps.group_rows, group.number)?)?;
+        let row = IoRow::decode(&maps::element(&maps.group_rows, group.number)?)?;
         let mut operations: [OperationRow; COVERS] = Default::default();
         if with_operations {
             for (cover, row) in operations.iter_mut().enumerate() {

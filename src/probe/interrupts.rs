@@ -14,7 +14,7 @@ use zerocopy::IntoBytes;
 use self::places::Places;
 use super::Probe;
 use super::btf::{EventHome, KernelBtf};
-use super::cost::{CostMeter, Metered, metered};
+use super::cost::{CostMeter, MeteredProgram, metered};
 use super::libbpf::{self, refusal};
 use super::maps::{array, element, entries};
 use super::plan;
@@ -32,7 +32,7 @@ use crate::host::{BlockDevice, Host};
 use crate::refusal::Refusal;
 use crate::wire::Record;
 use crate::wire::interrupts::{
-    DeviceSample, Place, Reading, WireCompletions, WireQueue, WireSoftirq, WireVector,
+    DeviceSample, InterruptSource, Reading, WireCompletions, WireQueue, WireSoftirq, WireVector,
 };
 
 /// Time between opening or closing the interval and reading the kernel's counters: handlers that were running have
@@ -209,7 +209,7 @@ impl InterruptProbe {
         (Interrupts::read(&self.root).ok(), counters)
     }
 
-    fn metered(&self) -> Vec<Metered<'_>> {
+    fn metered(&self) -> Vec<MeteredProgram<'_>> {
         let programs = &self.skel.progs;
         let mut all = vec![
             metered("irq_entry", &programs.irq_entry),
@@ -227,7 +227,7 @@ impl InterruptProbe {
 
     /// Runs that the kernel skipped, by program.
     fn missed(&self) -> BTreeMap<&'static str, u64> {
-        let of = |program: &Metered<'_>| {
+        let of = |program: &MeteredProgram<'_>| {
             libbpf::program_stats(&program.fd).ok().map(|stats| (program.name, stats.recursion_misses))
         };
         let unlearned = self.skel.maps.bss_data.as_ref().map(|bss| ("unlearned", bss.unlearned));
@@ -272,7 +272,7 @@ impl InterruptProbe {
         let at_ns = now_ns();
         // Before the rows: a vector that moves in between must not be counted twice.
         let moved = self.moved()?;
-        let place = |((at, place), moved): ((u32, &Place), &[u64])| {
+        let place = |((at, place), moved): ((u32, &InterruptSource), &[u64])| {
             Ok((*place, WireVector::decode(&element(&maps.vectors, at)?, moved.to_vec(), last)?))
         };
         let by_place = moved.chunks(self.cpus as usize);

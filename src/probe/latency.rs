@@ -26,11 +26,11 @@ use libbpf_rs::{Link, MapHandle};
 use self::calls::Calls;
 use self::load_plan::{LoadPlan, nvme_sq};
 use self::options::{Options, Stages};
-use self::slices::{Followed, Slices};
+use self::slices::{FollowTime, Slices};
 use super::Probe;
 use super::btf::KernelBtf;
 use super::cost::{self, CostMeter};
-use super::events::{Rings, Taken};
+use super::events::{PollResult, Rings};
 use super::file_ios;
 use super::files::{self, FileNames};
 use super::filter::Filter;
@@ -52,7 +52,7 @@ use crate::host::{BlockDevice, Host};
 use crate::probe::btf_file::{self, BY_FILE};
 use crate::refusal::{Refusal, plain};
 use crate::wire::WireDevice;
-use crate::wire::events::{Emitted, Event};
+use crate::wire::events::{Event, EventCounts};
 use crate::wire::files::{FILES_COUNTED, FILES_EACH};
 use crate::wire::groups;
 use crate::wire::reading::Reading;
@@ -83,7 +83,7 @@ pub struct LatencyProbe {
     meter: Option<CostMeter>,
     /// None: operations are followed all the time, or not at all.
     slices: Option<Slices>,
-    followed: Followed,
+    followed: FollowTime,
     missing: Vec<Missing>,
     rings: Option<Rings>,
     flags: BTreeMap<u32, String>,
@@ -280,7 +280,7 @@ impl LatencyProbe {
             counted_at_start,
             root: root.to_path_buf(),
             slices: options.budget.filter(|_| meter.is_some() && is_followed).map(Slices::new),
-            followed: Followed::default(),
+            followed: FollowTime::default(),
             meter,
             missing,
             flags: if rings.is_some() { btf.request_flags() } else { BTreeMap::new() },
@@ -334,7 +334,7 @@ impl LatencyProbe {
     }
 
     /// The result of the next poll of the ring buffers, if events were requested; see [`Rings::take`].
-    pub fn events(&self, patience: Option<Duration>) -> Result<Option<Taken>> {
+    pub fn events(&self, patience: Option<Duration>) -> Result<Option<PollResult>> {
         self.rings.as_ref().map_or(Ok(None), |rings| rings.take(patience))
     }
 
@@ -353,8 +353,8 @@ impl LatencyProbe {
     }
 
     /// What the kernel side counted about the event stream.
-    pub fn emitted(&self) -> Result<Emitted> {
-        self.rings.as_ref().map_or_else(|| Ok(Emitted::default()), Rings::emitted)
+    pub fn emitted(&self) -> Result<EventCounts> {
+        self.rings.as_ref().map_or_else(|| Ok(EventCounts::default()), Rings::emitted)
     }
 
     /// The submit stacks, if [`Options::stacks`] requested them: events refer to them by number.

@@ -11,13 +11,13 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Kinds of objects; ids of a kind are never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
+enum ObjectKind {
     Program,
     Link,
     Map,
 }
 
-impl Kind {
+impl ObjectKind {
     /// The key in `/proc/self/fdinfo/N`. A link's file also names its program, so links come first.
     const LINES: [(&'static str, Self); 3] =
         [("link_id:", Self::Link), ("prog_id:", Self::Program), ("map_id:", Self::Map)];
@@ -41,7 +41,7 @@ impl Kind {
 
 /// Programs, links and maps, by id.
 #[derive(Debug, Clone, Default)]
-pub struct LoadedObjects(BTreeSet<(Kind, u32)>);
+pub struct LoadedObjects(BTreeSet<(ObjectKind, u32)>);
 
 impl LoadedObjects {
     /// The objects of which this process has descriptors.
@@ -76,7 +76,7 @@ impl LoadedObjects {
     /// How many of them are in the kernel's lists now.
     pub fn listed(&self) -> io::Result<u64> {
         let mut found = 0;
-        for (_, kind) in Kind::LINES {
+        for (_, kind) in ObjectKind::LINES {
             let mut id = 0;
             while let Some(next) = kind.next(id)? {
                 found += u64::from(self.0.contains(&(kind, next)));
@@ -88,8 +88,8 @@ impl LoadedObjects {
 }
 
 /// The object of a descriptor, from its lines in `/proc`.
-fn id(text: &str) -> Option<(Kind, u32)> {
-    Kind::LINES.into_iter().find_map(|(key, kind)| {
+fn id(text: &str) -> Option<(ObjectKind, u32)> {
+    ObjectKind::LINES.into_iter().find_map(|(key, kind)| {
         let line = text.lines().find_map(|line| line.strip_prefix(key))?;
         Some((kind, line.trim().parse().ok()?))
     })
@@ -102,9 +102,9 @@ mod tests {
     #[test]
     fn a_descriptor_is_known_by_its_lines() {
         let link = "pos:\t0\nlink_type:\ttracing\nlink_id:\t7\nprog_tag:\tx\nprog_id:\t99\n";
-        assert_eq!(id(link), Some((Kind::Link, 7)));
-        assert_eq!(id("prog_type:\t26\nprog_id:\t99\n"), Some((Kind::Program, 99)));
-        assert_eq!(id("map_type:\t2\nmap_id:\t12\n"), Some((Kind::Map, 12)));
+        assert_eq!(id(link), Some((ObjectKind::Link, 7)));
+        assert_eq!(id("prog_type:\t26\nprog_id:\t99\n"), Some((ObjectKind::Program, 99)));
+        assert_eq!(id("map_type:\t2\nmap_id:\t12\n"), Some((ObjectKind::Map, 12)));
         assert_eq!(id("pos:\t0\nflags:\t02\n"), None);
     }
 }

@@ -22,13 +22,13 @@ use anyhow::{Context, Result};
 use libbpf_rs::skel::Skel;
 use libbpf_rs::{Iter, IterOpts, Link, MapCore, MapFlags, MapHandle, ProgramInput};
 
-use self::memory::{Kernel, Layout, Memory};
-use self::names::{Known, Namer};
-use self::object::Wanted;
+use self::memory::{KernelMemory, Layout, Memory};
+use self::names::{KernelFacts, Namer};
+use self::object::ProgramSet;
 use self::spin::{Functions, Spinning};
 use super::Probe;
 use super::btf::KernelBtf;
-use super::cost::{Beside, CostMeter, Metered, metered};
+use super::cost::{Beside, CostMeter, MeteredProgram, metered};
 use super::filter::Filter;
 use super::libbpf::{self, refusal};
 use super::maps::{array, each_entry, element, entries, lookup};
@@ -38,16 +38,16 @@ use crate::clock::now_ns;
 use crate::envelope::{Cost, Missing, Reason};
 use crate::host::cgroups::Hierarchy;
 use crate::host::kallsyms::Kallsyms;
-use crate::host::mapped::Mapped;
+use crate::host::mapped::MappedFiles;
 use crate::host::mounts;
 use crate::host::{Host, block};
 use crate::refusal::Refusal;
 use crate::wire::Record;
 use crate::wire::locks::stacks::{StackSample, Whos, WireLockWho, decode_stack};
 use crate::wire::locks::{
-    HolderSample, Kind, LockName, LockSample, ProcessSample, Reading, Source, WaiterSample, WireLock,
-    WireLockCpu, WireLockHolder, WireLockProcess, WireLockRecent, WireLockRecentProcess, WireLockWaiter,
-    WireNvmePlaces,
+    HolderSample, LockEventSource, LockName, LockSample, ProcessSample, Reading, WaiterSample, WireLock,
+    WireLockCpu, WireLockHolder, WireLockKind, WireLockProcess, WireLockRecent, WireLockRecentProcess,
+    WireLockWaiter, WireNvmePlaces,
 };
 use crate::wire::stacks::KTHREAD;
 
@@ -98,7 +98,7 @@ pub struct LockProbe {
     skel: LocksSkel<'static>,
     links: Vec<Link>,
     /// The programs that were loaded.
-    wanted: Wanted,
+    wanted: ProgramSet,
     /// The slow path is probed.
     slow_path: bool,
     /// All waits are followed, without a filter.
@@ -163,7 +163,7 @@ impl Last {
 #[derive(Debug, Default)]
 struct Names {
     layout: Option<Layout>,
-    known: Known,
+    known: KernelFacts,
     memory_groups: Option<Hierarchy>,
     by_lock: BTreeMap<u64, LockName>,
     /// Process names, as of the last lookup.
@@ -242,7 +242,7 @@ impl LockProbe {
                 slow path of spinlocks: use a newer kernel, or one with CONFIG_KPROBE_EVENTS";
             return Err(Refusal::Refused(why.to_string()).into());
         }
-        let source = if has_events { Source::Events } else { Source::SlowPath };
+        let source = if has_events { LockEventSource::Events } else { LockEventSource::SlowPath };
         let mut missing = options.filter.missing_of_locks();
         let beside = if has_events { Beside::Locks } else { Beside::Ios };
         let meter = if options.cost { CostMeter::beside(beside) } else { None };
@@ -259,7 +259,7 @@ impl LockProbe {
         if options.spin && !spin {
             missing.push(missing::no_spin_of_some());
         }
-        let wanted = Wanted {
+        let wanted = ProgramSet {
             source,
             slow_path: !slow_paths.is_empty(),
             holders,
@@ -281,7 +281,11 @@ impl LockProbe {
             ));
         }
         let names = Names {
-            known: Known { symbols: symbols.variables(), mounts: mounts::mounts(root), ..Known::default() },
+            known: KernelFacts {
+                symbols: symbols.variables(),
+                mounts: mounts::mounts(root),
+                ..KernelFacts::default()
+            },
             memory_groups: Hierarchy::of_controller(root, "memory"),
             ..Names::default()
         };
@@ -315,7 +319,7 @@ impl LockProbe {
     fn attach_programs(&mut self, slow_paths: &[&str]) -> libbpf_rs::Result<()> {
         let programs = &self.skel.progs;
         match self.wanted.source {
-            Source::Events => {
+            LockEventSource::Events => {
                 // Ends are attached first: the start of a wait in progress is not recorded.
                 self.links.push(programs.lock_end.attach()?);
                 self.links.push(programs.lock_begin.attach()?);
@@ -330,7 +334,7 @@ impl LockProbe {
                     }
                 }
             }
-            Source::SlowPath => {
+            LockEventSource::SlowPath => {
                 for name in slow_paths {
                     self.links.push(programs.slow_end.attach_kprobe(true, name)?);
                     self.links.push(programs.slow_begin.attach_kprobe(false, name)?);
@@ -392,20 +396,20 @@ impl LockProbe {
         cost
     }
 
-    fn metered(&self) -> Vec<Metered<'_>> {
+    fn metered(&self) -> Vec<MeteredProgram<'_>> {
         let programs = &self.skel.progs;
         let mut all = match self.wanted.source {
-            Source::Events => {
+            LockEventSource::Events => {
                 vec![metered("lock_begin", &programs.lock_begin), metered("lock_end", &programs.lock_end)]
             }
-            Source::SlowPath => {
+            LockEventSource::SlowPath => {
                 vec![metered("slow_begin", &programs.slow_begin), metered("slow_end", &programs.slow_end)]
             }
         };
         if self.wanted.holders {
             all.push(metered("lock_release", &programs.lock_release));
         }
-        if self.wanted.source == Source::Events && self.slow_path {
+        if self.wanted.source == LockEventSource::Events && self.slow_path {
             all.push(metered("slow_call", &programs.slow_call));
         }
         all
@@ -413,7 +417,7 @@ impl LockProbe {
 
     /// Runs that the kernel skipped, by program.
     fn missed(&self) -> BTreeMap<&'static str, u64> {
-        let of = |program: &Metered<'_>| {
+        let of = |program: &MeteredProgram<'_>| {
             libbpf::program_stats(&program.fd).ok().map(|stats| (program.name, stats.recursion_misses))
         };
         self.metered().iter().filter_map(of).collect()
@@ -452,7 +456,7 @@ impl LockProbe {
             }
         }
         let other = |kind| Ok(WireLock::decode(&element(&maps.other_locks, kind)?)?);
-        let others = (0..Kind::ALL.len() as u32).map(other).collect::<Result<Vec<LockSample>>>()?;
+        let others = (0..WireLockKind::ALL.len() as u32).map(other).collect::<Result<Vec<LockSample>>>()?;
         // Right after the locks: while the interval is open, waits go on between reading the tables.
         let cpus = self.rows()?;
         let places = || -> Result<Vec<Option<(u32, WireLockRecentProcess)>>> {
@@ -495,7 +499,7 @@ impl LockProbe {
             locks,
             others,
             stacks,
-            maps: Mapped::default(),
+            maps: MappedFiles::default(),
             processes,
             holders: if self.wanted.holders { Some(self.released()?) } else { None },
             waiting: None,
@@ -520,7 +524,7 @@ impl LockProbe {
     /// Threads that sleep on a lock right now; None if the kernel does not allow the scan.
     fn waiting(&self) -> Option<Vec<WaiterSample>> {
         let map = &self.skel.maps.lock_waiters;
-        if self.wanted.source == Source::SlowPath {
+        if self.wanted.source == LockEventSource::SlowPath {
             return None;
         }
         // Read all keys first: after a deletion the kernel restarts the iteration.
@@ -585,9 +589,9 @@ impl LockProbe {
     fn name_locks(&self, locks: impl Iterator<Item = (u64, u32)>) {
         let mut names = self.names.borrow_mut();
         let names = &mut *names;
-        let new: BTreeMap<u64, Kind> = locks
+        let new: BTreeMap<u64, WireLockKind> = locks
             .filter(|(lock, _)| names.is_new(*lock))
-            .map(|(lock, flags)| (lock, Kind::of(flags)))
+            .map(|(lock, flags)| (lock, WireLockKind::of(flags)))
             .collect();
         if new.is_empty() {
             return;
@@ -598,7 +602,7 @@ impl LockProbe {
         names.known.mounts = mounts::mounts(&self.root);
         names.known.devices = block::by_number(&self.root);
         let Some(layout) = names.layout.as_ref() else { return };
-        let kernel = Kernel::new(&self.skel, self.wanted.slab);
+        let kernel = KernelMemory::new(&self.skel, self.wanted.slab);
         let namer = Namer::new(&kernel, layout, &names.known);
         for (lock, kind) in new {
             match namer.name(lock, kind) {
@@ -635,7 +639,7 @@ impl LockProbe {
         let mut layout = Layout::read(&btf);
         layout.add_nvme(self.nvme_places());
         let layout = &*names.layout.insert(layout);
-        let kernel = Kernel::new(&self.skel, self.wanted.slab);
+        let kernel = KernelMemory::new(&self.skel, self.wanted.slab);
         let mut queues = BTreeMap::new();
         let namer = Namer::new(&kernel, layout, &names.known);
         if let Some(task) = kernel.current() {

@@ -16,14 +16,14 @@ use self::functions::Functions;
 use self::series::Recorder;
 use super::Probe;
 use super::btf::KernelBtf;
-use super::cost::{CostMeter, Metered, metered};
+use super::cost::{CostMeter, MeteredProgram, metered};
 use super::libbpf::{self, refusal};
 use super::locks::SpinClock;
 use super::maps::{element, entries, per_cpu};
 use super::skel::pagecache::types::rodata;
 use super::skel::pagecache::{OpenPagecacheSkel, PagecacheSkel, PagecacheSkelBuilder};
 use super::spec::{Program, Reach, Spec};
-use super::trial::Loaded;
+use super::trial::TrialResult;
 use super::{skel, trial};
 use crate::clock::now_ns;
 use crate::envelope::{Cost, Missing, Reason};
@@ -31,8 +31,8 @@ use crate::host::Host;
 use crate::host::memory_reading::{DiskTotals, MemoryReading};
 use crate::wire::Record;
 use crate::wire::pagecache::{
-    Kind, RECLAIM_KINDS, ReadaheadSource, Reading, WireIsolated, WireReadahead, WireReclaim, WireReclaimer,
-    WireReclaimerKey,
+    RECLAIM_KINDS, ReadaheadSource, Reading, ReclaimKind, WireIsolated, WireReadahead, WireReclaim,
+    WireReclaimer, WireReclaimerKey,
 };
 
 /// Time between opening or closing the interval and reading the kernel's counters: batches of pages that have been
@@ -302,14 +302,14 @@ impl PagecacheProbe {
         self.kernel().disks.map_or(0, |disks| disks.ios)
     }
 
-    fn metered(&self) -> Vec<Metered<'_>> {
+    fn metered(&self) -> Vec<MeteredProgram<'_>> {
         let mut all = self.on_events();
         all.extend(self.functions.metered());
         all
     }
 
     /// The programs at events. Those that follow functions of the LRU lists count their losses separately.
-    fn on_events(&self) -> Vec<Metered<'_>> {
+    fn on_events(&self) -> Vec<MeteredProgram<'_>> {
         let progs = &self.skel.progs;
         let mut all = vec![
             metered("direct_reclaim_begin", &progs.direct_reclaim_begin),
@@ -358,8 +358,9 @@ impl PagecacheProbe {
 
     /// The numbers of missed events, by kind.
     fn lost(&self) -> BTreeMap<String, u64> {
-        let stats =
-            |program: &Metered<'_>| libbpf::program_stats(&program.fd).map_or(0, |s| s.recursion_misses);
+        let stats = |program: &MeteredProgram<'_>| {
+            libbpf::program_stats(&program.fd).map_or(0, |s| s.recursion_misses)
+        };
         let missed = self.on_events().iter().map(stats).sum();
         let mut all = BTreeMap::from([("missed".to_string(), missed)]);
         if let Some(bss) = self.skel.maps.bss_data.as_ref() {
@@ -379,7 +380,7 @@ impl PagecacheProbe {
         let at_ns = now_ns();
         let mut reclaims = BTreeMap::new();
         let mut isolated = BTreeMap::new();
-        for (number, kind) in (0u32..).zip(Kind::ALL) {
+        for (number, kind) in (0u32..).zip(ReclaimKind::ALL) {
             for node in 0..self.nodes {
                 let bytes = element(&maps.reclaims, number * self.nodes + node)?;
                 reclaims.insert((kind, node), WireReclaim::decode(&bytes)?);
@@ -470,8 +471,8 @@ impl Probe for PagecacheProbe {
 /// How often tasks have begun to reclaim, for the machine and within the limit of their cgroup.
 fn tasks_reclaims(rows: &MapHandle, nodes: u32) -> Option<u64> {
     let mut sum = 0;
-    for (number, kind) in (0u32..).zip(Kind::ALL) {
-        if !matches!(kind, Kind::Direct | Kind::Memcg) {
+    for (number, kind) in (0u32..).zip(ReclaimKind::ALL) {
+        if !matches!(kind, ReclaimKind::Direct | ReclaimKind::Memcg) {
             continue;
         }
         for node in 0..nodes {
@@ -533,7 +534,7 @@ const PROGRAMS: &[Program] = &[
 ];
 
 /// Loads the named programs, and closes them.
-fn try_load(names: &[String], btf: &KernelBtf) -> Loaded<()> {
+fn try_load(names: &[String], btf: &KernelBtf) -> TrialResult<()> {
     let mut open = PagecacheSkelBuilder::default().open(libbpf::object_place())?;
     configure(open.open_object_mut(), Reach::Usual, btf)?;
     open.maps.reclaims.set_max_entries(RECLAIM_KINDS as u32)?;

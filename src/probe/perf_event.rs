@@ -14,7 +14,7 @@ use perf_event_open_sys::bindings::{
     PERF_TYPE_SOFTWARE, perf_event_attr,
 };
 
-use crate::host::cpu_counters::{Event, Side};
+use crate::host::cpu_counters::{CounterEvent, CounterMode};
 use crate::refusal::{LockedMemory, Refusal};
 use crate::wire::stacks::Sampler;
 
@@ -150,20 +150,20 @@ pub struct Counter(File);
 
 impl Counter {
     /// Opens it on one CPU. Counters of one group count at the same times, so that their ratio is exact.
-    pub fn open(event: Event, side: Side, cpu: u32, group: Option<&Self>) -> io::Result<Self> {
+    pub fn open(event: CounterEvent, side: CounterMode, cpu: u32, group: Option<&Self>) -> io::Result<Self> {
         let hardware = |config| (PERF_TYPE_HARDWARE, u64::from(config));
         let (kind, config) = match event {
-            Event::Cycles => hardware(PERF_COUNT_HW_CPU_CYCLES),
-            Event::Instructions => hardware(PERF_COUNT_HW_INSTRUCTIONS),
-            Event::FrontendStalls => hardware(PERF_COUNT_HW_STALLED_CYCLES_FRONTEND),
-            Event::BackendStalls => hardware(PERF_COUNT_HW_STALLED_CYCLES_BACKEND),
-            Event::CpuClock => (PERF_TYPE_SOFTWARE, u64::from(PERF_COUNT_SW_CPU_CLOCK)),
+            CounterEvent::Cycles => hardware(PERF_COUNT_HW_CPU_CYCLES),
+            CounterEvent::Instructions => hardware(PERF_COUNT_HW_INSTRUCTIONS),
+            CounterEvent::FrontendStalls => hardware(PERF_COUNT_HW_STALLED_CYCLES_FRONTEND),
+            CounterEvent::BackendStalls => hardware(PERF_COUNT_HW_STALLED_CYCLES_BACKEND),
+            CounterEvent::CpuClock => (PERF_TYPE_SOFTWARE, u64::from(PERF_COUNT_SW_CPU_CLOCK)),
         };
         let mut attr = perf_event_attr { type_: kind, config, ..Default::default() };
         attr.size = size_of::<perf_event_attr>() as u32;
         attr.read_format = (PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING).into();
-        attr.set_exclude_user((side == Side::Kernel).into());
-        attr.set_exclude_kernel((side == Side::User).into());
+        attr.set_exclude_user((side == CounterMode::Kernel).into());
+        attr.set_exclude_kernel((side == CounterMode::User).into());
         open_attr(&mut attr, cpu, group.map(|leader| leader.0.as_fd())).map(|fd| Self(fd.into()))
     }
 

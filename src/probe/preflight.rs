@@ -23,14 +23,14 @@ pub fn abilities(host: &Host, rights: &Rights) -> Abilities {
             (spec, program, plan(spec, &program, btf, rights, host))
         })
     };
-    let plans: Vec<(&Spec, Program, Plan)> = PROBES.iter().flat_map(of_spec).collect();
+    let plans: Vec<(&Spec, Program, TrialPlan)> = PROBES.iter().flat_map(of_spec).collect();
     let mut loaded = btf.map(|btf| try_all(&plans, btf)).unwrap_or_default();
     let mut programs: Vec<ProgramState> = plans
         .into_iter()
         .map(|(_, program, plan)| {
             let missing = match plan {
-                Plan::Missing { reason, remedy } => Some((reason, remedy)),
-                Plan::Try { name, note } => match loaded.remove(name) {
+                TrialPlan::Missing { reason, remedy } => Some((reason, remedy)),
+                TrialPlan::Try { name, note } => match loaded.remove(name) {
                     Some(Ok(())) => {
                         let works = spec::state(program.name, program.event, None);
                         return ProgramState { reason: note.map(str::to_string), ..works };
@@ -51,15 +51,15 @@ pub fn abilities(host: &Host, rights: &Rights) -> Abilities {
 
 /// Loads the programs to be tried, one object at a time. Returns for each name whether the kernel accepts it, or why
 /// not.
-fn try_all(plans: &[(&Spec, Program, Plan)], btf: &KernelBtf) -> HashMap<String, Result<(), String>> {
+fn try_all(plans: &[(&Spec, Program, TrialPlan)], btf: &KernelBtf) -> HashMap<String, Result<(), String>> {
     let mut all = HashMap::new();
     for spec in PROBES {
         let names: Vec<String> = plans
             .iter()
             .filter(|(of, ..)| std::ptr::eq(*of, spec))
             .filter_map(|(_, _, plan)| match plan {
-                Plan::Try { name, .. } => Some((*name).to_string()),
-                Plan::Missing { .. } => None,
+                TrialPlan::Try { name, .. } => Some((*name).to_string()),
+                TrialPlan::Missing { .. } => None,
             })
             .collect();
         let loaded = trial::each(&names, &mut |names| (spec.try_load)(names, btf));
@@ -69,7 +69,7 @@ fn try_all(plans: &[(&Spec, Program, Plan)], btf: &KernelBtf) -> HashMap<String,
 }
 
 /// How to find out whether a program works here.
-enum Plan {
+enum TrialPlan {
     /// It does not, and no trial is needed.
     Missing { reason: String, remedy: Option<&'static str> },
     /// Load the program `name`, which may be a replacement; `note` gives the reason.
@@ -84,8 +84,8 @@ fn by_its_name(program: Program, btf: Option<&KernelBtf>) -> Program {
     program
 }
 
-fn plan(spec: &Spec, program: &Program, btf: Option<&KernelBtf>, rights: &Rights, host: &Host) -> Plan {
-    let missing = |reason: String, remedy| Plan::Missing { reason, remedy };
+fn plan(spec: &Spec, program: &Program, btf: Option<&KernelBtf>, rights: &Rights, host: &Host) -> TrialPlan {
+    let missing = |reason: String, remedy| TrialPlan::Missing { reason, remedy };
     let lost = |why: &str, remedy| missing(program.lost(why), remedy);
     let newer = || Some(NEWER).filter(|_| btf_file::path().is_none());
     let Some(btf) = btf else { return missing(permit::NO_BTF_HERE.to_string(), Some(permit::NO_BTF_REMEDY)) };
@@ -133,11 +133,11 @@ fn plan(spec: &Spec, program: &Program, btf: Option<&KernelBtf>, rights: &Rights
     }
     // Only root may read the types of a module; the raw event does not need them.
     match program.raw.filter(|_| btf_file::path().is_some() || !rights.sys_admin) {
-        None => Plan::Try { name: program.name, note: None },
+        None => TrialPlan::Try { name: program.name, note: None },
         Some(name) if btf_file::path().is_some() => {
-            Plan::Try { name, note: Some("as a raw event, as always with a BTF file") }
+            TrialPlan::Try { name, note: Some("as a raw event, as always with a BTF file") }
         }
-        Some(name) => Plan::Try {
+        Some(name) => TrialPlan::Try {
             name,
             note: Some("as a raw event, since reading the types of a module needs CAP_SYS_ADMIN"),
         },

@@ -15,22 +15,22 @@ use anyhow::Result;
 
 use super::perf_event;
 use crate::clock::now_ns;
-use crate::host::mapped::{self, Mapped, NoRecords, mappings};
+use crate::host::mapped::{self, MappedFiles, NoRecords, mappings};
 use crate::refusal::LockedMemory;
-use crate::wire::process_events::{Comm, Record, comm};
+use crate::wire::process_events::{Comm, ProcessRecord, comm};
 use crate::wire::task_name;
 use history::{Before, ProcessHistory};
-use ring::Ring;
+use ring::EventRing;
 
 /// Follows all processes of this machine from `open` until it is dropped.
 #[derive(Debug, Default)]
 pub struct ProcessEvents {
     /// One per CPU; empty if the kernel gives no records.
-    rings: Vec<Ring>,
+    rings: Vec<EventRing>,
     /// Why there are no rings.
     no_records: Option<NoRecords>,
     /// Records later than the last lookup: other CPUs may have earlier ones that are not read yet.
-    pending: Vec<Record>,
+    pending: Vec<ProcessRecord>,
     history: ProcessHistory,
 }
 
@@ -39,7 +39,7 @@ impl ProcessEvents {
     /// for this long.
     pub const DRAIN_EVERY: Duration = Duration::from_millis(20);
 
-    /// Starts recording. If perf events are refused, only `/proc` is read, and the [`Mapped`] has the reason.
+    /// Starts recording. If perf events are refused, only `/proc` is read, and the [`MappedFiles`] has the reason.
     pub fn open() -> Self {
         match rings() {
             Ok(rings) => Self { rings, ..Self::default() },
@@ -49,13 +49,13 @@ impl ProcessEvents {
 
     /// Memory of the rings.
     pub fn bytes(&self) -> u64 {
-        self.rings.iter().map(Ring::bytes).sum()
+        self.rings.iter().map(EventRing::bytes).sum()
     }
 
     /// Records the mappings of processes that were sampled since the last lookup, each with the name that its thread
     /// had then, and for processes of earlier lookups the changes since. To be called after the samples were read, so
     /// that the records cover them.
-    pub fn look(&mut self, mapped: &mut Mapped, sampled: impl IntoIterator<Item = (u32, Comm)>) {
+    pub fn look(&mut self, mapped: &mut MappedFiles, sampled: impl IntoIterator<Item = (u32, Comm)>) {
         self.take();
         mapped.lose(self.history.take_lost());
         mapped.set_no_records(self.no_records);
@@ -86,7 +86,7 @@ impl ProcessEvents {
         self.history.end_look();
     }
 
-    fn give(&mut self, mapped: &mut Mapped, pid: u32, over: bool) {
+    fn give(&mut self, mapped: &mut MappedFiles, pid: u32, over: bool) {
         let programs = self.history.due(pid, over);
         if programs.is_empty() {
             return;
@@ -170,7 +170,7 @@ fn before(folder: &Path) -> Before {
 }
 
 /// One ring per CPU, or none: records of some CPUs would give incomplete processes.
-fn rings() -> Result<Vec<Ring>, NoRecords> {
+fn rings() -> Result<Vec<EventRing>, NoRecords> {
     // Records have process ids of this PID namespace, samples those of the initial one.
     if !outermost() {
         return Err(NoRecords::PidNamespace);
@@ -187,7 +187,7 @@ fn rings() -> Result<Vec<Ring>, NoRecords> {
     }
     let page = perf_event::page_bytes();
     let bytes = ring_bytes(events.len(), page);
-    let map = |bytes| events.iter().map(|event| Ring::map(event.as_fd(), bytes)).collect();
+    let map = |bytes| events.iter().map(|event| EventRing::map(event.as_fd(), bytes)).collect();
     map_largest(map, bytes, page).map_err(|error| match error.is::<LockedMemory>() {
         true => NoRecords::LockedMemory,
         false => NoRecords::Refused,

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use libbpf_rs::{MapCore, MapHandle};
 
 use super::process_events::ProcessEvents;
-use crate::host::mapped::Mapped;
+use crate::host::mapped::MappedFiles;
 use crate::wire::process_events;
 
 /// Search for new processes after every 5th drain of the kernel's records (100 ms). A process that exits earlier is
@@ -19,7 +19,7 @@ const LOOK_EVERY: u32 = 5;
 #[derive(Debug)]
 pub struct ProcessMaps {
     stop: Option<Sender<()>>,
-    thread: Option<JoinHandle<Mapped>>,
+    thread: Option<JoinHandle<MappedFiles>>,
 }
 
 /// Maps the key of a table element to its process and thread name.
@@ -29,7 +29,8 @@ impl ProcessMaps {
     /// Follows the processes that appear in this table, from now on.
     pub fn follow(processes: MapHandle, whose: Whose) -> Result<Self> {
         let (stop, stopped) = mpsc::channel::<()>();
-        let mut known = Known { process_events: ProcessEvents::open(), ..Known::default() };
+        let mut known =
+            ProcessMappings { process_events: ProcessEvents::open(), ..ProcessMappings::default() };
         let run = move || {
             let mut drains = 0;
             while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(ProcessEvents::DRAIN_EVERY) {
@@ -53,11 +54,11 @@ impl ProcessMaps {
     }
 
     /// The memory maps, by process.
-    pub fn finish(mut self) -> Mapped {
+    pub fn finish(mut self) -> MappedFiles {
         self.end()
     }
 
-    fn end(&mut self) -> Mapped {
+    fn end(&mut self) -> MappedFiles {
         drop(self.stop.take());
         self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or_default()
     }
@@ -70,15 +71,15 @@ impl Drop for ProcessMaps {
 }
 
 #[derive(Debug, Default)]
-struct Known {
-    mapped: Mapped,
+struct ProcessMappings {
+    mapped: MappedFiles,
     process_events: ProcessEvents,
     keys: HashSet<Vec<u8>>,
     /// Under each of their names: a new name means that the process has called exec.
     seen: HashSet<(u32, [u8; 16])>,
 }
 
-impl Known {
+impl ProcessMappings {
     fn look(&mut self, processes: &MapHandle, whose: Whose) {
         let mut new = Vec::new();
         for key in processes.keys() {

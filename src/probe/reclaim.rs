@@ -23,15 +23,15 @@ use crate::clock::now_ns;
 use crate::envelope::{Missing, Reason};
 use crate::host::Host;
 use crate::host::cgroups::Hierarchy;
-use crate::wire::blocked::{Followed, RECLAIM_PROGRAMS, RawBlocked, Sum, WireWaitsRow};
-use crate::wire::pagecache::Kind;
+use crate::wire::blocked::{RECLAIM_PROGRAMS, RawBlocked, Sum, WaitScope, WireWaitsRow};
+use crate::wire::pagecache::ReclaimKind;
 
 /// Time between closing the interval and reading the tables.
 const SETTLE: Duration = Duration::from_millis(2);
 
 /// The kind of reclaim that each program's rows count.
-const KINDS: [Kind; RECLAIM_PROGRAMS as usize] =
-    [Kind::Direct, Kind::Memcg, Kind::Node, Kind::Kswapd, Kind::Kswapd];
+const KINDS: [ReclaimKind; RECLAIM_PROGRAMS as usize] =
+    [ReclaimKind::Direct, ReclaimKind::Memcg, ReclaimKind::Node, ReclaimKind::Kswapd, ReclaimKind::Kswapd];
 
 /// The attached probe. Dropping it detaches everything.
 pub struct ReclaimProbe {
@@ -152,7 +152,7 @@ impl ReclaimProbe {
         let stats = self.stats();
         self.links.clear();
         let mut raw = RawBlocked {
-            followed: Followed::Reclaim,
+            followed: WaitScope::Reclaim,
             duration_ns: ended_ns.saturating_sub(self.began_ns),
             cpus: self.online,
             least_ns: self.options.min_block.as_nanos() as u64,
@@ -165,7 +165,7 @@ impl ReclaimProbe {
         let maps = &self.skel.maps;
         let rows = waits::read_rows(&maps.wait_rows, RECLAIM_PROGRAMS * self.cpus)?;
         raw.count(&rows, &WireWaitsRow::default());
-        let mut by_kind: BTreeMap<Kind, Sum> = BTreeMap::new();
+        let mut by_kind: BTreeMap<ReclaimKind, Sum> = BTreeMap::new();
         for (kind, rows) in KINDS.iter().zip(rows.chunks(self.cpus as usize)) {
             rows.iter().for_each(|row| by_kind.entry(*kind).or_default().add(row.all));
         }

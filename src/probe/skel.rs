@@ -57,23 +57,23 @@ macro_rules! compiled {
 }
 
 /// An object: its source's name without `.bpf.c`, and its bytes.
-pub type Compiled = (&'static str, &'static [u8]);
+pub type CompiledObject = (&'static str, &'static [u8]);
 
-pub const LATENCY: Compiled = compiled!("latency");
+pub const LATENCY: CompiledObject = compiled!("latency");
 /// The programs of latency.bpf.c without compare-and-swap.
-pub const LATENCY_OLD: Compiled = compiled!("latency_old");
+pub const LATENCY_OLD: CompiledObject = compiled!("latency_old");
 /// The same without kernel types.
-pub const LATENCY_RAW: Compiled = compiled!("latency_raw");
-pub const INTERRUPTS: Compiled = compiled!("interrupts");
-pub const LOCKS: Compiled = compiled!("locks");
-pub const PAGECACHE: Compiled = compiled!("pagecache");
-pub const PATHS: Compiled = compiled!("paths");
-pub const BASELINE: Compiled = compiled!("baseline");
-pub const STACKS: Compiled = compiled!("stacks");
-pub const THREADS: Compiled = compiled!("threads");
-pub const BLOCKED: Compiled = compiled!("blocked");
-pub const ERRORS: Compiled = compiled!("errors");
-pub const RECLAIM: Compiled = compiled!("reclaim");
+pub const LATENCY_RAW: CompiledObject = compiled!("latency_raw");
+pub const INTERRUPTS: CompiledObject = compiled!("interrupts");
+pub const LOCKS: CompiledObject = compiled!("locks");
+pub const PAGECACHE: CompiledObject = compiled!("pagecache");
+pub const PATHS: CompiledObject = compiled!("paths");
+pub const BASELINE: CompiledObject = compiled!("baseline");
+pub const STACKS: CompiledObject = compiled!("stacks");
+pub const THREADS: CompiledObject = compiled!("threads");
+pub const BLOCKED: CompiledObject = compiled!("blocked");
+pub const ERRORS: CompiledObject = compiled!("errors");
+pub const RECLAIM: CompiledObject = compiled!("reclaim");
 
 macro_rules! constants {
     ($($object:ident)+) => {

@@ -9,8 +9,8 @@ use libbpf_rs::OpenObject;
 use super::btf::KernelBtf;
 use super::libbpf;
 use super::permit;
-use super::skel::Compiled;
-use super::trial::Loaded;
+use super::skel::CompiledObject;
+use super::trial::TrialResult;
 use crate::host::abilities::{ProgramState, State, ViewState};
 use crate::host::rights::Rights;
 use crate::host::{BlockDevice, Host};
@@ -20,7 +20,7 @@ use crate::refusal::Refusal;
 /// A BPF object: a file `bpf/NAME.bpf.c`.
 pub struct Spec {
     /// The object and its variants for other kernels.
-    pub objects: &'static [Compiled],
+    pub objects: &'static [CompiledObject],
     /// The programs that views attach, as `biopsy check` lists them.
     pub programs: &'static [&'static [Program]],
     /// Why the object cannot be used with a BTF file (`--btf`); None: it has a variant for that.
@@ -28,7 +28,7 @@ pub struct Spec {
     /// The remedy if the kernel lacks one of its events.
     pub newer: Option<&'static str>,
     /// Loads the named programs, attaches none, and closes the object.
-    pub try_load: fn(&[String], &KernelBtf) -> Loaded<()>,
+    pub try_load: fn(&[String], &KernelBtf) -> TrialResult<()>,
     /// For an object whose programs are not tried one by one: whether its view can use it here.
     pub state: Option<fn(&Rights) -> ProgramState>,
     /// Sets the constants like the view with all options: they decide which branches exist.
@@ -145,7 +145,7 @@ impl Program {
 
 impl Spec {
     /// For an object that no view tries by itself.
-    pub const fn of(objects: &'static [Compiled]) -> Self {
+    pub const fn of(objects: &'static [CompiledObject]) -> Self {
         Self {
             objects,
             programs: &[],

@@ -17,7 +17,7 @@ use libbpf_rs::{Link, MapCore, MapFlags, RingBufferBuilder};
 
 use crate::host::abilities::ProgramState;
 use crate::host::cgroups::Hierarchy;
-use crate::host::mapped::Mapped;
+use crate::host::mapped::MappedFiles;
 use crate::host::processes;
 use crate::host::rights::Rights;
 use crate::probe::btf_file;
@@ -28,7 +28,7 @@ use crate::probe::spec::{self, Spec};
 use crate::probe::{Probe, perf_event, permit};
 use crate::refusal::Refusal;
 use crate::wire::process_events::{self, Comm};
-use crate::wire::stacks::{RawProfile, Sample, Sampler, Tally, decode};
+use crate::wire::stacks::{RawProfile, Sample, SampleTotal, Sampler, decode};
 
 pub const SPEC: Spec = Spec {
     state: Some(state),
@@ -63,7 +63,7 @@ const DRAIN_KERNEL_EVERY: Duration = Duration::from_millis(100);
 
 /// What is sampled.
 #[derive(Debug, Clone)]
-struct Wanted {
+struct SamplingPlan {
     frequency: u64,
     /// Only tasks in these cgroups, by id; empty: all.
     cgroups: Vec<u64>,
@@ -107,7 +107,7 @@ impl StacksProbe {
     /// # Errors
     /// Those of `attach`.
     pub fn prepare(frequency: u64, cgroups: &[u64]) -> Result<Self> {
-        Self::of(Wanted { frequency, cgroups: cgroups.to_vec(), users: true })
+        Self::of(SamplingPlan { frequency, cgroups: cgroups.to_vec(), users: true })
     }
 
     /// The same for kernel frames only: frames of processes are not symbolized. It begins at once.
@@ -115,12 +115,12 @@ impl StacksProbe {
     /// # Errors
     /// Those of `attach`.
     pub fn of_kernel(frequency: u64) -> Result<Self> {
-        let mut probe = Self::of(Wanted { frequency, cgroups: Vec::new(), users: false })?;
+        let mut probe = Self::of(SamplingPlan { frequency, cgroups: Vec::new(), users: false })?;
         probe.begin()?;
         Ok(probe)
     }
 
-    fn of(wanted: Wanted) -> Result<Self> {
+    fn of(wanted: SamplingPlan) -> Result<Self> {
         let (ask, asked) = mpsc::channel();
         let (ready, prepared) = mpsc::channel();
         // The thread owns all of it: programs, links and ring buffer never leave its stack, and they are detached when
@@ -211,11 +211,11 @@ impl Drop for StacksProbe {
 
 /// The whole life of the sampler: load, attach, drain, detach. Returns the last reading.
 fn run(
-    wanted: &Wanted,
+    wanted: &SamplingPlan,
     ready: &Sender<RawProfile>,
     asked: &Receiver<Sender<RawProfile>>,
 ) -> Result<RawProfile> {
-    let &Wanted { frequency, ref cgroups, users } = wanted;
+    let &SamplingPlan { frequency, ref cgroups, users } = wanted;
     if !Path::new("/sys/kernel/btf/vmlinux").exists() {
         bail!(Refusal::Refused(super::btf::NO_BTF.into()));
     }
@@ -248,7 +248,7 @@ fn run(
         [&skeleton.maps.stack_ring, &skeleton.maps.stack_scratch, &skeleton.maps.bss];
     let map_bytes: u64 = maps.iter().filter_map(|m| m.query_fdinfo().ok()?.memlock).sum();
 
-    let samples: RefCell<HashMap<Sample, Tally>> = RefCell::default();
+    let samples: RefCell<HashMap<Sample, SampleTotal>> = RefCell::default();
     let memory: RefCell<Maps> = RefCell::default();
     let damaged = Cell::new(0u64);
     let mut builder = RingBufferBuilder::new();
@@ -361,7 +361,7 @@ struct Counts {
 struct Maps {
     /// When it was last empty.
     since: Instant,
-    mapped: Mapped,
+    mapped: MappedFiles,
     process_events: ProcessEvents,
     /// Under each of their names: a new name means that the process has called exec.
     seen: HashSet<(u32, Comm)>,
@@ -387,7 +387,7 @@ impl Default for Maps {
     fn default() -> Self {
         Self {
             since: Instant::now(),
-            mapped: Mapped::default(),
+            mapped: MappedFiles::default(),
             process_events: ProcessEvents::default(),
             seen: HashSet::new(),
             wanted: HashSet::new(),
@@ -407,7 +407,7 @@ impl Maps {
     /// Starts over after a reading that includes everything, if this is old or half full: live processes are read again
     /// at their next sample. The kernel's records continue.
     fn renew(&mut self) {
-        if self.since.elapsed() >= Self::KEPT || self.seen.len() >= Mapped::MOST_PROCESSES / 2 {
+        if self.since.elapsed() >= Self::KEPT || self.seen.len() >= MappedFiles::MOST_PROCESSES / 2 {
             *self = Self { process_events: std::mem::take(&mut self.process_events), ..Self::default() };
         }
     }
@@ -428,7 +428,7 @@ impl Maps {
             return;
         }
         let comm = process_events::comm(&sample.comm);
-        if self.seen.len() < Mapped::MOST_PROCESSES && self.seen.insert((sample.pid, comm)) {
+        if self.seen.len() < MappedFiles::MOST_PROCESSES && self.seen.insert((sample.pid, comm)) {
             self.wanted.insert((sample.pid, comm));
             return;
         }

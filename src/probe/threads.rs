@@ -14,14 +14,14 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use self::files::Files;
-use self::kernel::Kernel;
+use self::kernel::KernelSampler;
 use super::Probe;
 use super::permit;
 use crate::clock::now_ns;
 use crate::envelope::{Cost, Missing, Reason};
 use crate::refusal::Refusal;
 use crate::wire::Count as _;
-use crate::wire::threads::{Loss, Reading, Sampled, Sighting, Tally};
+use crate::wire::threads::{Loss, Reading, Sighting, ThreadSamples, ThreadTally};
 
 /// Default samples per second.
 pub const HZ: u32 = 10;
@@ -111,14 +111,14 @@ fn folded(comm: &str) -> String {
     crate::wire::threads::fold_numbers(comm)
 }
 
-enum Source {
-    Kernel(Box<Kernel>),
+enum ThreadReader {
+    Kernel(Box<KernelSampler>),
     Files(Files),
 }
 
 /// Collects the results of samples.
-struct Window {
-    tally: Tally,
+struct ThreadInterval {
+    tally: ThreadTally,
     rounds: u64,
     samples: u64,
     /// Losses in the intervals before this one.
@@ -127,11 +127,11 @@ struct Window {
 
 /// The probe. Dropping it leaves nothing behind.
 pub struct ThreadProbe {
-    source: Source,
+    source: ThreadReader,
     options: Options,
     hz: u32,
     missing: Vec<Missing>,
-    window: RefCell<Window>,
+    window: RefCell<ThreadInterval>,
     start: Reading,
     began: Instant,
     /// Number of the next sample's period.
@@ -156,12 +156,12 @@ impl ThreadProbe {
 
     /// Like [`Self::attach`], but the interval begins at [`Self::begin`].
     pub fn prepare(root: &Path, options: Options) -> Result<Self> {
-        let kernel = permit::permit(root).and_then(|()| Kernel::load(&options));
+        let kernel = permit::permit(root).and_then(|()| KernelSampler::load(&options));
         let mut missing = Vec::new();
         let source = match kernel {
             Ok(kernel) => {
                 missing.extend(kernel.missing());
-                Source::Kernel(Box::new(kernel))
+                ThreadReader::Kernel(Box::new(kernel))
             }
             Err(error) => {
                 let why = error.to_string();
@@ -170,7 +170,7 @@ impl ThreadProbe {
                     return Err(Refusal::Refused(format!("{what}: {why}")).into());
                 }
                 missing.extend(files::missing(&why));
-                Source::Files(Files::new(root))
+                ThreadReader::Files(Files::new(root))
             }
         };
         if options.reads_cgroups() && !options.unified_cgroups {
@@ -186,11 +186,12 @@ impl ThreadProbe {
                 ..Missing::default()
             });
         }
-        let default = if matches!(source, Source::Kernel(_)) { HZ } else { HZ_FILES };
+        let default = if matches!(source, ThreadReader::Kernel(_)) { HZ } else { HZ_FILES };
         let hz = options.hz.unwrap_or(default).max(1);
         let now = now_ns();
         let began = Instant::now();
-        let window = Window { tally: Tally::new(now), rounds: 0, samples: 0, loss: Loss::default() };
+        let window =
+            ThreadInterval { tally: ThreadTally::new(now), rounds: 0, samples: 0, loss: Loss::default() };
         Ok(Self {
             source,
             options,
@@ -215,7 +216,7 @@ impl ThreadProbe {
 
     /// Whether programs take the samples, not files.
     pub fn is_kernel(&self) -> bool {
-        matches!(self.source, Source::Kernel(_))
+        matches!(self.source, ThreadReader::Kernel(_))
     }
 
     /// What cannot be observed, with the reason.
@@ -251,7 +252,7 @@ impl ThreadProbe {
         window.rounds += 1;
         let options = &self.options;
         let mut found = 0;
-        let mut add = |tally: &mut Tally, mut sighting: Sighting, pid: u32, stack: &[u64]| {
+        let mut add = |tally: &mut ThreadTally, mut sighting: Sighting, pid: u32, stack: &[u64]| {
             if !options.wants(&sighting, pid) {
                 return;
             }
@@ -265,8 +266,8 @@ impl ThreadProbe {
             tally.add(sighting, stack);
         };
         match &mut self.source {
-            Source::Kernel(kernel) => kernel.round(&mut window.tally, &mut add),
-            Source::Files(files) => files.round(options, &mut window.tally, &mut add),
+            ThreadReader::Kernel(kernel) => kernel.round(&mut window.tally, &mut add),
+            ThreadReader::Files(files) => files.round(options, &mut window.tally, &mut add),
         }
         window.samples += found;
         self.period = at.max(self.period) + 1;
@@ -276,8 +277,8 @@ impl ThreadProbe {
     /// Cost of the programs only, for a process with other probes.
     pub fn programs(&self) -> Cost {
         match &self.source {
-            Source::Kernel(kernel) => kernel.cost(),
-            Source::Files(_) => Cost::default(),
+            ThreadReader::Kernel(kernel) => kernel.cost(),
+            ThreadReader::Files(_) => Cost::default(),
         }
     }
 
@@ -298,7 +299,7 @@ impl Probe for ThreadProbe {
 
     fn begin(&mut self) -> Result<()> {
         let now = now_ns();
-        self.window.get_mut().tally = Tally::new(now);
+        self.window.get_mut().tally = ThreadTally::new(now);
         self.start.at_ns = now;
         self.began = Instant::now();
         self.cpu_ns = process_cpu_ns();
@@ -321,8 +322,8 @@ impl Probe for ThreadProbe {
     fn read(&self) -> Result<Reading> {
         let now = now_ns();
         let mut window = self.window.borrow_mut();
-        let tally = std::mem::replace(&mut window.tally, Tally::new(now));
-        let sampled: Sampled = tally.finish(now);
+        let tally = std::mem::replace(&mut window.tally, ThreadTally::new(now));
+        let sampled: ThreadSamples = tally.finish(now);
         window.loss = window.loss.plus(&sampled.loss);
         Ok(Reading {
             at_ns: now,
@@ -336,7 +337,7 @@ impl Probe for ThreadProbe {
     fn detach(&mut self) -> Result<Reading> {
         let reading = self.read()?;
         *self.ended.borrow_mut() = Some((reading.at_ns, process_cpu_ns()));
-        if let Source::Kernel(kernel) = &mut self.source {
+        if let ThreadReader::Kernel(kernel) = &mut self.source {
             kernel.detach();
         }
         Ok(reading)

@@ -7,13 +7,13 @@ use super::libbpf;
 use crate::refusal::plain;
 
 /// One value per program in the order of the names, or the result of a failed load.
-pub type Loaded<T> = Result<Vec<T>, Refused<T>>;
+pub type TrialResult<T> = Result<Vec<T>, TrialFailure<T>>;
 
 /// Loads the named programs of an object.
-pub type Load<'a, T> = dyn FnMut(&[String]) -> Loaded<T> + 'a;
+pub type ProgramLoader<'a, T> = dyn FnMut(&[String]) -> TrialResult<T> + 'a;
 
 /// A load that failed.
-pub struct Refused<T> {
+pub struct TrialFailure<T> {
     /// The program that libbpf failed to load, if libbpf names one.
     pub program: Option<String>,
     pub reason: String,
@@ -21,7 +21,7 @@ pub struct Refused<T> {
     pub before: Vec<T>,
 }
 
-impl<T, E: Into<anyhow::Error>> From<E> for Refused<T> {
+impl<T, E: Into<anyhow::Error>> From<E> for TrialFailure<T> {
     fn from(error: E) -> Self {
         Self { program: None, reason: format!("{:#}", error.into()), before: Vec::new() }
     }
@@ -33,7 +33,7 @@ impl<T, E: Into<anyhow::Error>> From<E> for Refused<T> {
 /// All are loaded at once, because libbpf's search for the kernel's types takes longer than most programs. libbpf stops
 /// at the first program that is refused; the others are loaded again without it. If libbpf names no program, each half
 /// is tried separately.
-pub fn each<T>(names: &[String], load: &mut Load<'_, T>) -> Vec<Result<T, String>> {
+pub fn each<T>(names: &[String], load: &mut ProgramLoader<'_, T>) -> Vec<Result<T, String>> {
     if names.is_empty() {
         return Vec::new();
     }
@@ -74,11 +74,11 @@ pub fn select(object: &mut OpenObject, names: &[String]) {
 }
 
 /// Loads the named programs of a skeleton, and closes it.
-pub fn load<'obj>(mut open: impl OpenSkel<'obj>, names: &[String]) -> Loaded<()> {
+pub fn load<'obj>(mut open: impl OpenSkel<'obj>, names: &[String]) -> TrialResult<()> {
     select(open.open_object_mut(), names);
     match open.load() {
         Ok(_) => Ok(vec![(); names.len()]),
-        Err(error) => Err(Refused {
+        Err(error) => Err(TrialFailure {
             program: libbpf::refused_program(),
             reason: libbpf::last_words().unwrap_or_else(|| plain(&error.to_string())),
             before: Vec::new(),
@@ -107,7 +107,7 @@ mod tests {
             let Some(at) = tried.iter().position(|name| name == "b" || name == "e") else {
                 return Ok(tried.to_vec());
             };
-            Err(Refused {
+            Err(TrialFailure {
                 program: Some(tried[at].clone()).filter(|_| report != Report::Nothing),
                 reason: format!("no {}", tried[at]),
                 before: if report == Report::NameAndBefore { tried[..at].to_vec() } else { Vec::new() },

@@ -10,7 +10,7 @@ use super::btf::KernelBtf;
 use super::libbpf;
 use super::registry::PROBES;
 use super::spec::{Reach, Spec};
-use super::trial::{self, Loaded, Refused};
+use super::trial::{self, TrialFailure, TrialResult};
 use crate::host::abilities::VerifiedProgram;
 
 /// The log contains the verifier's totals (BPF_LOG_STATS), which are a few lines, and on 6.1 also a line for each call
@@ -63,7 +63,7 @@ fn open(bytes: &[u8]) -> Result<OpenObject> {
 }
 
 /// The number of instructions that the verifier processed for each of the named programs, in their order.
-fn verify(bytes: &[u8], spec: &Spec, names: &[String], reach: Reach, btf: &KernelBtf) -> Loaded<u64> {
+fn verify(bytes: &[u8], spec: &Spec, names: &[String], reach: Reach, btf: &KernelBtf) -> TrialResult<u64> {
     let mut object = open(bytes)?;
     (spec.configure)(&mut object, reach, btf)?;
     trial::select(&mut object, names);
@@ -98,7 +98,7 @@ fn verify(bytes: &[u8], spec: &Spec, names: &[String], reach: Reach, btf: &Kerne
         let reason = text.map_or_else(|| libbpf::last_words().unwrap_or(error.to_string()), str::to_string);
         let before = names.iter().take_while(|name| Some(*name) != program.as_ref());
         let before = before.map_while(|name| processed(&log_of(name))).collect();
-        Refused { program, reason, before }
+        TrialFailure { program, reason, before }
     })?;
     let one = |name: &String| -> Result<u64> {
         let program = loaded.progs().find(|p| p.name() == name.as_str());

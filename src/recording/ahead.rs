@@ -9,7 +9,7 @@ use std::thread;
 
 use anyhow::{Context, Result};
 
-use super::{Found, Lines, Piece, Pieces, Span, find};
+use super::{ClassifiedLine, NumberedLines, Piece, Pieces, Span, find};
 use crate::envelope::View;
 
 /// Parser threads.
@@ -36,21 +36,21 @@ struct Batch {
 }
 
 /// A batch, or the error of reading the line after the previous one.
-type Read = Result<Batch>;
+type ReadResult = Result<Batch>;
 
 /// Parsed lines and their numbers, up to the first error.
-type Parsed<V> = Vec<Result<(u64, Found<V>)>>;
+type ParsedBatch<V> = Vec<Result<(u64, ClassifiedLine<V>)>>;
 
 /// The number of the last line whose result was consumed. A large line is parsed only after all lines before it were
 /// consumed. Otherwise the faster thread would decide which of two large lines is parsed first, while results are
 /// consumed in order.
 #[derive(Default)]
-struct Taken {
+struct LineProgress {
     lines: Mutex<u64>,
     another: Condvar,
 }
 
-impl Taken {
+impl LineProgress {
     /// Records that the results up to this line were consumed.
     fn set(&self, line: u64) {
         *self.lines.lock().unwrap_or_else(PoisonError::into_inner) = line;
@@ -64,9 +64,9 @@ impl Taken {
 }
 
 /// On drop, wakes the waiting threads: no more results are consumed, at the end or after an error.
-struct End<'a>(&'a Taken);
+struct ConsumerGuard<'a>(&'a LineProgress);
 
-impl Drop for End<'_> {
+impl Drop for ConsumerGuard<'_> {
     fn drop(&mut self) {
         self.0.set(u64::MAX);
     }
@@ -91,14 +91,14 @@ impl<R: BufRead + Send> Pieces<R> {
         let threads = thread::available_parallelism().map_or(1, NonZero::get).min(MOST);
         let Self { mut lines, span, mut notes } = self;
         let began = notes.began.clone();
-        let taken = Taken::default();
+        let taken = LineProgress::default();
         thread::scope(|scope| {
-            let _end = End(&taken);
+            let _end = ConsumerGuard(&taken);
             let mut number = lines.number;
             taken.set(number);
             // Round-robin: each thread gets every Nth batch, so reading the channels in turn gives the results in order.
             let mut tasks = Vec::new();
-            let mut results: Vec<Receiver<Parsed<V>>> = Vec::new();
+            let mut results: Vec<Receiver<ParsedBatch<V>>> = Vec::new();
             for _ in 0..threads {
                 let (task, waiting) = sync_channel(WAITING);
                 let (parsed, result) = sync_channel(PARSED);
@@ -125,7 +125,7 @@ impl<R: BufRead + Send> Pieces<R> {
 
 /// Passes the lines to the parser threads, until the end or an error. A batch has only lines that no thread could take
 /// yet, so that a line of a live run is parsed at once.
-fn read(lines: &mut Lines<impl BufRead>, tasks: &[SyncSender<Read>]) {
+fn read(lines: &mut NumberedLines<impl BufRead>, tasks: &[SyncSender<ReadResult>]) {
     let mut tasks = tasks.iter().cycle();
     let Some(mut task) = tasks.next() else { return };
     let (mut batch, mut bytes) = (Batch { before: lines.number, lines: Vec::new() }, 0);
@@ -168,11 +168,11 @@ fn read(lines: &mut Lines<impl BufRead>, tasks: &[SyncSender<Read>]) {
 }
 
 fn parse<V: View>(
-    waiting: &Receiver<Read>,
-    parsed: &SyncSender<Parsed<V>>,
+    waiting: &Receiver<ReadResult>,
+    parsed: &SyncSender<ParsedBatch<V>>,
     span: Span,
     began: Option<&str>,
-    taken: &Taken,
+    taken: &LineProgress,
 ) {
     for read in waiting {
         let found = match read {
@@ -185,7 +185,12 @@ fn parse<V: View>(
     }
 }
 
-fn parse_batch<V: View>(batch: Batch, span: Span, began: Option<&str>, taken: &Taken) -> Parsed<V> {
+fn parse_batch<V: View>(
+    batch: Batch,
+    span: Span,
+    began: Option<&str>,
+    taken: &LineProgress,
+) -> ParsedBatch<V> {
     if batch.lines.iter().any(|(_, line)| line.len() > LARGE) {
         taken.wait_for(batch.before);
     }

@@ -76,7 +76,7 @@ pub struct Io<'a> {
 }
 
 /// Values of a column, and for each row a definition level: 0 is null.
-enum Column {
+enum ColumnValues {
     Int32(Vec<i32>, Vec<i16>),
     Int64(Vec<i64>, Vec<i16>),
     Text(Vec<ByteArray>, Vec<i16>),
@@ -87,7 +87,7 @@ pub struct Parts {
     folder: PathBuf,
     schema: TypePtr,
     properties: WriterPropertiesPtr,
-    columns: Vec<Column>,
+    columns: Vec<ColumnValues>,
     rows: usize,
     texts: HashMap<String, ByteArray>,
     /// The part being written, and when its first I/O ended.
@@ -117,9 +117,9 @@ impl Parts {
                 .set_column_encoding(name.into(), Encoding::DELTA_BINARY_PACKED);
         }
         let kind = |field: &TypePtr| match field.get_physical_type() {
-            parquet::basic::Type::INT32 => Column::Int32(Vec::new(), Vec::new()),
-            parquet::basic::Type::INT64 => Column::Int64(Vec::new(), Vec::new()),
-            _ => Column::Text(Vec::new(), Vec::new()),
+            parquet::basic::Type::INT32 => ColumnValues::Int32(Vec::new(), Vec::new()),
+            parquet::basic::Type::INT64 => ColumnValues::Int64(Vec::new(), Vec::new()),
+            _ => ColumnValues::Text(Vec::new(), Vec::new()),
         };
         Ok(Self {
             columns: schema.get_fields().iter().map(kind).collect(),
@@ -212,13 +212,13 @@ impl Parts {
         for column in &mut self.columns {
             let Some(mut to) = group.next_column()? else { break };
             match column {
-                Column::Int32(values, known) => {
+                ColumnValues::Int32(values, known) => {
                     to.typed::<Int32Type>().write_batch(values, Some(known), None)?
                 }
-                Column::Int64(values, known) => {
+                ColumnValues::Int64(values, known) => {
                     to.typed::<Int64Type>().write_batch(values, Some(known), None)?
                 }
-                Column::Text(values, known) => {
+                ColumnValues::Text(values, known) => {
                     to.typed::<ByteArrayType>().write_batch(values, Some(known), None)?
                 }
             };
@@ -266,7 +266,7 @@ enum Value {
     Text(Option<ByteArray>),
 }
 
-impl Column {
+impl ColumnValues {
     fn push(&mut self, value: Value) {
         match (self, value) {
             (Self::Int32(values, known), Value::Int32(value)) => {

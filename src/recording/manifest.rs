@@ -23,9 +23,9 @@ pub struct Manifest {
     /// Length of an interval.
     pub interval_ns: u64,
     /// By name.
-    pub views: BTreeMap<String, Recorded>,
+    pub views: BTreeMap<String, RecordedView>,
     pub clocks: Span,
-    pub ended: Option<Ended>,
+    pub ended: Option<EndReason>,
     /// What the flight recorder wrote it for.
     pub trigger: Option<String>,
     /// CPU time of the recorder itself since it began, in percent of one CPU. What its programs take of others is in the
@@ -47,7 +47,7 @@ impl View for Manifest {
 /// A view of it, once it has ended.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct Recorded {
+pub struct RecordedView {
     pub intervals: u64,
     /// On disk.
     pub bytes: u64,
@@ -59,7 +59,7 @@ pub struct Recorded {
     pub error: Option<String>,
 }
 
-impl Recorded {
+impl RecordedView {
     /// Adds an interval of this size.
     pub fn add(&mut self, bytes: usize, lost: &Lost) {
         self.intervals += 1;
@@ -102,7 +102,7 @@ impl Clocks {
 /// What ended a recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Ended {
+pub enum EndReason {
     /// `--for` is over.
     Time,
     /// The measured command has ended.

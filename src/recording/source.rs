@@ -11,7 +11,7 @@ use tar::Header;
 
 use super::folder;
 use super::manifest::Manifest;
-use super::ring::Held;
+use super::ring::RingInterval;
 
 /// Magic number of a zstd frame, and the last three bytes of that of a skippable frame (RFC 8878).
 const FRAME: [u8; 4] = 0xFD2F_B528_u32.to_le_bytes();
@@ -39,13 +39,13 @@ const WINDOW_LOG: u32 = 25;
 const MOST_MANIFEST: u64 = 1 << 20;
 
 /// Lines that can be read.
-pub type Lines = Box<dyn BufRead + Send>;
+pub type LineReader = Box<dyn BufRead + Send>;
 
 /// The lines of `view` in the file or folder at `path`; `-` is stdin.
 ///
 /// # Errors
 /// If it cannot be opened (an [`io::Error`] is the cause), is damaged, or is a recording without the view.
-pub fn open(path: &Path, view: &str) -> Result<Lines> {
+pub fn open(path: &Path, view: &str) -> Result<LineReader> {
     if path == Path::new("-") {
         return of_stream(BufReader::new(io::stdin()), view);
     }
@@ -59,9 +59,9 @@ pub fn open(path: &Path, view: &str) -> Result<Lines> {
 ///
 /// # Errors
 /// If there is not enough memory to decompress them.
-pub fn held(intervals: &[Held]) -> Result<Lines> {
+pub fn held(intervals: &[RingInterval]) -> Result<LineReader> {
     let frames: Vec<u8> = intervals.iter().flat_map(|held| &held.frame).copied().collect();
-    unpacked(Counted::new(Cursor::new(frames)))
+    unpacked(CountingReader::new(Cursor::new(frames)))
 }
 
 /// The manifest of the recording at `path`. None: not a recording, or stdin.
@@ -84,7 +84,7 @@ fn read_manifest(file: impl Read) -> Result<Manifest> {
 
 /// An uncompressed file of the recording: [`folder::MANIFEST`] or [`folder::HOST`]. None: not a recording, or stdin,
 /// whose bytes can be read only once.
-pub fn plain(path: &Path, name: &str) -> Result<Option<Lines>> {
+pub fn plain(path: &Path, name: &str) -> Result<Option<LineReader>> {
     let found = if path == Path::new("-") { return Ok(None) } else { fs::metadata(path)? };
     if found.is_dir() {
         return match folder::open(&path.join(name)) {
@@ -102,7 +102,7 @@ pub fn plain(path: &Path, name: &str) -> Result<Option<Lines>> {
     if !found.is_file() || File::open(path)?.read_exact(&mut head).is_err() || !is_archive(&head) {
         return Ok(None);
     }
-    let archive = Counted::new(BufReader::new(File::open(path)?));
+    let archive = CountingReader::new(BufReader::new(File::open(path)?));
     Ok(Some(Box::new(member(archive, name, name)?)))
 }
 
@@ -128,7 +128,7 @@ impl fmt::Display for Absent {
 
 impl Error for Absent {}
 
-fn of_folder(path: &Path, view: &str) -> Result<Lines> {
+fn of_folder(path: &Path, view: &str) -> Result<LineReader> {
     manifest(path)?;
     match folder::open(&path.join(folder::table(view))) {
         Ok(file) => of_stream(BufReader::new(file), view),
@@ -164,7 +164,7 @@ pub(super) fn is_archive(head: &[u8]) -> bool {
     head.len() == BLOCK && (header().as_ustar().is_some() || header().as_gnu().is_some())
 }
 
-fn of_stream(stream: impl BufRead + Send + 'static, view: &str) -> Result<Lines> {
+fn of_stream(stream: impl BufRead + Send + 'static, view: &str) -> Result<LineReader> {
     let (head, whole) = with_head(stream)?;
     if is_archive(&head) {
         return unpacked(member(whole, &folder::table(view), view)?);
@@ -177,11 +177,11 @@ fn of_stream(stream: impl BufRead + Send + 'static, view: &str) -> Result<Lines>
 }
 
 /// The first block, and a reader of the whole stream.
-pub(super) fn with_head(mut stream: impl BufRead) -> io::Result<(Vec<u8>, Counted<impl BufRead>)> {
+pub(super) fn with_head(mut stream: impl BufRead) -> io::Result<(Vec<u8>, CountingReader<impl BufRead>)> {
     // A read from a pipe may return less than a block: read until it is full.
     let mut head = Vec::with_capacity(BLOCK);
     stream.by_ref().take(BLOCK as u64).read_to_end(&mut head)?;
-    Ok((head.clone(), Counted::new(Cursor::new(head).chain(stream))))
+    Ok((head.clone(), CountingReader::new(Cursor::new(head).chain(stream))))
 }
 
 fn is_frame(head: &[u8]) -> bool {
@@ -200,7 +200,7 @@ pub fn refuse_compressed(head: &[u8]) -> Result<()> {
 }
 
 /// The decompressed lines, unless they are a tar archive.
-fn lines_alone(mut lines: Lines) -> Result<Lines> {
+fn lines_alone(mut lines: LineReader) -> Result<LineReader> {
     let mut head = Vec::with_capacity(BLOCK);
     let read = lines.by_ref().take(BLOCK as u64).read_to_end(&mut head);
     ensure!(
@@ -208,35 +208,35 @@ fn lines_alone(mut lines: Lines) -> Result<Lines> {
         "it is a packed recording that is compressed by zstd: decompress it first (`zstd -d`)"
     );
     // A read error is returned after `head`, so that it is reported for its line.
-    let rest = read.err().map_or(lines, |error| Box::new(BufReader::new(Broken(Some(error)))));
+    let rest = read.err().map_or(lines, |error| Box::new(BufReader::new(FailingReader(Some(error)))));
     Ok(Box::new(Cursor::new(head).chain(rest)))
 }
 
 /// A reader that returns this error once.
-struct Broken(Option<io::Error>);
+struct FailingReader(Option<io::Error>);
 
-impl Read for Broken {
+impl Read for FailingReader {
     fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
         self.0.take().map_or(Ok(0), Err)
     }
 }
 
-fn unpacked<R: BufRead + Send + 'static>(frames: Counted<R>) -> Result<Lines> {
+fn unpacked<R: BufRead + Send + 'static>(frames: CountingReader<R>) -> Result<LineReader> {
     let mut decoder = zstd::Decoder::with_buffer(frames)?;
     decoder.window_log_max(WINDOW_LOG)?;
-    Ok(Box::new(BufReader::new(Unpacked { decoder })))
+    Ok(Box::new(BufReader::new(FrameDecoder { decoder })))
 }
 
 /// The file of this name in an archive, in any folder.
 fn member<R: BufRead + 'static>(
-    mut archive: Counted<R>,
+    mut archive: CountingReader<R>,
     name: &str,
     view: &str,
-) -> Result<Counted<io::Take<R>>> {
+) -> Result<CountingReader<io::Take<R>>> {
     let mut names = Vec::new();
     while let Some(member) = next_member(&mut archive)? {
         if member.is_file && member.name() == name.as_bytes() {
-            return Ok(Counted { inner: archive.inner.take(member.size), at: archive.at });
+            return Ok(CountingReader { inner: archive.inner.take(member.size), at: archive.at });
         }
         if names.len() < MOST_NAMED {
             names.push(member.name().to_vec());
@@ -293,7 +293,7 @@ fn damaged(at: u64) -> String {
 }
 
 /// Reads the next member's header, before its data. None: the end of the archive.
-pub(super) fn next_member(archive: &mut Counted<impl BufRead>) -> Result<Option<Member>> {
+pub(super) fn next_member(archive: &mut CountingReader<impl BufRead>) -> Result<Option<Member>> {
     let at = archive.at;
     let mut header = Header::new_old();
     let block = header.as_mut_bytes();
@@ -313,12 +313,12 @@ pub(super) fn next_member(archive: &mut Counted<impl BufRead>) -> Result<Option<
 }
 
 /// A reader that counts the bytes read.
-pub(super) struct Counted<R> {
+pub(super) struct CountingReader<R> {
     inner: R,
     pub at: u64,
 }
 
-impl<R> Counted<R> {
+impl<R> CountingReader<R> {
     pub fn new(inner: R) -> Self {
         Self { inner, at: 0 }
     }
@@ -328,7 +328,7 @@ impl<R> Counted<R> {
     }
 }
 
-impl<R: Seek> Counted<BufReader<R>> {
+impl<R: Seek> CountingReader<BufReader<R>> {
     pub fn seek_to(&mut self, at: u64) -> io::Result<()> {
         self.inner.seek_relative(at as i64 - self.at as i64)?;
         self.at = at;
@@ -336,7 +336,7 @@ impl<R: Seek> Counted<BufReader<R>> {
     }
 }
 
-impl<R: BufRead> Read for Counted<R> {
+impl<R: BufRead> Read for CountingReader<R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let read = self.inner.read(into)?;
         self.at += read as u64;
@@ -344,7 +344,7 @@ impl<R: BufRead> Read for Counted<R> {
     }
 }
 
-impl<R: BufRead> BufRead for Counted<R> {
+impl<R: BufRead> BufRead for CountingReader<R> {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
         self.inner.fill_buf()
     }
@@ -356,11 +356,11 @@ impl<R: BufRead> BufRead for Counted<R> {
 }
 
 /// Decompresses frames. An error includes its position.
-struct Unpacked<R: BufRead> {
-    decoder: zstd::Decoder<'static, Counted<R>>,
+struct FrameDecoder<R: BufRead> {
+    decoder: zstd::Decoder<'static, CountingReader<R>>,
 }
 
-impl<R: BufRead> Read for Unpacked<R> {
+impl<R: BufRead> Read for FrameDecoder<R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let at = self.decoder.get_ref().at;
         self.decoder.read(into).map_err(|error| {

@@ -9,29 +9,29 @@ use std::vec;
 use anyhow::{Context, Result, bail, ensure};
 
 use super::folder;
-use super::ring::Held;
-use super::source::{self, Counted, Lines};
+use super::ring::RingInterval;
+use super::source::{self, CountingReader, LineReader};
 
 /// At one interval a second: 48 days. Each takes 24 bytes.
 const MOST_INTERVALS: usize = 1 << 22;
 
 /// The profiles of a recording, in the order of their intervals.
 pub struct Profiles {
-    place: Place,
+    place: StackStore,
     /// Numbers of the intervals, and where each is in an archive. Empty for a stream.
-    all: vec::IntoIter<(u64, Extent)>,
+    all: vec::IntoIter<(u64, ByteRange)>,
 }
 
-enum Place {
+enum StackStore {
     Folder(PathBuf),
     Archive(File),
-    Memory(Vec<Held>),
+    Memory(Vec<RingInterval>),
     Stream(Stream),
 }
 
 /// An archive that is read once, from its start.
 struct Stream {
-    archive: Counted<Lines>,
+    archive: CountingReader<LineReader>,
     /// The number of the interval read last.
     last: Option<u64>,
     /// Names of other files, for the error.
@@ -39,7 +39,7 @@ struct Stream {
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-struct Extent {
+struct ByteRange {
     at: u64,
     size: u64,
 }
@@ -78,9 +78,9 @@ impl Profiles {
     ///
     /// # Errors
     /// If there are none.
-    pub fn held(intervals: Vec<Held>) -> Result<Self> {
-        let all = (0..).take(intervals.len()).map(|number| (number, Extent::default())).collect();
-        Self::new(Place::Memory(intervals), all, std::iter::empty())
+    pub fn held(intervals: Vec<RingInterval>) -> Result<Self> {
+        let all = (0..).take(intervals.len()).map(|number| (number, ByteRange::default())).collect();
+        Self::new(StackStore::Memory(intervals), all, std::iter::empty())
     }
 
     fn of_stream(stream: impl BufRead + Send + 'static) -> Result<Self> {
@@ -90,9 +90,9 @@ impl Profiles {
             source::is_archive(&head),
             "it is not a packed recording: give the output of `biopsy pack DIR -o -`, or name a file with -i"
         );
-        let archive = Counted::new(Box::new(whole) as Lines);
+        let archive = CountingReader::new(Box::new(whole) as LineReader);
         let stream = Stream { archive, last: None, others: Vec::new() };
-        Ok(Self { place: Place::Stream(stream), all: Vec::new().into_iter() })
+        Ok(Self { place: StackStore::Stream(stream), all: Vec::new().into_iter() })
     }
 
     fn of_folder(path: &Path) -> Result<Self> {
@@ -110,20 +110,20 @@ impl Profiles {
         for entry in entries {
             let name = entry.context(folder::STACKS)?.file_name();
             if let Some(number) = folder::interval(name.as_encoded_bytes()) {
-                add(&mut all, number, Extent::default())?;
+                add(&mut all, number, ByteRange::default())?;
             }
         }
-        Self::new(Place::Folder(stacks), all, std::iter::empty())
+        Self::new(StackStore::Folder(stacks), all, std::iter::empty())
     }
 
     fn of_archive(file: File, length: u64) -> Result<Self> {
-        let mut archive = Counted::new(BufReader::new(file));
+        let mut archive = CountingReader::new(BufReader::new(file));
         let (mut all, mut others) = (Vec::new(), Vec::new());
         while let Some(member) = source::next_member(&mut archive)? {
             let damaged = || member.damaged();
             let end = archive.at.checked_add(member.padded()?).with_context(damaged)?;
             if let Some(number) = member.is_file.then(|| interval(&member.path)).flatten() {
-                add(&mut all, number, Extent { at: archive.at, size: member.size })?;
+                add(&mut all, number, ByteRange { at: archive.at, size: member.size })?;
                 // Truncated within this member: the error appears when it is read.
                 if archive.at.saturating_add(member.size) > length {
                     break;
@@ -137,10 +137,14 @@ impl Profiles {
             }
             archive.seek_to(end)?;
         }
-        Self::new(Place::Archive(archive.into_inner().into_inner()), all, others.into_iter())
+        Self::new(StackStore::Archive(archive.into_inner().into_inner()), all, others.into_iter())
     }
 
-    fn new(place: Place, mut all: Vec<(u64, Extent)>, others: impl Iterator<Item = Vec<u8>>) -> Result<Self> {
+    fn new(
+        place: StackStore,
+        mut all: Vec<(u64, ByteRange)>,
+        others: impl Iterator<Item = Vec<u8>>,
+    ) -> Result<Self> {
         ensure!(!all.is_empty(), source::without(folder::STACKS, others));
         all.sort_unstable();
         if let Some([(number, _), _]) =
@@ -156,26 +160,26 @@ impl Profiles {
     /// # Errors
     /// If the next profile cannot be found.
     pub fn next(&mut self, most: usize) -> Result<Option<(String, Result<Vec<u8>>)>> {
-        if let Place::Stream(stream) = &mut self.place {
+        if let StackStore::Stream(stream) = &mut self.place {
             return stream.next(most);
         }
         let Some((number, extent)) = self.all.next() else { return Ok(None) };
         Ok(Some((name(number), self.bytes(number, extent, most))))
     }
 
-    fn bytes(&mut self, number: u64, extent: Extent, most: usize) -> Result<Vec<u8>> {
+    fn bytes(&mut self, number: u64, extent: ByteRange, most: usize) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         match &mut self.place {
-            Place::Stream(_) => {}
-            Place::Folder(stacks) => {
+            StackStore::Stream(_) => {}
+            StackStore::Folder(stacks) => {
                 let file = folder::open(&stacks.join(folder::profile(number)))?;
                 file.take(most as u64 + 1).read_to_end(&mut bytes)?;
             }
-            Place::Memory(intervals) => {
+            StackStore::Memory(intervals) => {
                 let held = usize::try_from(number).ok().and_then(|number| intervals.get(number));
                 held.iter().for_each(|held| bytes.extend_from_slice(&held.frame));
             }
-            Place::Archive(file) => {
+            StackStore::Archive(file) => {
                 file.seek(SeekFrom::Start(extent.at))?;
                 bytes = part(file, extent.size, most)?;
             }
@@ -233,7 +237,7 @@ fn interval(path: &[u8]) -> Option<u64> {
     (names.next()? == folder::STACKS.as_bytes()).then_some(number)
 }
 
-fn add(all: &mut Vec<(u64, Extent)>, number: u64, extent: Extent) -> Result<()> {
+fn add(all: &mut Vec<(u64, ByteRange)>, number: u64, extent: ByteRange) -> Result<()> {
     ensure!(all.len() < MOST_INTERVALS, "it has stacks of more than {MOST_INTERVALS} intervals");
     all.push((number, extent));
     Ok(())

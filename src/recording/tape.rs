@@ -10,9 +10,9 @@ use anyhow::{Context, Result};
 
 use super::folder;
 use super::frame::{Frames, Packer};
-use super::manifest::Recorded;
+use super::manifest::RecordedView;
 use super::redact::Redactor;
-use super::ring::{Held, Ring};
+use super::ring::{IntervalRing, RingInterval};
 use crate::envelope::{Envelope, Lost};
 
 /// Receives the lines of a view. For stacks it receives files, which are already compressed.
@@ -21,30 +21,30 @@ pub struct Tape {
     packer: Option<Packer>,
     to: To,
     redactor: Option<Arc<Redactor>>,
-    pub recorded: Recorded,
+    pub recorded: RecordedView,
 }
 
 enum To {
     /// The files of the view, and the bytes of all views.
-    Disk(Table, Arc<AtomicU64>),
-    Memory(Arc<Mutex<Ring>>),
+    Disk(ViewStore, Arc<AtomicU64>),
+    Memory(Arc<Mutex<IntervalRing>>),
 }
 
 impl Tape {
     /// Writes into the folder of a recording. `total` counts the bytes of all views.
     pub fn create(folder: &Path, view: &str, total: &Arc<AtomicU64>) -> Result<Self> {
-        Self::new(view, To::Disk(Table::create(folder, view)?, Arc::clone(total)))
+        Self::new(view, To::Disk(ViewStore::create(folder, view)?, Arc::clone(total)))
     }
 
     /// Keeps the intervals in memory.
-    pub fn hold(view: &str, ring: &Arc<Mutex<Ring>>) -> Result<Self> {
+    pub fn hold(view: &str, ring: &Arc<Mutex<IntervalRing>>) -> Result<Self> {
         Self::new(view, To::Memory(Arc::clone(ring)))
     }
 
     fn new(view: &str, to: To) -> Result<Self> {
         let is_compressed = view == folder::STACKS;
         let packer = (!is_compressed).then(Packer::new).transpose().context("cannot compress")?;
-        Ok(Self { packer, to, redactor: None, recorded: Recorded::default() })
+        Ok(Self { packer, to, redactor: None, recorded: RecordedView::default() })
     }
 
     /// Replaces names in the lines if a redactor is given.
@@ -68,7 +68,7 @@ impl Tape {
             }
             To::Memory(ring) => {
                 let mut ring = ring.lock().unwrap_or_else(PoisonError::into_inner);
-                ring.add(Held { end_ns, start: envelope.start.clone(), frame, lost: lost.clone() });
+                ring.add(RingInterval { end_ns, start: envelope.start.clone(), frame, lost: lost.clone() });
             }
         }
         Ok(())
@@ -76,22 +76,22 @@ impl Tape {
 }
 
 /// Writes the intervals of a view from memory into the folder of a recording.
-pub fn dump(folder: &Path, view: &str, held: &[Held]) -> Result<Recorded> {
-    let mut recorded = Recorded::default();
-    let mut table = Table::create(folder, view)?;
+pub fn dump(folder: &Path, view: &str, held: &[RingInterval]) -> Result<RecordedView> {
+    let mut recorded = RecordedView::default();
+    let mut table = ViewStore::create(folder, view)?;
     held.iter().try_for_each(|held| table.add(&held.frame, &held.lost, &mut recorded))?;
     Ok(recorded)
 }
 
 /// The storage of a view in the folder of a recording.
-enum Table {
+enum ViewStore {
     /// One file of frames.
     Frames(Frames, PathBuf),
     /// A folder with one file per interval.
     Files(PathBuf),
 }
 
-impl Table {
+impl ViewStore {
     fn create(folder: &Path, view: &str) -> Result<Self> {
         if view == folder::STACKS {
             let path = folder.join(folder::STACKS);
@@ -105,7 +105,7 @@ impl Table {
     }
 
     /// Writes an interval and counts it.
-    fn add(&mut self, frame: &[u8], lost: &Lost, recorded: &mut Recorded) -> Result<()> {
+    fn add(&mut self, frame: &[u8], lost: &Lost, recorded: &mut RecordedView) -> Result<()> {
         let failed = |path: &Path| {
             format!("cannot write {}: free some space; the part recorded before can be read", path.display())
         };

@@ -6,12 +6,12 @@ use std::io::{self, Write};
 use jiff::Timestamp;
 
 use super::Piece;
-use crate::envelope::{Line, View};
+use crate::envelope::{OutputLine, View};
 use crate::merge::{Merge, Summary};
 
 /// The intervals of one recording, merged.
 #[derive(Debug, Clone)]
-pub struct Run<V> {
+pub struct MergedRecording<V> {
     /// Where it was read from.
     name: String,
     /// Its machine, if the recording names it.
@@ -34,7 +34,7 @@ const SLACK_NS: i128 = 2_000_000;
 /// whichever is longer.
 const ALIKE: f64 = 0.01;
 
-impl<V: Merge + View> Run<V> {
+impl<V: Merge + View> MergedRecording<V> {
     /// Starts with one interval.
     pub fn new(name: String, piece: Piece<V>) -> Self {
         let end_ns = start_ns(&piece).map(|start| start + i128::from(piece.envelope.duration_ns));
@@ -80,19 +80,21 @@ impl<V: Merge + View> Run<V> {
 
     /// Its size as JSON.
     fn measure(&mut self) -> u64 {
-        let mut written = Counter(0);
+        let mut written = ByteCounter(0);
         // Cannot fail: the counter returns no error, and JSON can represent every value.
-        let _counted =
-            serde_json::to_writer(&mut written, &Line::new(&self.piece.envelope, &self.piece.view, None));
+        let _counted = serde_json::to_writer(
+            &mut written,
+            &OutputLine::new(&self.piece.envelope, &self.piece.view, None),
+        );
         self.piece.size = written.0;
         written.0
     }
 }
 
 /// Counts the bytes written.
-struct Counter(u64);
+struct ByteCounter(u64);
 
-impl Write for Counter {
+impl Write for ByteCounter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0 = self.0.saturating_add(bytes.len() as u64);
         Ok(bytes.len())
@@ -103,7 +105,7 @@ impl Write for Counter {
     }
 }
 
-impl<V: Summary> Run<V> {
+impl<V: Summary> MergedRecording<V> {
     /// The result of all its intervals.
     pub fn whole(mut self) -> Piece<V> {
         self.piece.view.settle();
@@ -176,7 +178,7 @@ impl fmt::Display for Apart {
 /// Recordings to be merged.
 #[derive(Debug)]
 pub struct Together<V> {
-    runs: Vec<Run<V>>,
+    runs: Vec<MergedRecording<V>>,
     bytes: u64,
 }
 
@@ -189,7 +191,7 @@ impl<V> Default for Together<V> {
 impl<V: Summary + View> Together<V> {
     /// # Errors
     /// If they are too large together.
-    pub fn add(&mut self, mut run: Run<V>) -> Result<(), Apart> {
+    pub fn add(&mut self, mut run: MergedRecording<V>) -> Result<(), Apart> {
         self.bytes = self.bytes.saturating_add(run.measure());
         if self.bytes > MOST_BYTES {
             return Err(Apart::Large(run.name));
@@ -205,7 +207,7 @@ impl<V: Summary + View> Together<V> {
     pub fn merge(mut self) -> Result<Piece<V>, Apart> {
         self.refuse_own_lines()?;
         self.runs.sort_by_key(|run| (run.host.clone(), start_ns(&run.piece)));
-        let mut machines: Vec<Run<V>> = Vec::new();
+        let mut machines: Vec<MergedRecording<V>> = Vec::new();
         for run in self.runs {
             match machines.last_mut().filter(|last| last.host == run.host) {
                 Some(last) => last.follow(run)?,
@@ -237,7 +239,7 @@ impl<V: Summary + View> Together<V> {
     }
 }
 
-impl<V> Run<V> {
+impl<V> MergedRecording<V> {
     fn is_over_before(&self, next: &Self) -> bool {
         self.end_ns.zip(start_ns(&next.piece)).is_some_and(|(end, start)| start + SLACK_NS >= end)
     }
@@ -250,7 +252,7 @@ impl<V> Run<V> {
     }
 }
 
-impl<V: Summary + View> Run<V> {
+impl<V: Summary + View> MergedRecording<V> {
     fn follow(&mut self, next: Self) -> Result<(), Apart> {
         if !self.is_over_before(&next) {
             let (a, b) = (self.name.clone(), next.name.clone());

@@ -1,6 +1,6 @@
 //! The results of a load at other depths, as rows for text and HTML.
 
-use crate::experiment::{Arm, Curve, Tried};
+use crate::experiment::{Arm, ArmResult, Curve};
 use crate::render::text::short;
 use crate::units::time;
 
@@ -12,7 +12,7 @@ pub fn rows(curve: &Curve) -> Vec<[String; 4]> {
     curve.arms.iter().map(|tried| row(curve, tried)).collect()
 }
 
-fn row(curve: &Curve, tried: &Tried) -> [String; 4] {
+fn row(curve: &Curve, tried: &ArmResult) -> [String; 4] {
     let dash = || "-".to_string();
     let mean =
         |values: Vec<f64>| (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64);
@@ -41,17 +41,17 @@ pub fn extent(curve: &Curve) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::Point;
+    use crate::experiment::BlockResult;
 
     #[test]
     fn an_arm_is_a_row_and_one_without_blocks_has_no_zero() {
-        let tried = |arm, iodepth, rate: Option<f64>| Tried {
+        let tried = |arm, iodepth, rate: Option<f64>| ArmResult {
             arm,
             iodepth,
             numjobs: 1,
             ratio: None,
             blocks: rate
-                .map(|rate| vec![Point { operations_per_second: rate, mean_ns: Some(1e9 / rate) }; 3])
+                .map(|rate| vec![BlockResult { operations_per_second: rate, mean_ns: Some(1e9 / rate) }; 3])
                 .unwrap_or_default(),
         };
         let mut curve = Curve {

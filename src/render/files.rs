@@ -34,12 +34,12 @@ fn row(ios: &FileIos) -> [String; 4] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analyze::files::{File, FileKind};
+    use crate::analyze::files::{FileKind, IoFile};
 
     #[test]
     fn what_is_scaled_up_is_marked() {
         let ios = |path: Option<&str>, others, sampled| FileIos {
-            file: path.map(|path| File {
+            file: path.map(|path| IoFile {
                 kind: FileKind::Regular,
                 device: "8:1".to_string(),
                 inode: Some(1),

@@ -18,7 +18,7 @@ use anyhow::{Result, ensure};
 use crate::analyze::profile::tree::{Node, Tree, narrow_name, percent};
 use crate::analyze::profile::{Area, Profile, Unit};
 use crate::envelope::Envelope;
-use crate::render::flame::scene::{Lines, Scene, Swatch};
+use crate::render::flame::scene::{GraphHeading, Scene, Swatch};
 use crate::units::{count, counted, time};
 
 /// Style of all [`inline`] flame graphs of a page, and of [`tabs`]: insert it once, inside `<style>`.
@@ -87,11 +87,11 @@ impl Caption {
         ]
     }
 
-    pub(in crate::render) fn lines(&self, notes: impl IntoIterator<Item = String>) -> Lines {
+    pub(in crate::render) fn lines(&self, notes: impl IntoIterator<Item = String>) -> GraphHeading {
         let mut below = self.parts().to_vec();
         below.extend(self.notes.iter().cloned().chain(notes));
         below.retain(|line| !line.is_empty());
-        Lines { title: self.what.clone(), below }
+        GraphHeading { title: self.what.clone(), below }
     }
 }
 
@@ -169,7 +169,7 @@ pub fn tabs(pictures: &[(&str, String)]) -> String {
     out
 }
 
-fn draw(profile: &Profile, caption: &Caption, options: &Options) -> Result<scene::Drawn> {
+fn draw(profile: &Profile, caption: &Caption, options: &Options) -> Result<scene::SvgContent> {
     options.check()?;
     ensure!(
         !profile.is_empty(),

@@ -2,10 +2,12 @@
 
 use anyhow::Result;
 
-use crate::analyze::flame_diff::{Basis, Change, Comparison, Moved};
+use crate::analyze::flame_diff::{Basis, Change, Comparison, RateChange};
 use crate::analyze::profile::Unit;
 use crate::analyze::profile::tree::Node;
-use crate::render::flame::scene::{Drawn, Scene, Swatch, file as scene_file, fit, inline as scene_inline};
+use crate::render::flame::scene::{
+    Scene, SvgContent, Swatch, file as scene_file, fit, inline as scene_inline,
+};
 use crate::render::flame::{Caption, Options, colours, folded_note, name};
 use crate::render::text::{clean, fitted, table};
 use crate::units::{counted, figure, significant};
@@ -35,7 +37,7 @@ pub fn inline(comparison: &Comparison, caption: &Caption, options: &Options) -> 
     Ok(scene_inline(&draw(comparison, caption, options)?))
 }
 
-fn draw(comparison: &Comparison, caption: &Caption, options: &Options) -> Result<Drawn> {
+fn draw(comparison: &Comparison, caption: &Caption, options: &Options) -> Result<SvgContent> {
     options.check()?;
     let (factor, unit) = rate_unit(comparison);
     let profile = comparison.stacks();
@@ -94,7 +96,7 @@ fn rate_unit(comparison: &Comparison) -> (f64, &'static str) {
 /// The frames that changed most, and those that appeared or vanished.
 pub fn text(comparison: &Comparison, width: Option<usize>) -> String {
     let (factor, unit) = rate_unit(comparison);
-    let Moved { before, after, .. } = comparison.all;
+    let RateChange { before, after, .. } = comparison.all;
     let mut out = format!("{unit}: {} before, {} after", figure(factor * before), figure(factor * after));
     if comparison.basis != Basis::Share {
         out.push_str(&format!(" ({:+.1} %)", 100.0 * (after / before - 1.0)));
@@ -134,7 +136,7 @@ pub fn text(comparison: &Comparison, width: Option<usize>) -> String {
         out.push_str("no frame's self value changed, only the call paths\n");
     }
     for (found, what, side) in [
-        (comparison.appeared(), "appeared", (|total| total.after) as fn(&Moved) -> f64),
+        (comparison.appeared(), "appeared", (|total| total.after) as fn(&RateChange) -> f64),
         (comparison.vanished(), "vanished", |total| total.before),
     ] {
         if found.is_empty() {

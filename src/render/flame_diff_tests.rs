@@ -1,5 +1,5 @@
 use super::*;
-use crate::analyze::flame_diff::{Side, compare};
+use crate::analyze::flame_diff::{DiffSide, compare};
 use crate::analyze::profile::folded;
 use crate::analyze::profile::{Area, Profile};
 
@@ -9,7 +9,7 @@ fn text(comparison: &Comparison) -> String {
 
 fn compared(before: &str, after: &str, basis: Basis) -> Comparison {
     let [before, after] = [before, after].map(|text| folded::parse(text, Unit::Samples).unwrap());
-    let side = |profile| Side { profile, events: None, what: None };
+    let side = |profile| DiffSide { profile, events: None, what: None };
     compare(side(&before), side(&after), basis).unwrap()
 }
 
@@ -134,7 +134,7 @@ fn hostile_names_stay_text() {
     }
     let other = profiles[1].frame(format!("{hostile}new"), Area::Label);
     profiles[1].add(&[other], 100_000);
-    let side = |profile| Side { profile, events: None, what: None };
+    let side = |profile| DiffSide { profile, events: None, what: None };
     let comparison = compare(side(&profiles[0]), side(&profiles[1]), Basis::Share).unwrap();
     let drawn = inline(&comparison, &Caption::new(hostile, hostile), &Options::default()).unwrap();
     assert!(!drawn.contains("<script>") && drawn.contains("&lt;script&gt;"));
@@ -150,7 +150,7 @@ fn times_without_numbers_say_that_nothing_is_known() {
         let id = profile.frame("fio", Area::Label);
         profile.add(&[id], value);
     }
-    let side = |profile| Side { profile, events: None, what: None };
+    let side = |profile| DiffSide { profile, events: None, what: None };
     for (basis, unit) in [
         (Basis::Ios { before: 1_000, after: 1_000 }, "ns per I/O: 1000 before, 4000 after (+300.0 %)"),
         (

@@ -17,11 +17,11 @@ use crate::analyze::loss;
 use crate::analyze::pressure::PressureSummary;
 use crate::analyze::threads::ThreadSummary;
 use crate::analyze::timeline::Timeline;
-use crate::analyze::top::Line;
+use crate::analyze::top::TopInterval;
 use crate::envelope::{Envelope, View};
 use crate::load::random::below;
 use crate::merge::Summary;
-use crate::recording::together::{Run, Together};
+use crate::recording::together::{MergedRecording, Together};
 use crate::recording::{Piece, Pieces, Span, name_of, source};
 use crate::rules::fixtures::Case;
 use crate::rules::{self, Summaries, inputs};
@@ -116,7 +116,7 @@ fn check<V: View + Summary + Clone + Debug>(
         };
         some.iter().for_each(&shown);
         let Some((first, rest)) = some.split_first() else { continue };
-        let mut run = Run::new("a".to_string(), first.clone());
+        let mut run = MergedRecording::new("a".to_string(), first.clone());
         rest.iter().chain([first, first]).for_each(|piece| run.add(piece.clone()).unwrap());
         shown(&run.clone().whole());
         let mut together = Together::default();
@@ -149,7 +149,8 @@ fn at_each_width(show: impl Fn(Option<usize>, bool) -> String) -> String {
 /// Same as interval lines.
 fn lines_of(view: &impl Intervals) {
     at_each_width(|width, _| {
-        let mut lines = IntervalLines::new(text::interval_lines::Style { width, all: true, sort: None });
+        let mut lines =
+            IntervalLines::new(text::interval_lines::IntervalStyle { width, all: true, sort: None });
         lines.add("10:00:01", view) + &lines.add("10:00:02", view)
     });
 }
@@ -163,7 +164,7 @@ const VIEWS: [(&str, Check); 6] = [
         check(seed, |envelope, view: &LatencySummary, status| {
             lines_of(view);
             at_each_width(|width, color| {
-                let style = text::latency::Style { all: true, color, brief: false, width };
+                let style = text::Style { all: true, color, brief: false, width };
                 text::latency::render(envelope, view, status, style)
             })
         })
@@ -172,7 +173,7 @@ const VIEWS: [(&str, Check); 6] = [
         check(seed, |envelope, view: &InterruptSummary, status| {
             lines_of(view);
             at_each_width(|width, color| {
-                let style = text::interrupts::Style { all: true, color, brief: false, width };
+                let style = text::Style { all: true, color, brief: false, width };
                 text::interrupts::render(envelope, view, status, style)
             })
         })
@@ -182,7 +183,7 @@ const VIEWS: [(&str, Check); 6] = [
             lines_of(view);
             let memory = view.pagecache.as_ref().map(text::pagecache::render).unwrap_or_default();
             at_each_width(|width, color| {
-                let style = text::locks::Style { all: true, color, brief: false, width };
+                let style = text::Style { all: true, color, brief: false, width };
                 match &view.locks {
                     Some(locks) => text::locks::render(envelope, locks, &memory, status, style),
                     None => text::locks::unseen(envelope, &memory, status, style),
@@ -194,7 +195,7 @@ const VIEWS: [(&str, Check); 6] = [
         check(seed, |envelope, view: &ThreadSummary, status| {
             lines_of(view);
             at_each_width(|width, color| {
-                let style = text::threads::Style { all: true, color, brief: false, width };
+                let style = text::Style { all: true, color, brief: false, width };
                 text::threads::render(envelope, view, status, style)
             })
         })
@@ -205,7 +206,7 @@ const VIEWS: [(&str, Check); 6] = [
         })
     }),
     ("top", |seed| {
-        check(seed, |_, view: &Line, _| {
+        check(seed, |_, view: &TopInterval, _| {
             at_each_width(|width, _| text::top::fit(&(text::top::header() + &text::top::line(view)), width))
         })
     }),
@@ -225,17 +226,17 @@ fn merged<V: View + Summary + Clone>(
     state: &mut u64,
     mut look: impl FnMut(&V),
 ) -> Option<Piece<V>> {
-    let mut run: Option<Run<V>> = None;
+    let mut run: Option<MergedRecording<V>> = None;
     for _ in 0..3 {
         let line = hostile(&lines[below(state, lines.len() as u64) as usize], state);
         let Some(piece) = read::<V>(&line) else { continue };
         look(&piece.view);
         match &mut run {
             Some(run) => run.add(piece).unwrap(),
-            None => run = Some(Run::new("a".to_string(), piece)),
+            None => run = Some(MergedRecording::new("a".to_string(), piece)),
         }
     }
-    run.map(Run::whole)
+    run.map(MergedRecording::whole)
 }
 
 /// A line of host.json about a machine with this disk.
@@ -269,7 +270,7 @@ fn hostile_numbers_are_diagnosed() {
         let pressure = pressure.unwrap_or_default();
         let locks = pressure.locks.as_ref().map(|locks| inputs::Locks::of(locks, host.cpus_online));
         let pagecache = pressure.pagecache.as_ref().map(inputs::PageCache::from);
-        let sampled = threads.as_ref().map(inputs::Threads::from);
+        let sampled = threads.as_ref().map(inputs::ThreadsInput::from);
         let summaries = Summaries {
             envelope: &envelope,
             host: &host,

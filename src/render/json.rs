@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use crate::analyze::load::LoadResult;
 use crate::analyze::{check, devices, errors, interrupts, latency, overhead, pressure, system, threads, top};
-use crate::envelope::{Envelope, Framed, Line, View};
+use crate::envelope::{Envelope, FramedView, OutputLine, View};
 use crate::experiment::compare::Comparison;
 use crate::recording::manifest::Manifest;
 use crate::rules::summary::DiagnosisSummary;
@@ -35,7 +35,7 @@ const SCHEMAS: &[Schema] = &[
     ("record", schema_of::<Manifest>),
     ("system", schema_of::<system::SystemSummary>),
     ("threads", schema_of::<threads::ThreadSummary>),
-    ("top", schema_of::<top::Line>),
+    ("top", schema_of::<top::TopInterval>),
 ];
 
 /// The view names that [`schema`] accepts.
@@ -49,7 +49,7 @@ pub fn schema(view: &str) -> Option<Value> {
 }
 
 fn schema_of<V: View>() -> Value {
-    let mut schema = SchemaGenerator::default().into_root_schema_for::<Framed<V>>().to_value();
+    let mut schema = SchemaGenerator::default().into_root_schema_for::<FramedView<V>>().to_value();
     schema["properties"]["command_status"] = json!({
         "type": "integer", "description": "How the measured command ended; there is none without one.",
     });
@@ -59,7 +59,7 @@ fn schema_of<V: View>() -> Value {
 /// A view as one line of JSON. `command_status` is set when a command was measured.
 pub fn view<V: View>(envelope: &Envelope, view: &V, command_status: Option<i32>) -> Vec<u8> {
     // Cannot fail: map keys are text, and it writes to memory.
-    let mut bytes = serde_json::to_vec(&Line::new(envelope, view, command_status)).unwrap_or_default();
+    let mut bytes = serde_json::to_vec(&OutputLine::new(envelope, view, command_status)).unwrap_or_default();
     bytes.push(b'\n');
     bytes
 }
@@ -102,14 +102,14 @@ mod tests {
 
     #[test]
     fn a_view_is_read_back_from_its_object() {
-        let seen = top::Line {
+        let seen = top::TopInterval {
             duration_ns: 2_000_000_000,
-            cpu: Some(top::Shares { cpus: 2, ..top::Shares::default() }),
+            cpu: Some(top::CpuShares { cpus: 2, ..top::CpuShares::default() }),
             devices: vec![top::Disk {
                 name: "vd\n\"a".to_string(),
-                moved: top::Moved { reads: 4, ..Default::default() },
+                moved: top::DiskTransfers { reads: 4, ..Default::default() },
             }],
-            ..top::Line::default()
+            ..top::TopInterval::default()
         };
         let envelope =
             Envelope { version: "1".to_string(), duration_ns: 2_000_000_000, ..Envelope::default() };
@@ -118,7 +118,7 @@ mod tests {
         let object: Value = serde_json::from_slice(&bytes).unwrap();
         assert_eq!((&object["schema"], &object["memory"]), (&json!("biopsy.top/1"), &Value::Null));
         assert_eq!((&object["tasks"]["running"], &object["command_status"]), (&Value::Null, &json!(7)));
-        assert_eq!(serde_json::from_value::<top::Line>(object.clone()).unwrap(), seen);
+        assert_eq!(serde_json::from_value::<top::TopInterval>(object.clone()).unwrap(), seen);
         assert_eq!(serde_json::from_value::<Envelope>(object).unwrap(), envelope);
     }
 
@@ -127,7 +127,7 @@ mod tests {
         schema["properties"].as_object().into_iter().flatten().map(|(key, _)| key.clone()).collect()
     }
 
-    /// The assumption of [`Line`] and its reader.
+    /// The assumption of [`OutputLine`] and its reader.
     fn keys_are_told_apart<V: View>() {
         let envelope = keys::<Envelope>();
         let both: Vec<String> = keys::<V>().into_iter().filter(|key| envelope.contains(key)).collect();
@@ -151,7 +151,7 @@ mod tests {
         keys_are_told_apart::<Manifest>();
         keys_are_told_apart::<system::SystemSummary>();
         keys_are_told_apart::<threads::ThreadSummary>();
-        keys_are_told_apart::<top::Line>();
+        keys_are_told_apart::<top::TopInterval>();
         keys_are_told_apart::<crate::analyze::trace::TraceSummary>();
     }
 
@@ -165,7 +165,7 @@ mod tests {
         for seen in [pressure::PressureSummary::default(), some] {
             let line = String::from_utf8(view(&envelope, &seen, None)).unwrap();
             assert_eq!(line.matches("\"duration_ns\":7").count(), 1, "{line}");
-            let read: Framed<pressure::PressureSummary> = serde_json::from_str(&line).unwrap();
+            let read: FramedView<pressure::PressureSummary> = serde_json::from_str(&line).unwrap();
             assert_eq!((read.envelope.duration_ns, &read.view), (7, &seen));
         }
     }

@@ -18,7 +18,7 @@ use message::{Function, Line, Location, Mapping, Sample, ValueType};
 
 /// A value of each stack, such as `cpu` in `nanoseconds`.
 #[derive(Debug, Clone, Copy)]
-pub struct Column<'a> {
+pub struct ProfileColumn<'a> {
     pub kind: &'a str,
     pub unit: &'a str,
     pub profile: &'a Profile,
@@ -41,33 +41,33 @@ pub struct About<'a> {
 }
 
 /// On-CPU samples: their number, and the CPU time that they represent.
-pub fn on_cpu(profile: &Profile, period_ns: u64) -> [Column<'_>; 2] {
+pub fn on_cpu(profile: &Profile, period_ns: u64) -> [ProfileColumn<'_>; 2] {
     [
-        Column { kind: "samples", unit: "count", profile, factor: 1 },
-        Column { kind: "cpu", unit: "nanoseconds", profile, factor: period_ns },
+        ProfileColumn { kind: "samples", unit: "count", profile, factor: 1 },
+        ProfileColumn { kind: "cpu", unit: "nanoseconds", profile, factor: period_ns },
     ]
 }
 
 /// Off-CPU time.
-pub fn off_cpu(profile: &Profile) -> [Column<'_>; 1] {
-    [Column { kind: "offcpu", unit: "nanoseconds", profile, factor: 1 }]
+pub fn off_cpu(profile: &Profile) -> [ProfileColumn<'_>; 1] {
+    [ProfileColumn { kind: "offcpu", unit: "nanoseconds", profile, factor: 1 }]
 }
 
 /// Time of I/Os.
-pub fn io_time(profile: &Profile) -> [Column<'_>; 1] {
-    [Column { kind: "io", unit: "nanoseconds", profile, factor: 1 }]
+pub fn io_time(profile: &Profile) -> [ProfileColumn<'_>; 1] {
+    [ProfileColumn { kind: "io", unit: "nanoseconds", profile, factor: 1 }]
 }
 
 /// Lock waits: count and duration. The stacks of the two are joined by name.
-pub fn contentions<'a>(count: &'a Profile, delay: &'a Profile) -> [Column<'a>; 2] {
+pub fn contentions<'a>(count: &'a Profile, delay: &'a Profile) -> [ProfileColumn<'a>; 2] {
     [
-        Column { kind: "contentions", unit: "count", profile: count, factor: 1 },
-        Column { kind: "delay", unit: "nanoseconds", profile: delay, factor: 1 },
+        ProfileColumn { kind: "contentions", unit: "count", profile: count, factor: 1 },
+        ProfileColumn { kind: "delay", unit: "nanoseconds", profile: delay, factor: 1 },
     ]
 }
 
 /// The file. pprof shows the last column by default.
-pub fn render(columns: &[Column<'_>], about: &About<'_>) -> Vec<u8> {
+pub fn render(columns: &[ProfileColumn<'_>], about: &About<'_>) -> Vec<u8> {
     let message = message(columns, about).encode_to_vec();
     let mut packed = GzEncoder::new(Vec::with_capacity(message.len() / 4 + 64), Compression::default());
     // Writing to memory cannot fail.
@@ -80,10 +80,10 @@ const PAGE: u64 = 4096;
 /// address.
 const NOWHERE: u64 = 1 << 40;
 
-fn message(columns: &[Column<'_>], about: &About<'_>) -> message::Profile {
+fn message(columns: &[ProfileColumn<'_>], about: &About<'_>) -> message::Profile {
     let mut strings = Strings::default();
     strings.id("");
-    let value_type = |strings: &mut Strings, column: &Column<'_>| ValueType {
+    let value_type = |strings: &mut Strings, column: &ProfileColumn<'_>| ValueType {
         kind: strings.id(column.kind),
         unit: strings.id(column.unit),
     };
@@ -177,17 +177,17 @@ fn address(place: &Place) -> u64 {
     place.address.unwrap_or(NOWHERE.saturating_add(place.offset))
 }
 
-struct Held {
+struct MappingEntry {
     /// Id of the mapping.
     id: u64,
     /// End of the mapping, exclusive.
     limit: u64,
 }
 
-fn files<'a>(places: &[Option<&'a Place>]) -> BTreeMap<FileAt<'a>, Held> {
+fn files<'a>(places: &[Option<&'a Place>]) -> BTreeMap<FileAt<'a>, MappingEntry> {
     let mut all = BTreeMap::new();
     for place in places.iter().flatten() {
-        let held = all.entry(FileAt::of(place)).or_insert(Held { id: 0, limit: 0 });
+        let held = all.entry(FileAt::of(place)).or_insert(MappingEntry { id: 0, limit: 0 });
         let end = address(place).saturating_add(PAGE);
         held.limit = held.limit.max(end - end % PAGE);
     }
@@ -201,14 +201,14 @@ fn file_name(area: Area) -> String {
 }
 
 /// A stack, root first, and a value per column.
-type Joined = (Vec<u32>, Vec<i64>);
+type JoinedStack = (Vec<u32>, Vec<i64>);
 
 /// All frames of all columns, and all stacks with a value per column, in the order of the first column.
-fn join<'a>(columns: &[Column<'a>]) -> (Vec<&'a Frame>, Vec<Joined>) {
+fn join<'a>(columns: &[ProfileColumn<'a>]) -> (Vec<&'a Frame>, Vec<JoinedStack>) {
     let mut frames: Vec<&Frame> = Vec::new();
     let mut ids: HashMap<&Frame, u32> = HashMap::new();
     let mut places: HashMap<Vec<u32>, usize> = HashMap::new();
-    let mut rows: Vec<Joined> = Vec::new();
+    let mut rows: Vec<JoinedStack> = Vec::new();
     for (i, column) in columns.iter().enumerate() {
         for stack in column.profile.sorted() {
             let stack_ids: Vec<u32> = (column.profile.named(stack))

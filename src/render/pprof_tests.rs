@@ -22,13 +22,13 @@ fn unpacked(file: &[u8]) -> Vec<u8> {
 
 /// A field's value.
 #[derive(Debug, PartialEq)]
-enum Held {
+enum FieldValue {
     Number(u64),
     Bytes(Vec<u8>),
 }
 
 /// Decodes the fields of a message, independently of the writer's code.
-fn fields(mut bytes: &[u8]) -> Vec<(u64, Held)> {
+fn fields(mut bytes: &[u8]) -> Vec<(u64, FieldValue)> {
     fn number(bytes: &mut &[u8]) -> u64 {
         let end = bytes.iter().position(|b| b & 0x80 == 0).unwrap();
         let (number, rest) = bytes.split_at(end + 1);
@@ -39,12 +39,12 @@ fn fields(mut bytes: &[u8]) -> Vec<(u64, Held)> {
     while !bytes.is_empty() {
         let key = number(&mut bytes);
         let held = match key & 7 {
-            0 => Held::Number(number(&mut bytes)),
+            0 => FieldValue::Number(number(&mut bytes)),
             2 => {
                 let length = number(&mut bytes) as usize;
                 let (content, rest) = bytes.split_at(length);
                 bytes = rest;
-                Held::Bytes(content.to_vec())
+                FieldValue::Bytes(content.to_vec())
             }
             other => panic!("wire type {other}"),
         };
@@ -53,21 +53,22 @@ fn fields(mut bytes: &[u8]) -> Vec<(u64, Held)> {
     out
 }
 
-fn all(fields: &[(u64, Held)], field: u64) -> Vec<&[u8]> {
-    let bytes = |(number, held): &'_ (u64, Held)| *number == field && matches!(held, Held::Bytes(_));
+fn all(fields: &[(u64, FieldValue)], field: u64) -> Vec<&[u8]> {
+    let bytes =
+        |(number, held): &'_ (u64, FieldValue)| *number == field && matches!(held, FieldValue::Bytes(_));
     fields
         .iter()
         .filter(|f| bytes(f))
         .map(|(_, held)| match held {
-            Held::Bytes(bytes) => bytes.as_slice(),
-            Held::Number(_) => unreachable!(),
+            FieldValue::Bytes(bytes) => bytes.as_slice(),
+            FieldValue::Number(_) => unreachable!(),
         })
         .collect()
 }
 
-fn one(fields: &[(u64, Held)], field: u64) -> u64 {
+fn one(fields: &[(u64, FieldValue)], field: u64) -> u64 {
     match fields.iter().find(|(number, _)| *number == field) {
-        Some((_, Held::Number(value))) => *value,
+        Some((_, FieldValue::Number(value))) => *value,
         other => panic!("{field}: {other:?}"),
     }
 }
@@ -111,7 +112,7 @@ fn samples_locations_and_functions_hold_together() {
         assert_eq!(one(&location, 2), if id == 3 { 1 } else { 2 }, "the kernel's is another mapping");
     }
     // Leaf first; 300 takes two bytes, and the times more.
-    let samples: Vec<Vec<(u64, Held)>> = all(&fields, 2).iter().map(|s| self::fields(s)).collect();
+    let samples: Vec<Vec<(u64, FieldValue)>> = all(&fields, 2).iter().map(|s| self::fields(s)).collect();
     assert_eq!(all(&samples[0], 1), [[2, 1]]);
     assert_eq!(all(&samples[1], 1), [[3, 2, 1]]);
     assert_eq!(all(&samples[1], 2), [[0xac, 0x02, 0x80, 0xbc, 0xc1, 0x96, 0x0b]]);

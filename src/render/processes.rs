@@ -2,7 +2,7 @@
 
 use crate::analyze::latency::DeviceLatency;
 use crate::analyze::sharing::Relation;
-use crate::analyze::sharing::{Share, shares};
+use crate::analyze::sharing::{ProcessShare, shares};
 use crate::units::{bytes, count, in_percent};
 
 /// Column headings.
@@ -20,7 +20,7 @@ pub fn rows(device: &DeviceLatency, most: usize) -> (Vec<[String; 6]>, usize) {
     (all.iter().take(most).map(|share| row(share, is_filtered)).collect(), all.len().saturating_sub(most))
 }
 
-fn row(share: &Share<'_>, is_filtered: bool) -> [String; 6] {
+fn row(share: &ProcessShare<'_>, is_filtered: bool) -> [String; 6] {
     let process = share.process;
     [
         process.pid.map_or("(many others)".to_string(), |_| process.comm.clone()),

@@ -17,7 +17,7 @@ const SLOWEST: f64 = 0.01;
 
 /// One stage. The means of all rows add up to the time of an operation or I/O, and the shares to 1.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Row {
+pub struct StageShare {
     pub stage: Stage,
     pub mean_ns: f64,
     pub share: f64,
@@ -25,16 +25,16 @@ pub struct Row {
 
 /// The stages of a device, longest first.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Shares {
+pub struct StageShares {
     pub unit: Unit,
     /// Number of operations or I/Os.
     pub count: u64,
     /// Classes that are included.
     pub ops: Vec<Op>,
-    pub rows: Vec<Row>,
+    pub rows: Vec<StageShare>,
 }
 
-impl Shares {
+impl StageShares {
     pub fn mean_ns(&self) -> f64 {
         self.rows.iter().map(|row| row.mean_ns).sum()
     }
@@ -73,13 +73,13 @@ pub fn subject<'a>(s: &Summaries<'a>, diagnosis: &Diagnosis) -> Option<&'a Devic
 }
 
 /// The stages of one I/O class.
-pub fn of_class(device: &DeviceLatency, op: Op) -> Option<Shares> {
+pub fn of_class(device: &DeviceLatency, op: Op) -> Option<StageShares> {
     operations(device, |other| other == op).or_else(|| requests(device, |other| other == op))
 }
 
 /// The stages of operations if followed, otherwise of requests; only of reads if only reads belong to the load. If the
 /// verdict states a stage's share, it is the same share here. None: no stage was timed.
-pub fn of(device: &DeviceLatency, has_load: bool, verdict: Option<&Finding>) -> Option<Shares> {
+pub fn of(device: &DeviceLatency, has_load: bool, verdict: Option<&Finding>) -> Option<StageShares> {
     let is_ours = |op: Op| !has_load || op == Op::Read;
     let all = [
         operations(device, is_ours),
@@ -87,23 +87,23 @@ pub fn of(device: &DeviceLatency, has_load: bool, verdict: Option<&Finding>) -> 
         // Some rules use the operations of all classes.
         operations(device, |_| true),
     ];
-    let found: Vec<Shares> = all.into_iter().flatten().collect();
-    let agrees = |shares: &&Shares| verdict.is_none_or(|verdict| agrees(shares, verdict));
+    let found: Vec<StageShares> = all.into_iter().flatten().collect();
+    let agrees = |shares: &&StageShares| verdict.is_none_or(|verdict| agrees(shares, verdict));
     found.iter().find(agrees).or(found.first()).cloned()
 }
 
 /// Whether these are the stage shares that a finding's sentence states.
-fn agrees(shares: &Shares, verdict: &Finding) -> bool {
-    let agrees = |number: &str, row: &Row| {
+fn agrees(shares: &StageShares, verdict: &Finding) -> bool {
+    let agrees = |number: &str, row: &StageShare| {
         let named = verdict.numbers.get(number).map(|percent| in_percent(percent / 100.0));
         named.is_none_or(|named| !verdict.sentence.contains(&named) || named == in_percent(row.share))
     };
-    let each = |row: &Row| agrees(&format!("{}_share_percent", row.stage.name()), row);
+    let each = |row: &StageShare| agrees(&format!("{}_share_percent", row.stage.name()), row);
     shares.rows.iter().all(each) && shares.rows.first().is_none_or(|row| agrees("largest_stage_percent", row))
 }
 
 /// None if most I/Os belong to no followed operation.
-fn operations(device: &DeviceLatency, is_ours: impl Fn(Op) -> bool) -> Option<Shares> {
+fn operations(device: &DeviceLatency, is_ours: impl Fn(Op) -> bool) -> Option<StageShares> {
     let ours = || device.ops.iter().filter(|(op, _)| is_ours(**op));
     let followed = || ours().filter(|(_, latency)| latency.stages().0 == Unit::Operation);
     let ios = |(_, latency): (&Op, &OpLatency)| latency.ios;
@@ -114,7 +114,7 @@ fn operations(device: &DeviceLatency, is_ours: impl Fn(Op) -> bool) -> Option<Sh
     shares(Unit::Operation, stages)
 }
 
-fn requests(device: &DeviceLatency, is_ours: impl Fn(Op) -> bool) -> Option<Shares> {
+fn requests(device: &DeviceLatency, is_ours: impl Fn(Op) -> bool) -> Option<StageShares> {
     let ours = device.ops.iter().filter(|(op, _)| is_ours(**op));
     shares(Unit::Io, ours.map(|(op, latency)| (*op, &latency.request_stages)))
 }
@@ -123,7 +123,7 @@ fn requests(device: &DeviceLatency, is_ours: impl Fn(Op) -> bool) -> Option<Shar
 fn shares<'a>(
     unit: Unit,
     classes: impl Iterator<Item = (Op, &'a BTreeMap<Stage, Histogram>)>,
-) -> Option<Shares> {
+) -> Option<StageShares> {
     let mut sums: BTreeMap<Stage, u64> = BTreeMap::new();
     let (mut count, mut ops) = (0, Vec::new());
     for (op, stages) in classes {
@@ -138,18 +138,18 @@ fn shares<'a>(
         }
     }
     let rows = rows(sums, count);
-    (!rows.is_empty()).then_some(Shares { unit, count, ops, rows })
+    (!rows.is_empty()).then_some(StageShares { unit, count, ops, rows })
 }
 
 /// Longest stage first, without stages that took no time.
-fn rows(sums: BTreeMap<Stage, u64>, count: u64) -> Vec<Row> {
+fn rows(sums: BTreeMap<Stage, u64>, count: u64) -> Vec<StageShare> {
     let all: u64 = sums.values().saturating_sum();
-    let row = |(stage, sum): (Stage, u64)| Row {
+    let row = |(stage, sum): (Stage, u64)| StageShare {
         stage,
         mean_ns: sum as f64 / count.max(1) as f64,
         share: sum as f64 / all as f64,
     };
-    let mut rows: Vec<Row> = sums.into_iter().filter(|(_, sum)| *sum > 0).map(row).collect();
+    let mut rows: Vec<StageShare> = sums.into_iter().filter(|(_, sum)| *sum > 0).map(row).collect();
     rows.sort_by(|a, b| b.share.total_cmp(&a.share));
     rows
 }

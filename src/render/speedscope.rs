@@ -5,19 +5,19 @@ use serde::Serialize;
 use crate::analyze::profile::{Profile, Unit};
 
 #[derive(Serialize)]
-struct File<'a> {
+struct SpeedscopeFile<'a> {
     #[serde(rename = "$schema")]
     schema: &'static str,
     exporter: &'static str,
     name: &'a str,
     #[serde(rename = "activeProfileIndex")]
     active: u32,
-    shared: Shared<'a>,
-    profiles: [Sampled<'a>; 1],
+    shared: SharedFrames<'a>,
+    profiles: [SampledProfile<'a>; 1],
 }
 
 #[derive(Serialize)]
-struct Shared<'a> {
+struct SharedFrames<'a> {
     frames: Vec<Frame<'a>>,
 }
 
@@ -30,7 +30,7 @@ struct Frame<'a> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Sampled<'a> {
+struct SampledProfile<'a> {
     r#type: &'static str,
     name: &'a str,
     unit: &'static str,
@@ -43,15 +43,15 @@ struct Sampled<'a> {
 /// The file. It has no time order: the stacks are sorted by name.
 pub fn render(profile: &Profile, name: &str) -> String {
     let stacks = profile.sorted();
-    let file = File {
+    let file = SpeedscopeFile {
         schema: "https://www.speedscope.app/file-format-schema.json",
         exporter: concat!("biopsy@", env!("CARGO_PKG_VERSION")),
         name,
         active: 0,
-        shared: Shared {
+        shared: SharedFrames {
             frames: profile.frames().iter().map(|f| Frame { name: &f.name, file: f.area.name() }).collect(),
         },
-        profiles: [Sampled {
+        profiles: [SampledProfile {
             r#type: "sampled",
             name,
             unit: match profile.unit {

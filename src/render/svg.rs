@@ -7,10 +7,10 @@ mod frame;
 mod heatmap;
 mod lines;
 
-pub use self::curve::{Point, curve};
+pub use self::curve::{CurvePoint, curve};
 pub use self::dots::{Rounds, dots};
-pub use self::heatmap::{Column, heatmap};
-pub use self::lines::{Line, lines};
+pub use self::heatmap::{HeatmapColumn, heatmap};
+pub use self::lines::{ChartLine, lines};
 use crate::analyze::stage::Stage;
 use crate::hist::Histogram;
 use crate::units::{counted, time};

@@ -38,6 +38,18 @@ pub use crate::units::{
     time_unit,
 };
 
+/// Display options of a view.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Style {
+    /// Show everything: also rows beyond the largest ones, and devices and vectors that were idle.
+    pub all: bool,
+    pub color: bool,
+    /// Without what is the same in every interval.
+    pub brief: bool,
+    /// Characters per line; None: unlimited.
+    pub width: Option<usize>,
+}
+
 /// Escapes characters that could move the cursor or hide text: control characters, bidi overrides and the like become
 /// `\u{..}`. Names of processes, files and devices are untrusted.
 pub fn clean(name: &str) -> String {

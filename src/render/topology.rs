@@ -251,14 +251,14 @@ fn is_traced(item: &Item<'_>) -> bool {
 }
 
 /// A line of a box and its class.
-type Line = (&'static str, String);
+type BoxLine = (&'static str, String);
 
 fn box_height(lines: usize) -> f64 {
     lines as f64 * LINE + 9.0
 }
 
 impl Facts {
-    fn complex(&self, complex: &Complex<'_>) -> Vec<Line> {
+    fn complex(&self, complex: &Complex<'_>) -> Vec<BoxLine> {
         let name = complex.name.map_or("not reported".to_string(), str::to_string);
         let mut lines = vec![("tick", "root complex".to_string()), ("strong", name)];
         let sum = complex.name.and_then(|name| self.complexes.get(name));
@@ -275,7 +275,7 @@ impl Facts {
         self.shared.get(&switch.hop.function).filter(|_| !self.is_virtual)
     }
 
-    fn switch(&self, switch: &Switch<'_>) -> Vec<Line> {
+    fn switch(&self, switch: &Switch<'_>) -> Vec<BoxLine> {
         let hop = switch.hop;
         let mut lines = vec![("strong", format!("switch {}", hop.function))];
         lines.extend(hop.port.as_ref().map(|port| ("tick", format!("at port {port}"))));
@@ -310,7 +310,7 @@ impl Facts {
 }
 
 /// `8 GT/s x4 (could be 16 x4)`, or `8 GT/s x4 of 16 x4 (port)` if the port is the limit.
-fn speed(link: &Link) -> Line {
+fn speed(link: &Link) -> BoxLine {
     let now = format!("{} GT/s x{}", link.speed_gts, link.width);
     let own = (link.max_speed_gts.unwrap_or(link.speed_gts), link.max_width.unwrap_or(link.width));
     let port = (link.port_max_speed_gts.unwrap_or(own.0), link.port_max_width.unwrap_or(own.1));
@@ -374,7 +374,7 @@ impl Drawing {
     }
 
     /// A box with its lines centred on `middle`.
-    fn words(&mut self, class: &str, x: f64, middle: f64, width: f64, lines: &[Line]) {
+    fn words(&mut self, class: &str, x: f64, middle: f64, width: f64, lines: &[BoxLine]) {
         let height = box_height(lines.len());
         let title: Vec<String> = lines.iter().map(|(_, text)| escape(text)).collect();
         self.out.push_str(&format!("<g><title>{}</title>", title.join(", ")));

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Deserialize;
 
 use super::fixtures::{Case, SECOND, hist, profile};
-use super::inputs::{PageCache, ThreadRow, Threads};
+use super::inputs::{PageCache, ThreadRow, ThreadsInput};
 use super::{TABLE, diagnose};
 use crate::analyze::layers::Layer;
 use crate::analyze::memory_sample::MemorySample;
@@ -14,7 +14,7 @@ use crate::analyze::stage::Stage;
 use crate::findings::Severity;
 use crate::host::pci::link::{raw_bytes_per_second, usable_bytes_per_second};
 use crate::host::{HardwareQueue, Hop, Link, NumaNode};
-use crate::load::{JobResult, Sampled, Scaled, Scaling};
+use crate::load::{BlockCounts, DriveScaling, JobResult, Scaling};
 
 /// The files by name. `tests/suite/cases.rs` checks that none is missing.
 macro_rules! files {
@@ -234,7 +234,7 @@ impl Dstat {
 }
 
 impl Psn {
-    fn threads(&self) -> Threads {
+    fn threads(&self) -> ThreadsInput {
         let row = |Row(samples, average_threads, comm, state, wchan, stack): &Row| ThreadRow {
             comm: comm.clone(),
             state: *state,
@@ -243,7 +243,7 @@ impl Psn {
             samples: *samples,
             average_threads: *average_threads,
         };
-        Threads { rounds: self.rounds, rows: self.rows.iter().map(row).collect() }
+        ThreadsInput { rounds: self.rounds, rows: self.rows.iter().map(row).collect() }
     }
 }
 
@@ -360,8 +360,8 @@ impl Drives {
         case
     }
 
-    fn scaled(&self, name: &str) -> Option<Scaled> {
-        Some(Scaled {
+    fn scaled(&self, name: &str) -> Option<DriveScaling> {
+        Some(DriveScaling {
             target: format!("/dev/{name}"),
             device: Some(name.to_string()),
             alone: Some(self.alone?),
@@ -379,7 +379,7 @@ impl Driven {
         (load.job.iodepth, load.job.numjobs) = (self.iodepth, self.numjobs);
         load.device = Some(self.target.clone());
         load.drive.sampled =
-            self.zero_blocks.map(|zeros| Sampled { samples: 64, zeros, ..Sampled::default() });
+            self.zero_blocks.map(|zeros| BlockCounts { samples: 64, zeros, ..BlockCounts::default() });
         let percent = |share: Option<f64>| (share.unwrap_or(0.0) / 100.0 * SECOND as f64) as u64;
         let mut job = JobResult {
             user_ns: percent(self.user_percent),

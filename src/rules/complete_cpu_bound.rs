@@ -123,7 +123,7 @@ fn judge(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Finding> {
 }
 
 /// Evidence that interrupts take most of a completing CPU.
-struct Held {
+struct InterruptEvidence {
     each: f64,
     confidence: f64,
     numbers: Numbers,
@@ -131,15 +131,15 @@ struct Held {
 }
 
 /// From the interrupts of the traced devices; None where they do not show it.
-fn by_count(s: &Summaries<'_>, name: &str) -> Option<Held> {
+fn by_count(s: &Summaries<'_>, name: &str) -> Option<InterruptEvidence> {
     let counted = interrupts::counted(s, name)?;
     let one = counted.busiest().filter(|one| one.busy() >= LIMIT)?;
     let evidence = std::iter::once(one.line()).chain(counted.lines(one.cpu, LINES)).collect();
-    Some(Held { each: one.busy(), confidence: 0.85, numbers: BTreeMap::new(), evidence })
+    Some(InterruptEvidence { each: one.busy(), confidence: 0.85, numbers: BTreeMap::new(), evidence })
 }
 
 /// From the profile; None where it does not show it.
-fn by_profile(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Held> {
+fn by_profile(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<InterruptEvidence> {
     let (all, each) = interrupts::per_cpu(s, p).filter(|(_, each)| *each >= LIMIT)?;
     let profile = cpu::profile(s)?;
     let ours = cpu::interrupt_io_share(profile).filter(|ours| *ours >= IO_SHARE)?;
@@ -168,7 +168,7 @@ fn by_profile(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Held> {
         (INTERRUPT_IO_PERCENT, percent(ours)),
         (INTERRUPT_NS_PER_IO, interrupt_ns),
     ]);
-    Some(Held { each, confidence: noted * if one { 0.85 } else { 0.6 }, numbers, evidence })
+    Some(InterruptEvidence { each, confidence: noted * if one { 0.85 } else { 0.6 }, numbers, evidence })
 }
 
 #[cfg(test)]

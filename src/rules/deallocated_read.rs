@@ -7,7 +7,7 @@ use super::facts::{self, DeviceView, percent};
 use super::numbers;
 use super::{Rule, Summaries};
 use crate::findings::{Finding, Number, Numbers, Severity, Worth};
-use crate::load::{LoadSummary, Sampled};
+use crate::load::{BlockCounts, LoadSummary};
 use crate::units::{bytes, counted, in_percent};
 
 /// The device must have read this share of the operations' bytes. Not 1.0: the interval and the load need not begin and
@@ -212,7 +212,7 @@ struct Zeros {
 
 impl Zeros {
     fn of(s: &Summaries<'_>, load: &LoadSummary) -> Option<Self> {
-        let Sampled { samples, holes, unwritten, zeros, unreadable, unread } = load.drive.sampled?;
+        let BlockCounts { samples, holes, unwritten, zeros, unreadable, unread } = load.drive.sampled?;
         let read = samples - holes - unwritten - unreadable - unread;
         let disk = load.device.as_ref().and_then(|name| facts::disk(s, name));
         // A virtual disk reports itself as rotational unless its host says otherwise.
@@ -322,7 +322,7 @@ mod tests {
         let line =
             |case: &Case| find(&case.summaries())[0].evidence.iter().find(|e| e.contains("sampled")).cloned();
         assert_eq!(line(&case), None, "nobody looked");
-        let sampled = Sampled { samples: 64, holes: 3, unwritten: 60, ..Sampled::default() };
+        let sampled = BlockCounts { samples: 64, holes: 3, unwritten: 60, ..BlockCounts::default() };
         case.load.as_mut().unwrap().drive.sampled = Some(sampled);
         let said = line(&case).unwrap();
         assert!(
@@ -370,7 +370,7 @@ mod tests {
 
     /// A sample of 64 blocks with this many zero blocks.
     fn sampled(case: &mut Case, zeros: u64) {
-        let sampled = Sampled { samples: 64, zeros, ..Sampled::default() };
+        let sampled = BlockCounts { samples: 64, zeros, ..BlockCounts::default() };
         case.load.as_mut().unwrap().drive.sampled = Some(sampled);
     }
 
@@ -449,7 +449,7 @@ mod tests {
         assert!(find(&case.summaries()).is_empty(), "an arm seeks for zeros too");
         case.host.virtualization = Some("kvm".into());
         assert_eq!(find(&case.summaries()).len(), 1, "a virtual disk only says so");
-        let of_file = Sampled { samples: 64, holes: 2, unread: 31, zeros: 31, ..Sampled::default() };
+        let of_file = BlockCounts { samples: 64, holes: 2, unread: 31, zeros: 31, ..BlockCounts::default() };
         case.load.as_mut().unwrap().drive.sampled = Some(of_file);
         assert!(find(&case.summaries()).is_empty(), "31 blocks were read");
         sampled(&mut case, 64);

@@ -189,7 +189,7 @@ fn finding(
 mod tests {
     use super::*;
     use crate::rules::fixtures::{Case, SECOND};
-    use crate::rules::inputs::{PageCache, ThreadRow, Threads};
+    use crate::rules::inputs::{PageCache, ThreadRow, ThreadsInput};
 
     fn case(direct: Reclaim, memcg: Reclaim) -> Case {
         let mut case = Case::new(1_000, 32);
@@ -266,15 +266,15 @@ mod tests {
         };
         let rows =
             |samples, average| vec![row("try_to_free_pages+0x1/0x2", samples, average), row("x", 90, 0.4)];
-        case.threads = Some(Threads { rounds: 100, rows: rows(10, 0.1) });
+        case.threads = Some(ThreadsInput { rounds: 100, rows: rows(10, 0.1) });
         let found = find(&case.summaries());
         assert_eq!((found[0].confidence, found[0].numbers["reclaim_share_percent"].round()), (0.7, 20.0));
         assert_eq!(found[0].worth.as_ref().unwrap().high, 1.25);
         for (samples, average) in [(9, 0.5), (10, 0.099)] {
-            case.threads = Some(Threads { rounds: 100, rows: rows(samples, average) });
+            case.threads = Some(ThreadsInput { rounds: 100, rows: rows(samples, average) });
             assert!(find(&case.summaries()).is_empty(), "{samples} {average}");
         }
-        case.threads = Some(Threads { rounds: 100, rows: rows(50, 0.5) });
+        case.threads = Some(ThreadsInput { rounds: 100, rows: rows(50, 0.5) });
         case.pagecache = Some(PageCache {
             duration_ns: SECOND,
             reclaims: Some(Reclaims::default()),

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::Summaries;
-use super::inputs::{Locks, PageCache, Threads};
+use super::inputs::{Locks, PageCache, ThreadsInput};
 use crate::analyze::cpu::CpuSummary;
 use crate::analyze::interrupts::{
-    Busiest, Carried, Completed, CpuInterrupts, DeviceInterrupts, InterruptSummary, KnownBy, VectorSummary,
+    Busiest, CompletionContexts, CompletionCounts, CpuInterrupts, DeviceInterrupts, InterruptSummary,
+    KnownBy, VectorSummary,
 };
 use crate::analyze::latency::{DeviceLatency, LatencySummary, OpLatency};
 use crate::analyze::op::Op;
@@ -15,7 +16,7 @@ use crate::analyze::rates::DeviceRates;
 use crate::analyze::stacks::{CpuClass, ProfileSummary};
 use crate::analyze::stage::Stage;
 use crate::envelope::Envelope;
-use crate::experiment::{Arm, Curve, Point, Tried};
+use crate::experiment::{Arm, ArmResult, BlockResult, Curve};
 use crate::hist::Histogram;
 use crate::host::cpu_quota::CpuQuota;
 use crate::host::{BlockDevice, HardwareQueue, Hop, Host, Link};
@@ -39,7 +40,7 @@ pub struct Case {
     pub interrupts: Option<InterruptSummary>,
     pub locks: Option<Locks>,
     pub pagecache: Option<PageCache>,
-    pub threads: Option<Threads>,
+    pub threads: Option<ThreadsInput>,
 }
 
 /// `count` values of `value` each, except for the first one, which is `min`.
@@ -55,7 +56,7 @@ impl Case {
     pub fn at_twice_the_depth(&mut self, ratio: f64) {
         let load = self.load.as_ref().unwrap();
         let (rate, depth) = (load.iops().unwrap(), load.job.iodepth);
-        let arm = |arm, iodepth, rate: f64| Tried {
+        let arm = |arm, iodepth, rate: f64| ArmResult {
             arm,
             iodepth,
             numjobs: 1,
@@ -63,7 +64,7 @@ impl Case {
             // Blocks differ by a percent.
             blocks: (0..6)
                 .map(|n| 1.0 + 0.002 * f64::from(n % 3))
-                .map(|drift| Point {
+                .map(|drift| BlockResult {
                     operations_per_second: rate * drift,
                     mean_ns: Some(f64::from(iodepth) * 1e9 / rate),
                 })
@@ -240,7 +241,7 @@ impl Case {
             devices: vec![DeviceInterrupts {
                 name: name.clone(),
                 ios,
-                completed: Completed { interrupt: ios, ..Completed::default() },
+                completed: CompletionContexts { interrupt: ios, ..CompletionContexts::default() },
                 ..DeviceInterrupts::default()
             }],
             ..InterruptSummary::default()
@@ -260,7 +261,10 @@ impl Case {
                 .iter()
                 .map(|(cpu, interrupts)| CpuInterrupts { cpu: *cpu, interrupts: *interrupts })
                 .collect(),
-            carried: Some(Carried { completions: interrupts * carried, ..Carried::default() }),
+            carried: Some(CompletionCounts {
+                completions: interrupts * carried,
+                ..CompletionCounts::default()
+            }),
             ..VectorSummary::default()
         };
         vector.handler.record_many(handler_ns, interrupts / 8);
@@ -287,8 +291,11 @@ impl Case {
         let all = self.interrupts.as_mut().expect("interrupts");
         (all.softirq.runs, all.softirq.cpu_percent) = (1_000, Some(percent));
         let device = &mut all.devices[0];
-        device.completed =
-            Completed { softirq: local, remote_softirq: device.ios - local, ..Completed::default() };
+        device.completed = CompletionContexts {
+            softirq: local,
+            remote_softirq: device.ios - local,
+            ..CompletionContexts::default()
+        };
         device.soft_percent = Some(percent);
     }
 

@@ -6,7 +6,7 @@ use super::facts::{self, FOREIGN, percent};
 use super::numbers;
 use super::{Rule, Summaries, neighbours};
 use crate::analyze::latency::DeviceLatency;
-use crate::analyze::sharing::Share;
+use crate::analyze::sharing::ProcessShare;
 use crate::findings::{Finding, Number, Severity};
 use crate::merge::SaturatingSum as _;
 use crate::units::{bytes, count, counted, in_percent};
@@ -82,7 +82,7 @@ fn by_bios(s: &Summaries<'_>, device: &DeviceLatency) -> Option<Finding> {
     }
     let others = neighbours::by_process(s, device);
     let bios: u64 = others.iter().map(|share| share.process.bios).saturating_sum();
-    let share: f64 = others.iter().map(Share::largest_known).sum();
+    let share: f64 = others.iter().map(ProcessShare::largest_known).sum();
     let all: u64 = device.processes.iter().flatten().map(|row| row.bios).saturating_sum();
     if bios < LEAST || share < FOREIGN || device.ios < facts::MIN_IOS {
         return None;

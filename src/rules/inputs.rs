@@ -2,7 +2,7 @@
 
 use crate::analyze::locks::{By, LockSummary};
 use crate::analyze::memory_sample::MemorySample;
-use crate::analyze::pagecache::{Kind, PagecacheSummary};
+use crate::analyze::pagecache::{PagecacheSummary, ReclaimKind};
 use crate::analyze::threads::ThreadSummary;
 
 /// How waiters spend the wait.
@@ -130,7 +130,7 @@ pub struct ThreadRow {
 
 /// Samples of threads.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Threads {
+pub struct ThreadsInput {
     pub rounds: u64,
     pub rows: Vec<ThreadRow>,
 }
@@ -168,12 +168,12 @@ impl From<&PagecacheSummary> for PageCache {
             of.map_or(Reclaim::default(), |of| Reclaim { count: of.count, ns: of.time.sum() })
         };
         let reclaimer = |of: &crate::analyze::pagecache::ReclaimerSummary| {
-            let kind = of.kind.filter(|kind| matches!(kind, Kind::Direct | Kind::Memcg))?;
+            let kind = of.kind.filter(|kind| matches!(kind, ReclaimKind::Direct | ReclaimKind::Memcg))?;
             Some(Reclaimer {
                 comm: of.comm.clone(),
                 pid: of.pid,
                 cgroup: of.cgroup.clone(),
-                memcg: kind == Kind::Memcg,
+                memcg: kind == ReclaimKind::Memcg,
                 reclaim: Reclaim { count: of.count, ns: of.ns },
             })
         };
@@ -188,9 +188,9 @@ impl From<&PagecacheSummary> for PageCache {
             refault_pages: summary.refault_pages,
             stolen_pages: summary.stolen_pages,
             reclaims: Some(Reclaims {
-                kswapd: reclaim(Kind::Kswapd),
-                direct: reclaim(Kind::Direct),
-                memcg: reclaim(Kind::Memcg),
+                kswapd: reclaim(ReclaimKind::Kswapd),
+                direct: reclaim(ReclaimKind::Direct),
+                memcg: reclaim(ReclaimKind::Memcg),
             }),
             reclaimers: summary.reclaimers.iter().filter_map(reclaimer).collect(),
             readahead: summary.readahead.and_then(unused),
@@ -198,9 +198,9 @@ impl From<&PagecacheSummary> for PageCache {
     }
 }
 
-impl From<&ThreadSummary> for Threads {
+impl From<&ThreadSummary> for ThreadsInput {
     fn from(summary: &ThreadSummary) -> Self {
-        let row = |row: &crate::analyze::threads::Row| ThreadRow {
+        let row = |row: &crate::analyze::threads::ThreadGroup| ThreadRow {
             comm: row.comm.clone().unwrap_or_default(),
             state: row.state.unwrap_or('?'),
             wchan: row.wchan.clone(),

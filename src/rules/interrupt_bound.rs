@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::facts::{self, DeviceView, percent};
-use super::interrupts::{self, Completer, Counted, LIMIT, PILED_UP};
+use super::interrupts::{self, Completer, LIMIT, PILED_UP, QueueInterrupts};
 use super::numbers;
 use super::{Rule, Summaries};
 use crate::findings::{Finding, Number, Severity, Worth};
@@ -95,7 +95,7 @@ fn judge(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<(u64, u32, Finding)> {
 fn finding(
     s: &Summaries<'_>,
     p: &DeviceView<'_>,
-    counted: &Counted<'_>,
+    counted: &QueueInterrupts<'_>,
     one: &Completer,
     median: Option<u64>,
 ) -> Finding {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::facts::{self, DeviceView, MIN_IOS, percent};
-use super::interrupts::{self, Completer, Counted};
+use super::interrupts::{self, Completer, QueueInterrupts};
 use super::numbers;
 use super::{Rule, Summaries};
 use crate::analyze::interrupts::{Busiest, VectorSummary};
@@ -123,7 +123,7 @@ fn judge(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Finding> {
 }
 
 /// The vectors in use.
-fn active<'a>(counted: &Counted<'a>) -> Vec<&'a VectorSummary> {
+fn active<'a>(counted: &QueueInterrupts<'a>) -> Vec<&'a VectorSummary> {
     let least = counted.interrupts() as f64 * ACTIVE;
     counted.vectors.iter().copied().filter(|vector| vector.interrupts as f64 >= least).collect()
 }
@@ -139,7 +139,7 @@ fn reach(vectors: &[&VectorSummary]) -> usize {
 
 fn finding(
     p: &DeviceView<'_>,
-    counted: &Counted<'_>,
+    counted: &QueueInterrupts<'_>,
     busiest: Busiest,
     completer: Option<&Completer>,
     cause: Cause,

@@ -6,7 +6,7 @@ use super::Summaries;
 use super::cpu;
 use super::facts::{DeviceView, MAX_LOSS};
 use crate::analyze::counting::Bracket;
-use crate::analyze::interrupts::{Completed, DeviceInterrupts, InterruptSummary, VectorSummary};
+use crate::analyze::interrupts::{CompletionContexts, DeviceInterrupts, InterruptSummary, VectorSummary};
 use crate::hist::Histogram;
 use crate::merge::SaturatingSum as _;
 use crate::units::{count, in_percent, short, time};
@@ -26,7 +26,7 @@ const COMPLETING: f64 = 0.5;
 
 /// The interrupts of one device, with enough data for a finding.
 #[derive(Debug)]
-pub struct Counted<'a> {
+pub struct QueueInterrupts<'a> {
     pub device: &'a DeviceInterrupts,
     /// Vectors of its queues with interrupts.
     pub vectors: Vec<&'a VectorSummary>,
@@ -82,7 +82,7 @@ impl Completer {
 }
 
 /// None where interrupts were not counted, or not well enough.
-pub fn counted<'a>(s: &Summaries<'a>, name: &str) -> Option<Counted<'a>> {
+pub fn counted<'a>(s: &Summaries<'a>, name: &str) -> Option<QueueInterrupts<'a>> {
     let all = s.interrupts?;
     // A partition has the interrupts of its disk.
     let name = s.host.device(name).map_or(name, |disk| disk.name.as_str());
@@ -96,7 +96,12 @@ pub fn counted<'a>(s: &Summaries<'a>, name: &str) -> Option<Counted<'a>> {
     let vectors: Vec<&VectorSummary> = of_queues.into_iter().filter(|vector| vector.interrupts > 0).collect();
     let agrees = close(device.kernel_ios, device.comparable())
         && vectors.iter().all(|vector| close(vector.kernel, vector.interrupts));
-    (!device.vanished && agrees && all.duration_ns > 0).then_some(Counted { device, vectors, queues, all })
+    (!device.vanished && agrees && all.duration_ns > 0).then_some(QueueInterrupts {
+        device,
+        vectors,
+        queues,
+        all,
+    })
 }
 
 /// Whether the traced count matches the kernel's, except for a share that changes no finding.
@@ -106,7 +111,7 @@ fn close(kernel: Option<Bracket>, seen: u64) -> bool {
     off as f64 <= kernel.min.max(seen) as f64 * MAX_LOSS
 }
 
-impl<'a> Counted<'a> {
+impl<'a> QueueInterrupts<'a> {
     /// Interrupts of its queues.
     pub fn interrupts(&self) -> u64 {
         self.vectors.iter().map(|vector| vector.interrupts).saturating_sum()
@@ -152,7 +157,7 @@ impl<'a> Counted<'a> {
         let ns = self.all.duration_ns as f64;
         let hard = |vector: &&VectorSummary| Some(vector.handler.mean()? * on(vector, cpu) as f64 / ns);
         let soft = |device: &DeviceInterrupts| {
-            let Completed { softirq, remote_softirq, .. } = device.completed;
+            let CompletionContexts { softirq, remote_softirq, .. } = device.completed;
             let local = softirq as f64 / (softirq + remote_softirq) as f64;
             Some(device.soft_percent? / 100.0 * local * self.part(&device.name, cpu)?)
         };

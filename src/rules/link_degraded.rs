@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::facts::percent;
-use super::links::{self, Carried, in_gigabytes};
+use super::links::{self, LinkTraffic, in_gigabytes};
 use super::numbers;
 use super::{Rule, Summaries};
 use crate::findings::{Finding, Number, Severity};
@@ -65,7 +65,7 @@ fn both(link: &Link) -> Option<(f64, u32)> {
     })
 }
 
-fn judge(s: &Summaries<'_>, carried: &Carried<'_>) -> Option<Finding> {
+fn judge(s: &Summaries<'_>, carried: &LinkTraffic<'_>) -> Option<Finding> {
     let link = &carried.hop.link;
     let (speed, width) = both(link)?;
     let (rate, verb) = carried.most();
@@ -121,7 +121,7 @@ fn judge(s: &Summaries<'_>, carried: &Carried<'_>) -> Option<Finding> {
 }
 
 /// The sentence that `biopsy devices` has for it.
-fn facts(link: &Link, carried: &Carried<'_>) -> Option<String> {
+fn facts(link: &Link, carried: &LinkTraffic<'_>) -> Option<String> {
     if !carried.own {
         return None;
     }

@@ -20,7 +20,7 @@ pub const CONFIDENCE: [f64; 3] = [0.9, 0.6, 0.4];
 
 /// A link above traced devices, and their bytes.
 #[derive(Debug)]
-pub struct Carried<'a> {
+pub struct LinkTraffic<'a> {
     pub hop: &'a Hop,
     /// Traced devices below with I/O, by name. A controller's namespaces count separately.
     pub devices: Vec<&'a DeviceLatency>,
@@ -32,7 +32,7 @@ pub struct Carried<'a> {
     pub written: f64,
 }
 
-impl Carried<'_> {
+impl LinkTraffic<'_> {
     /// The direction with more bytes, and its word: a link has separate lanes for each direction.
     pub fn most(&self) -> (f64, &'static str) {
         if self.written > self.read { (self.written, "written") } else { (self.read, "read") }
@@ -73,8 +73,8 @@ impl Carried<'_> {
 
 /// The links above the traced devices that carried I/O. None in a virtual machine: the links that a hypervisor shows
 /// are not the machine's.
-pub fn carried<'a>(s: &Summaries<'a>) -> Vec<Carried<'a>> {
-    let mut all: Vec<Carried<'a>> = Vec::new();
+pub fn carried<'a>(s: &Summaries<'a>) -> Vec<LinkTraffic<'a>> {
+    let mut all: Vec<LinkTraffic<'a>> = Vec::new();
     if s.host.virtualization.is_some() {
         return all;
     }
@@ -88,7 +88,7 @@ pub fn carried<'a>(s: &Summaries<'a>) -> Vec<Carried<'a>> {
                     known.read += read;
                     known.written += written;
                 }
-                None => all.push(Carried { hop, devices: vec![device], own: at == 0, read, written }),
+                None => all.push(LinkTraffic { hop, devices: vec![device], own: at == 0, read, written }),
             }
         }
     }
@@ -147,7 +147,7 @@ pub fn in_gigabytes(rate: f64) -> String {
 /// A saturated link.
 #[derive(Debug)]
 pub struct Full<'a> {
-    pub carried: Carried<'a>,
+    pub carried: LinkTraffic<'a>,
     /// The nearest ceiling, and its packet size.
     pub ceiling: f64,
     pub payload: Option<u32>,

@@ -1,6 +1,6 @@
 //! Diagnoses stored summaries: from a recording, or from the memory of the flight recorder.
 
-use super::inputs::{Locks, PageCache, Threads};
+use super::inputs::{Locks, PageCache, ThreadsInput};
 use super::{Summaries, diagnose};
 use crate::analyze::interrupts::InterruptSummary;
 use crate::analyze::latency::LatencySummary;
@@ -14,7 +14,7 @@ use crate::host::Host;
 
 /// The views' summaries of one interval; None: not measured.
 #[derive(Debug, Clone, Default)]
-pub struct Measured {
+pub struct IntervalSummaries {
     pub envelope: Envelope,
     pub latency: LatencySummary,
     pub interrupts: Option<InterruptSummary>,
@@ -24,7 +24,7 @@ pub struct Measured {
     pub system: Option<SystemSummary>,
 }
 
-impl Measured {
+impl IntervalSummaries {
     /// Runs all rules, and calls `with` with their inputs and findings. `command`: the interval is that of a command.
     pub fn diagnose<R>(
         &self,
@@ -34,7 +34,7 @@ impl Measured {
     ) -> R {
         let locks = self.pressure.locks.as_ref().map(|locks| Locks::of(locks, host.cpus_online));
         let pagecache = self.pressure.pagecache.as_ref().map(PageCache::from);
-        let threads = self.threads.as_ref().map(Threads::from);
+        let threads = self.threads.as_ref().map(ThreadsInput::from);
         let rates = self.system.as_ref().map(SystemSummary::rates).unwrap_or_default();
         let cpu = self.system.as_ref().map(SystemSummary::cpu);
         let quotas = self.system.as_ref().map_or(&[][..], |system| &system.cpu_quotas);

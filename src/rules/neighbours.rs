@@ -5,7 +5,7 @@ use super::facts;
 use crate::analyze::latency::{DeviceLatency, OpLatency};
 use crate::analyze::op::Op;
 use crate::analyze::sharing::Relation;
-use crate::analyze::sharing::{Share, shares};
+use crate::analyze::sharing::{ProcessShare, shares};
 use crate::load::{Direction, LoadSummary};
 use crate::merge::SaturatingSum as _;
 use crate::units::in_percent;
@@ -71,8 +71,8 @@ pub fn ios(s: &Summaries<'_>) -> Option<u64> {
 }
 
 /// Processes on the device that are neither measured nor kernel threads, most bytes first.
-pub fn by_process<'a>(s: &Summaries<'_>, device: &'a DeviceLatency) -> Vec<Share<'a>> {
-    let is_neighbour = |share: &Share<'_>| {
+pub fn by_process<'a>(s: &Summaries<'_>, device: &'a DeviceLatency) -> Vec<ProcessShare<'a>> {
+    let is_neighbour = |share: &ProcessShare<'_>| {
         let process = share.process;
         process.pid.is_some()
             && match (s.latency.filtered, process.relation) {
@@ -92,7 +92,7 @@ pub fn share(s: &Summaries<'_>, device: &DeviceLatency) -> f64 {
         Some(_) => ios(s).map_or(0.0, |ios| ios as f64 / device.ios.max(1) as f64),
         // Without a command or a filter the run is about all of it.
         None if !s.command && !s.latency.filtered => 0.0,
-        None => by_process(s, device).iter().map(Share::largest_known).sum(),
+        None => by_process(s, device).iter().map(ProcessShare::largest_known).sum(),
     }
 }
 

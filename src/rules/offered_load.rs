@@ -100,7 +100,7 @@ fn judge(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Finding> {
 mod tests {
     use super::*;
     use crate::analyze::counting::Bracket;
-    use crate::analyze::rates::{DeviceRates, Window};
+    use crate::analyze::rates::{DeviceRates, RateInterval};
     use crate::rules::diagnose;
     use crate::rules::fixtures::Case;
 
@@ -109,12 +109,12 @@ mod tests {
         let mut case = Case::new(20_000, 4);
         case.load = None;
         case.stage(crate::analyze::stage::Stage::Device, 190_000, 80_000);
-        let window = |(ios, in_flight)| Window {
+        let window = |(ios, in_flight)| RateInterval {
             seconds: 0.1,
             ios,
             bytes: ios * 4096,
             in_flight,
-            ..Window::default()
+            ..RateInterval::default()
         };
         case.rates =
             vec![DeviceRates { device: "vda".into(), busy: 1.0, windows: windows.map(window).collect() }];

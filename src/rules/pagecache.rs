@@ -2,7 +2,7 @@
 //! inference from other figures.
 
 use super::facts;
-use super::inputs::{LockKind, PageCache, ThreadRow, Threads};
+use super::inputs::{LockKind, PageCache, ThreadRow, ThreadsInput};
 use super::{Summaries, cpu};
 use crate::analyze::memory_sample::MemorySample;
 use crate::analyze::onset::{self, Onset, Signal};
@@ -160,7 +160,7 @@ pub fn read_rate(moments: &[MemorySample]) -> Option<f64> {
 }
 
 /// Average number of threads in rows that satisfy `matches`; None with too few samples.
-pub fn sampled(threads: &Threads, matches: impl Fn(&ThreadRow) -> bool) -> Option<f64> {
+pub fn sampled(threads: &ThreadsInput, matches: impl Fn(&ThreadRow) -> bool) -> Option<f64> {
     let rows = || threads.rows.iter().filter(|row| matches(row));
     (rows().map(|row| row.samples).saturating_sum() >= SAMPLES)
         .then(|| rows().map(|row| row.average_threads).sum())
@@ -216,7 +216,7 @@ fn must_be(s: &Summaries<'_>, onset: Option<&Onset>) -> Option<Reclaiming> {
         let then = before(pagecache, onset);
         Some(growth(then)? >= THROUGH * read_rate(then)?)
     };
-    let waits = |threads: &Threads| sampled(threads, |row| is_in(row, PAGE_WAITS));
+    let waits = |threads: &ThreadsInput| sampled(threads, |row| is_in(row, PAGE_WAITS));
     let through_the_cache = onset.and_then(filled) == Some(true)
         || s.threads.and_then(waits).is_some_and(|threads| threads >= THREADS);
     let leaves = read - grows.max(0.0);

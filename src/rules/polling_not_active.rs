@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::command;
 use super::facts::{self, DeviceView, percent};
-use super::interrupts::{self, Counted};
+use super::interrupts::{self, QueueInterrupts};
 use super::numbers;
 use super::{Rule, Summaries, neighbours};
 use crate::analyze::op::Op;
@@ -84,7 +84,7 @@ fn judge(s: &Summaries<'_>, load: &LoadSummary, p: &DeviceView<'_>) -> Option<Fi
 fn finding(
     load: &LoadSummary,
     p: &DeviceView<'_>,
-    counted: &Counted<'_>,
+    counted: &QueueInterrupts<'_>,
     share: f64,
     by_interrupt: u64,
     foreign: Option<u64>,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::command;
 use super::facts::{self, DeviceView, MIN_IOS, percent};
-use super::interrupts::{self, Counted};
+use super::interrupts::{self, QueueInterrupts};
 use super::numbers;
 use super::{Rule, Summaries, cpu};
 use crate::analyze::op::Op;
@@ -169,7 +169,7 @@ fn means(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Means> {
 fn finding(
     s: &Summaries<'_>,
     p: &DeviceView<'_>,
-    counted: &Counted<'_>,
+    counted: &QueueInterrupts<'_>,
     means: Means,
     handler: Option<(f64, u64)>,
     share: f64,

@@ -9,7 +9,7 @@ use crate::analyze::counting::Bracket;
 use crate::analyze::cpu::{CpuRow, TIMES};
 use crate::analyze::latency::OpLatency;
 use crate::analyze::op::Op;
-use crate::analyze::rates::Window;
+use crate::analyze::rates::RateInterval;
 use crate::analyze::sharing::{ProcessIos, Relation};
 use crate::analyze::stage::Stage;
 use crate::load::random::below;
@@ -111,7 +111,7 @@ fn others_or_none(random: &mut Random, case: &mut Case, parts: u64) {
         let each = ios / (3 * parts);
         let window = |at: u64| {
             let share = 1.0 + (at % 5) as f64 * spread as f64 / 400.0;
-            Window {
+            RateInterval {
                 seconds: 1.0 / 30.0,
                 ios: if follows { (each as f64 * share) as u64 } else { each },
                 bytes: if follows { (each as f64 * share) as u64 * 4096 } else { each * 4096 },

@@ -8,7 +8,7 @@ use super::{Rule, Summaries};
 use crate::findings::{Finding, NotExamined, Number, Severity, Worth};
 use crate::host::BlockDevice;
 use crate::host::pci::sharing;
-use crate::load::{Scaled, Scaling};
+use crate::load::{DriveScaling, Scaling};
 use crate::units::in_percent;
 
 /// Share of the sum of the drives alone from which on nothing relevant is lost: runs of one drive vary by a few
@@ -69,18 +69,18 @@ pub fn unknown(s: &Summaries<'_>) -> Vec<NotExamined> {
 }
 
 /// A drive, and its results.
-type Driven<'a> = (&'a BlockDevice, &'a Scaled);
+type ScaledDrive<'a> = (&'a BlockDevice, &'a DriveScaling);
 
 /// By root complex: the finding; or why the loss of its drives proves nothing.
 fn judged(s: &Summaries<'_>) -> Vec<(String, Result<Option<Finding>, String>)> {
     let Some(scaling) = s.scaling else { return Vec::new() };
-    let all: Vec<Driven<'_>> = scaling
+    let all: Vec<ScaledDrive<'_>> = scaling
         .drives
         .iter()
         .filter_map(|drive| Some((facts::disk(s, drive.device.as_deref()?)?, drive)))
         .collect();
     let disks: Vec<&BlockDevice> = all.iter().map(|(disk, _)| *disk).collect();
-    let below = |name: &str| -> Vec<Driven<'_>> {
+    let below = |name: &str| -> Vec<ScaledDrive<'_>> {
         all.iter().filter(|(disk, _)| disk.root_complex.as_deref() == Some(name)).copied().collect()
     };
     let shared = sharing::root_complexes(&disks).into_iter().filter(|complex| complex.devices.len() > 1);
@@ -96,10 +96,11 @@ fn judge(
     s: &Summaries<'_>,
     scaling: &Scaling,
     complex: &str,
-    drives: &[Driven<'_>],
+    drives: &[ScaledDrive<'_>],
     different: usize,
 ) -> Result<Option<Finding>, String> {
-    let sum = |of: fn(&Scaled) -> Option<f64>| drives.iter().map(|(_, drive)| of(drive)).sum::<Option<f64>>();
+    let sum =
+        |of: fn(&DriveScaling) -> Option<f64>| drives.iter().map(|(_, drive)| of(drive)).sum::<Option<f64>>();
     let Some((alone, together)) = sum(|drive| drive.alone).zip(sum(|drive| drive.together)) else {
         return Err("a run of its drives was cut short or had errors".to_string());
     };
@@ -138,7 +139,7 @@ fn judge(
 }
 
 /// Load of the busiest link above the drives while all were driven; None: unknown.
-fn nearest(s: &Summaries<'_>, drives: &[Driven<'_>]) -> Option<f64> {
+fn nearest(s: &Summaries<'_>, drives: &[ScaledDrive<'_>]) -> Option<f64> {
     if s.host.virtualization.is_some() || drives.iter().any(|(disk, _)| disk.hops.is_empty()) {
         return None;
     }
@@ -153,9 +154,9 @@ fn nearest(s: &Summaries<'_>, drives: &[Driven<'_>]) -> Option<f64> {
     Some(links.values().map(|(rate, least)| rate / least).fold(0.0, f64::max))
 }
 
-fn finding(complex: &str, drives: &[Driven<'_>], alone: f64, together: f64, nearest: f64) -> Finding {
+fn finding(complex: &str, drives: &[ScaledDrive<'_>], alone: f64, together: f64, nearest: f64) -> Finding {
     let share = together / alone;
-    let each = |(disk, drive): &Driven<'_>| {
+    let each = |(disk, drive): &ScaledDrive<'_>| {
         let rate = |rate: Option<f64>| rate.map_or("-".to_string(), in_gigabytes);
         format!("{}: {} alone, {} with the others", disk.name, rate(drive.alone), rate(drive.together))
     };
@@ -211,7 +212,7 @@ mod tests {
             let address = format!("0000:4{number}:00.0");
             disk.hops[0].function.clone_from(&address);
             (disk.pci_address, disk.root_complex) = (Some(address), Some("pci0000:40".into()));
-            drives.push(Scaled {
+            drives.push(DriveScaling {
                 target: format!("/dev/{}", disk.name),
                 device: Some(disk.name.clone()),
                 alone: Some(7.13e9),

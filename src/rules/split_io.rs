@@ -77,7 +77,7 @@ What to do
 
 /// What causes the split.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Limit {
+enum SplitCause {
     /// `max_sectors_kb`, and the maximum value that it could have.
     Soft(u64),
     Hard,
@@ -163,7 +163,7 @@ fn finding(p: &DeviceView<'_>, factor: f64, size: f64, load: Option<&LoadSummary
     let name = &p.device.name;
     let disk = p.device.disk_name();
     let mean = p.bytes as f64 / p.ios.max(1) as f64;
-    let limit = p.disk.map_or(Limit::Other, |disk| limit(disk, size, mean));
+    let limit = p.disk.map_or(SplitCause::Other, |disk| limit(disk, size, mean));
     let (soft, hard) = p.disk.map_or((0, 0), |d| (d.max_request_bytes, d.max_hw_request_bytes));
     let mut numbers = BTreeMap::from([
         (IOS_PER_OPERATION_RATIO, factor),
@@ -176,7 +176,7 @@ fn finding(p: &DeviceView<'_>, factor: f64, size: f64, load: Option<&LoadSummary
         numbers.insert(MAX_HW_REQUEST_BYTES, hard as f64);
     }
     let (what, advice, worth) = match limit {
-        Limit::Soft(value) => (
+        SplitCause::Soft(value) => (
             format!("max_sectors_kb is {}, and the hardware takes {}", soft >> 10, hard >> 10),
             format!("Raise the soft limit: echo {} > /sys/block/{disk}/queue/max_sectors_kb", value >> 10),
             // At best one I/O per new maximum; at worst the next limit is only slightly larger.
@@ -186,12 +186,12 @@ fn finding(p: &DeviceView<'_>, factor: f64, size: f64, load: Option<&LoadSummary
                 high: factor,
             }),
         ),
-        Limit::Hard => (
+        SplitCause::Hard => (
             format!("{} is the most that the hardware of {name} takes in one request", bytes(hard as f64)),
             format!("No setting changes this limit; operations of {} are not split.", bytes(hard as f64)),
             None,
         ),
-        Limit::Other => (
+        SplitCause::Other => (
             "the I/Os are smaller than the size limits: segments, a boundary or the file's extents split \
              first".into(),
             "Put the buffers in huge pages, or check the file's extents (filefrag -v) and queue/max_segments."
@@ -202,14 +202,14 @@ fn finding(p: &DeviceView<'_>, factor: f64, size: f64, load: Option<&LoadSummary
     Finding {
         id: RULE.id,
         subject: name.clone(),
-        severity: if limit == Limit::Hard || mean >= LARGE { Severity::Note } else { Severity::Warning },
+        severity: if limit == SplitCause::Hard || mean >= LARGE { Severity::Note } else { Severity::Warning },
         confidence: 0.95,
         sentence: format!("Each operation becomes {factor:.1} I/Os on {name}: {what}."),
         numbers,
         evidence: vec![format!("the block layer did {} of bios", counted(p.device.splits, "split"))],
         advice,
         check: match (load, limit) {
-            (Some(load), Limit::Soft(value)) => {
+            (Some(load), SplitCause::Soft(value)) => {
                 let [is, advised] = [soft, value].map(|bytes| (bytes >> 10).to_string());
                 command::compare_setting(load, disk, "max_sectors", &is, &advised)
             }
@@ -221,16 +221,16 @@ fn finding(p: &DeviceView<'_>, factor: f64, size: f64, load: Option<&LoadSummary
 
 /// A limit causes the split if the I/Os come near it: all parts but the last are as large as allowed, so for a size
 /// just above the limit the mean is half of it.
-fn limit(disk: &BlockDevice, size: f64, mean: f64) -> Limit {
+fn limit(disk: &BlockDevice, size: f64, mean: f64) -> SplitCause {
     let (soft, hard) = (disk.max_request_bytes, disk.max_hw_request_bytes);
     if soft == 0 || size <= soft as f64 {
-        return Limit::Other;
+        return SplitCause::Other;
     }
     let parts = (size / soft as f64).ceil();
     if mean < size / parts * PART_SHARE {
-        return Limit::Other;
+        return SplitCause::Other;
     }
-    if soft >= hard { Limit::Hard } else { Limit::Soft(hard.min(size as u64).max(soft) & !0x3ff) }
+    if soft >= hard { SplitCause::Hard } else { SplitCause::Soft(hard.min(size as u64).max(soft) & !0x3ff) }
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use crate::analyze::load::LoadResult;
 use crate::analyze::pressure::PressureSummary;
 use crate::analyze::threads::ThreadSummary;
 use crate::analyze::timeline::TimelineSummary;
-use crate::envelope::{Framed, View};
+use crate::envelope::{FramedView, View};
 use crate::experiment::Curve;
 use crate::findings::{Diagnosis, Finding, NotExamined, Severity, Worth};
 use crate::host::{BlockDevice, Host};
@@ -38,7 +38,7 @@ pub struct DiagnosisSummary {
     /// Those that are in use.
     pub devices: Vec<DeviceRecord>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub latency: Option<Framed<LatencySummary>>,
+    pub latency: Option<FramedView<LatencySummary>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interrupts: Option<InterruptSummary>,
     #[serde(skip_serializing_if = "Option::is_none")]

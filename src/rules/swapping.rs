@@ -105,7 +105,7 @@ fn swapped(p: &DeviceView<'_>) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analyze::files::File;
+    use crate::analyze::files::IoFile;
     use crate::rules::diagnose;
     use crate::rules::fixtures::Case;
 
@@ -114,7 +114,7 @@ mod tests {
         let mut case = Case::new(40_000, 4);
         case.load = None;
         let row = |kind, percent: u64| FileIos {
-            file: Some(File { kind, device: "254:0".to_string(), inode: None, path: None }),
+            file: Some(IoFile { kind, device: "254:0".to_string(), inode: None, path: None }),
             others: false,
             bios: 400 * percent,
             bytes: 1_000_000 * percent,

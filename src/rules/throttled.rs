@@ -91,7 +91,7 @@ pub fn find(s: &Summaries<'_>) -> Vec<Finding> {
 }
 
 /// A limit with the measured rate, in the same unit.
-struct Reached<'a> {
+struct ReachedLimit<'a> {
     throttle: &'a Throttle,
     /// `reads`, and the format of their rate.
     what: &'static str,
@@ -100,7 +100,7 @@ struct Reached<'a> {
     rate: f64,
 }
 
-impl Reached<'_> {
+impl ReachedLimit<'_> {
     /// Distance of the rate from the limit: equal for twice and half as much.
     fn off(&self) -> f64 {
         (self.rate / self.limit).ln().abs()
@@ -116,7 +116,7 @@ impl Reached<'_> {
 }
 
 /// The evidence that a limit delays the I/O.
-enum Shown {
+enum ThrottleEvidence {
     /// The operations' own share of time in blk-throttle.
     Held(f64),
     /// A rate at the limit and, with our own load, the operations' share of time outside the device.
@@ -132,16 +132,16 @@ fn by_cgroup(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Finding> {
     let (reached, shown) = held_at(s, p).or_else(|| held_ios_at(s, p)).or_else(|| rate_at(s, p))?;
     let queue = p.share(Stage::Queue).unwrap_or(0.0);
     let confidence = match shown {
-        Shown::Held(_) => 0.9,
-        Shown::HeldIos(_) => 0.8,
-        Shown::Rate(Some(share)) if share >= HELD_SHARE => 0.9,
+        ThrottleEvidence::Held(_) => 0.9,
+        ThrottleEvidence::HeldIos(_) => 0.8,
+        ThrottleEvidence::Rate(Some(share)) if share >= HELD_SHARE => 0.9,
         // Nothing waits: the load requests no more than the limit.
-        Shown::Rate(Some(_)) => return None,
-        Shown::Rate(None) if queue >= HELD_SHARE => 0.7,
-        Shown::Rate(None) => 0.5,
+        ThrottleEvidence::Rate(Some(_)) => return None,
+        ThrottleEvidence::Rate(None) if queue >= HELD_SHARE => 0.7,
+        ThrottleEvidence::Rate(None) => 0.5,
     };
     let name = &p.device.name;
-    let Reached { throttle, what, .. } = reached;
+    let ReachedLimit { throttle, what, .. } = reached;
     let mut evidence = vec![format!(
         "the limit of cgroup {} for {what} of {name} is {}; {} were measured",
         throttle.cgroup,
@@ -160,18 +160,18 @@ fn by_cgroup(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Finding> {
         numbers.insert(numbers::IOS_PER_SECOND, reached.rate);
     }
     match shown {
-        Shown::Held(share) => {
+        ThrottleEvidence::Held(share) => {
             numbers.insert(HELD_PERCENT, percent(share));
             evidence.push(format!(
                 "operations spend {} of their time in blk-throttle, before the block layer sees their I/O",
                 in_percent(share)
             ));
         }
-        Shown::Rate(Some(share)) => {
+        ThrottleEvidence::Rate(Some(share)) => {
             numbers.insert(HELD_PERCENT, percent(share));
             evidence.push(format!("operations spend {} of their time outside the device", in_percent(share)));
         }
-        Shown::HeldIos(share) => {
+        ThrottleEvidence::HeldIos(share) => {
             numbers.insert(HELD_IOS_PERCENT, percent(share));
             evidence.push(format!(
                 "blk-throttle throttled {} of the I/Os (buffered reads or write-back); for how long was \
@@ -179,25 +179,25 @@ fn by_cgroup(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Finding> {
                 in_percent(share)
             ));
         }
-        Shown::Rate(None) => evidence.push(
+        ThrottleEvidence::Rate(None) => evidence.push(
             "the I/O is not biopsy's own: it was not measured whether it comes from that cgroup and waits"
                 .to_string(),
         ),
     }
     let allowed = reached.show(reached.limit);
     let sentence = match shown {
-        Shown::Held(share) => format!(
+        ThrottleEvidence::Held(share) => format!(
             "A limit throttles the I/O of {name} for {} of the operations' time: {} allows {allowed} of \
              {what}.",
             in_percent(share),
             throttle.cgroup
         ),
-        Shown::HeldIos(share) => format!(
+        ThrottleEvidence::HeldIos(share) => format!(
             "A limit throttles {} of the I/Os of {name}: {} allows {allowed} of {what}.",
             in_percent(share),
             throttle.cgroup
         ),
-        Shown::Rate(_) => format!(
+        ThrottleEvidence::Rate(_) => format!(
             "The I/O of {name} runs at the limit of a cgroup: {} allows {allowed} of {what}, and that is \
              the measured rate.",
             throttle.cgroup
@@ -223,34 +223,34 @@ fn by_cgroup(s: &Summaries<'_>, p: &DeviceView<'_>) -> Option<Finding> {
 
 /// A limit of a direction whose operations blk-throttle delayed, at any rate: the interval may be longer than the I/O.
 /// Of several, the one nearest to the rate.
-fn held_at<'a>(s: &Summaries<'a>, p: &DeviceView<'_>) -> Option<(Reached<'a>, Shown)> {
+fn held_at<'a>(s: &Summaries<'a>, p: &DeviceView<'_>) -> Option<(ReachedLimit<'a>, ThrottleEvidence)> {
     let share = |what| operations_held(p, what == READS).filter(|share| *share >= HELD_SHARE);
     let reached = limits(s, p)
         .into_iter()
         .filter(|reached| share(reached.what).is_some())
         .min_by(|a, b| a.off().total_cmp(&b.off()))?;
     let share = share(reached.what)?;
-    Some((reached, Shown::Held(share)))
+    Some((reached, ThrottleEvidence::Held(share)))
 }
 
 /// The limit nearest to the rate, if blk-throttle delayed I/Os of no operation, at any rate.
-fn held_ios_at<'a>(s: &Summaries<'a>, p: &DeviceView<'_>) -> Option<(Reached<'a>, Shown)> {
+fn held_ios_at<'a>(s: &Summaries<'a>, p: &DeviceView<'_>) -> Option<(ReachedLimit<'a>, ThrottleEvidence)> {
     // They are counted per device, for all submitters.
     if s.load.is_some() || !facts::has_all_ios(s, p.device) {
         return None;
     }
     let share = p.device.held_unknown as f64 / p.ios.max(1) as f64;
     let reached = limits(s, p).into_iter().min_by(|a, b| a.off().total_cmp(&b.off()))?;
-    (share >= HELD_IOS).then(|| (reached, Shown::HeldIos(share.min(1.0))))
+    (share >= HELD_IOS).then(|| (reached, ThrottleEvidence::HeldIos(share.min(1.0))))
 }
 
 /// The limit that the rate matches; of several the nearest.
-fn rate_at<'a>(s: &Summaries<'a>, p: &DeviceView<'_>) -> Option<(Reached<'a>, Shown)> {
+fn rate_at<'a>(s: &Summaries<'a>, p: &DeviceView<'_>) -> Option<(ReachedLimit<'a>, ThrottleEvidence)> {
     let reached = limits(s, p)
         .into_iter()
         .filter(|reached| (reached.rate / reached.limit - 1.0).abs() <= NEAR)
         .min_by(|a, b| a.off().total_cmp(&b.off()))?;
-    Some((reached, Shown::Rate(held_share(s, p))))
+    Some((reached, ThrottleEvidence::Rate(held_share(s, p))))
 }
 
 /// Classes that a limit of reads, or of writes, includes.
@@ -283,7 +283,7 @@ fn operations_held(p: &DeviceView<'_>, reads: bool) -> Option<f64> {
 }
 
 /// The limits of this device, with the measured rates.
-fn limits<'a>(s: &Summaries<'a>, p: &DeviceView<'_>) -> Vec<Reached<'a>> {
+fn limits<'a>(s: &Summaries<'a>, p: &DeviceView<'_>) -> Vec<ReachedLimit<'a>> {
     // The interval is longer than our own load, by its start and end on a busy machine.
     let seconds = s.load.map_or(p.duration_ns, |load| load.duration_ns) as f64 / 1e9;
     let rates = |reads: bool| {
@@ -307,7 +307,7 @@ fn limits<'a>(s: &Summaries<'a>, p: &DeviceView<'_>) -> Vec<Reached<'a>> {
             .into_iter()
             .filter_map(move |(what, in_bytes, limit, rate)| {
                 let limit = limit.filter(|limit| *limit > 0)? as f64;
-                Some(Reached { throttle, what, in_bytes, limit, rate })
+                Some(ReachedLimit { throttle, what, in_bytes, limit, rate })
             })
         })
         .collect()

@@ -131,7 +131,7 @@ fn round(rate: f64) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analyze::rates::{DeviceRates, Window};
+    use crate::analyze::rates::{DeviceRates, RateInterval};
     use crate::rules::fixtures::Case;
 
     #[test]
@@ -148,12 +148,12 @@ mod tests {
     #[test]
     fn a_steady_round_rate_with_waits_is_a_possible_cap() {
         let mut case = Case::new(3_000, 32);
-        let window = |n: u64| Window {
+        let window = |n: u64| RateInterval {
             seconds: 0.1,
             ios: 300 + n % 3,
             bytes: 0,
             in_flight: 32.0,
-            ..Window::default()
+            ..RateInterval::default()
         };
         case.rates =
             vec![DeviceRates { device: "vda".into(), busy: 1.0, windows: (0..40).map(window).collect() }];
@@ -169,7 +169,7 @@ mod tests {
             .for_each(|(n, window)| window.ios = 250 + 10 * (n as u64 % 10));
         assert!(find(&case.summaries()).is_empty(), "it varies");
         for (n, window) in case.rates[0].windows.iter_mut().enumerate() {
-            *window = Window { ios: 300, in_flight: 3.0 + (n % 7) as f64, ..*window };
+            *window = RateInterval { ios: 300, in_flight: 3.0 + (n % 7) as f64, ..*window };
         }
         assert!(find(&case.summaries()).is_empty(), "a pace of the load's own");
     }

@@ -175,7 +175,7 @@ mod tests {
     use super::*;
     use crate::load::RingWorkers;
     use crate::rules::fixtures::{Case, SECOND};
-    use crate::rules::inputs::Threads;
+    use crate::rules::inputs::ThreadsInput;
 
     fn row(comm: &str, state: char, wchan: &str, average_threads: f64) -> ThreadRow {
         ThreadRow {
@@ -190,7 +190,7 @@ mod tests {
 
     fn found(rows: Vec<ThreadRow>) -> Vec<Finding> {
         let mut case = Case::new(1_000, 32);
-        case.threads = Some(Threads { rounds: 100, rows });
+        case.threads = Some(ThreadsInput { rounds: 100, rows });
         find(&case.summaries())
     }
 

@@ -9,7 +9,7 @@ use crate::analyze::interrupts::{self, InterruptSummary};
 use crate::analyze::latency::LatencySummary;
 use crate::analyze::pressure::PressureSummary;
 use crate::analyze::stacks::{self, ProfileSummary};
-use crate::analyze::threads::{Column, ThreadSummary, trust};
+use crate::analyze::threads::{GroupColumn, ThreadSummary, trust};
 use crate::envelope::{Cost, Envelope, Missing, Reason};
 use crate::host::Host;
 use crate::probe::Probe;
@@ -29,7 +29,8 @@ use super::background::Background;
 use super::{pressure, threads};
 
 /// The thread columns that the findings use.
-const COLUMNS: [Column; 4] = [Column::Comm, Column::State, Column::Wchan, Column::Kstack];
+const COLUMNS: [GroupColumn; 4] =
+    [GroupColumn::Comm, GroupColumn::State, GroupColumn::Wchan, GroupColumn::Kstack];
 
 /// CPU budget of lock-wait stacks, in percent of each CPU.
 const MAX_COST: f64 = 1.0;
@@ -57,7 +58,7 @@ struct Pressure {
 }
 
 /// The result of the thread probe's thread.
-struct Threads {
+struct ThreadsResult {
     seen: ThreadSummary,
     cost: Cost,
     missing: Vec<Missing>,
@@ -65,15 +66,15 @@ struct Threads {
 
 /// A part of the result, and its label where it is missing.
 #[derive(Clone, Copy)]
-struct Part(&'static str, &'static str);
+struct ResultPart(&'static str, &'static str);
 
-const INTERRUPTS: Part = Part("interrupts", "interrupts were not counted");
-const PROFILE: Part = Part("profile", "there is no profile and no flame graph");
-const LOCKS: Part = Part("locks", "locks were not measured");
-const PAGECACHE: Part = Part("pagecache", "the page cache was not measured");
-const THREADS: Part = Part("threads", "threads were not sampled");
+const INTERRUPTS: ResultPart = ResultPart("interrupts", "interrupts were not counted");
+const PROFILE: ResultPart = ResultPart("profile", "there is no profile and no flame graph");
+const LOCKS: ResultPart = ResultPart("locks", "locks were not measured");
+const PAGECACHE: ResultPart = ResultPart("pagecache", "the page cache was not measured");
+const THREADS: ResultPart = ResultPart("threads", "threads were not sampled");
 
-impl Part {
+impl ResultPart {
     fn refused(self, error: &anyhow::Error) -> Missing {
         Missing {
             part: Some(self.0.to_string()),
@@ -85,10 +86,10 @@ impl Part {
 }
 
 /// The probes that take long to attach, before the interval.
-pub struct Prepared {
+pub struct PreparedProbes {
     counter: Option<InterruptProbe>,
     pressure: Option<Background<Pressure>>,
-    threads: Option<Background<Threads>>,
+    threads: Option<Background<ThreadsResult>>,
     frequency: u64,
     missing: Vec<Missing>,
 }
@@ -98,25 +99,25 @@ pub struct Probes {
     sampler: Option<StacksProbe>,
     counter: Option<InterruptProbe>,
     pressure: Option<Background<Pressure>>,
-    threads: Option<Background<Threads>>,
+    threads: Option<Background<ThreadsResult>>,
     cpus: CpuProbe,
     missing: Vec<Missing>,
 }
 
 /// The probes after the interval.
-pub struct Ended {
+pub struct StoppedProbes {
     sampler: Option<StacksProbe>,
     profile: Option<RawProfile>,
     counter: Option<InterruptProbe>,
     counts: Option<(Reading, Reading)>,
     pressure: Option<Background<Pressure>>,
-    threads: Option<Background<Threads>>,
+    threads: Option<Background<ThreadsResult>>,
     cpu: CpuSummary,
     missing: Vec<Missing>,
 }
 
 /// The summaries.
-pub struct Seen {
+pub struct ProbeSummaries {
     pub interrupts: Option<InterruptSummary>,
     pub profile: Option<ProfileSummary>,
     pub cpu: CpuSummary,
@@ -124,16 +125,16 @@ pub struct Seen {
     pub threads: Option<ThreadSummary>,
 }
 
-impl Prepared {
+impl PreparedProbes {
     /// Prepares every probe that this machine permits.
     pub fn new(host: &Host, options: &Options) -> Self {
         let root = Path::new("/");
         let mut missing = Vec::new();
-        let mut refused = |what: Part, error: &anyhow::Error| missing.push(what.refused(error));
+        let mut refused = |what: ResultPart, error: &anyhow::Error| missing.push(what.refused(error));
         let pressure = Pressure::start(host, options)
             .inspect_err(|error| [LOCKS, PAGECACHE].into_iter().for_each(|part| refused(part, error)))
             .ok();
-        let threads = Threads::start(host, options).inspect_err(|error| refused(THREADS, error)).ok();
+        let threads = ThreadsResult::start(host, options).inspect_err(|error| refused(THREADS, error)).ok();
         let counted = probe::interrupts::Options {
             devices: options.devices.clone(),
             time_every: TIME_EVERY,
@@ -148,7 +149,7 @@ impl Prepared {
     /// Opens the intervals of all probes together, so that all results cover the same time.
     pub fn begin(self) -> Probes {
         let mut missing = self.missing;
-        let mut refused = |what: Part, error: &anyhow::Error| missing.push(what.refused(error));
+        let mut refused = |what: ResultPart, error: &anyhow::Error| missing.push(what.refused(error));
         let sampler = StacksProbe::attach(self.frequency).inspect_err(|error| refused(PROFILE, error)).ok();
         self.pressure.iter().for_each(Background::begin);
         self.threads.iter().for_each(Background::begin);
@@ -171,8 +172,8 @@ impl Probes {
         }
     }
 
-    /// Closes the intervals of all probes. [`Ended::detach`] takes longer, and its time is in no interval.
-    pub fn end(mut self) -> Ended {
+    /// Closes the intervals of all probes. [`StoppedProbes::detach`] takes longer, and its time is in no interval.
+    pub fn end(mut self) -> StoppedProbes {
         let mut missing = self.missing;
         self.threads.iter().for_each(Background::end);
         self.pressure.iter().for_each(Background::end);
@@ -180,7 +181,7 @@ impl Probes {
         let cpu = self.cpus.finish();
         let counts = self.counter.as_mut().map(InterruptProbe::end).transpose();
         let counts = counts.map_err(|error| missing.push(INTERRUPTS.refused(&error))).ok().flatten();
-        Ended {
+        StoppedProbes {
             sampler: self.sampler,
             profile: None,
             counts: self.counter.as_ref().map(|counter| counter.start().clone()).zip(counts),
@@ -193,7 +194,7 @@ impl Probes {
     }
 }
 
-impl Ended {
+impl StoppedProbes {
     /// Detaches everything.
     pub fn detach(&mut self) {
         if let Some(sampler) = self.sampler.take() {
@@ -206,7 +207,12 @@ impl Ended {
     }
 
     /// Summarizes the results; losses, cost and missing parts go into the envelope.
-    pub fn summarize(mut self, host: &Host, latency: &LatencySummary, envelope: &mut Envelope) -> Seen {
+    pub fn summarize(
+        mut self,
+        host: &Host,
+        latency: &LatencySummary,
+        envelope: &mut Envelope,
+    ) -> ProbeSummaries {
         let missing = &mut envelope.missing;
         missing.append(&mut self.missing);
         let interrupts = self.counts.map(|(start, end)| {
@@ -269,7 +275,7 @@ impl Ended {
             told.extend(is_new.then(|| gap.clone()));
             is_new
         });
-        Seen { interrupts, profile, cpu: self.cpu, pressure, threads }
+        ProbeSummaries { interrupts, profile, cpu: self.cpu, pressure, threads }
     }
 }
 
@@ -292,7 +298,7 @@ impl Pressure {
             pressure::Probes::prepare(&here, &locks, &pagecache)
         };
         let summarize = move |probes: &pressure::Probes, from: &pressure::Reading, to: &pressure::Reading| {
-            let seen = pressure::Naming::new(&there, &of_devices, false).whole(from, to);
+            let seen = pressure::PressureSymbolizer::new(&there, &of_devices, false).whole(from, to);
             let (locks_cost, pagecache_cost) = probes.costs(&seen);
             Self { missing: probes.missing(&seen), locks_cost, pagecache_cost, seen }
         };
@@ -300,7 +306,7 @@ impl Pressure {
     }
 }
 
-impl Threads {
+impl ThreadsResult {
     fn start(host: &Host, options: &Options) -> Result<Background<Self>> {
         let host = host.clone();
         let cost = options.cost;
@@ -309,7 +315,8 @@ impl Threads {
             move || ThreadProbe::prepare(root, probe::threads::Options { cost, ..Default::default() });
         let summarize =
             move |probe: &ThreadProbe, _: &wire::threads::Reading, to: &wire::threads::Reading| {
-                let (seen, unnamed) = threads::Naming::new(&host, root).summary(probe, &to.window, &COLUMNS);
+                let (seen, unnamed) =
+                    threads::ThreadSymbolizer::new(&host, root).summary(probe, &to.window, &COLUMNS);
                 Self { seen, cost: probe.programs(), missing: [probe.missing(), &unnamed].concat() }
             };
         Background::start(prepare, summarize)

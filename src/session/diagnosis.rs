@@ -10,7 +10,7 @@ use crate::probe::latency::LatencyProbe;
 use crate::wire::reading::Reading;
 
 /// Context of the measurement.
-pub struct Run<'a> {
+pub struct RunContext<'a> {
     pub host: &'a Host,
     /// Disks and partitions that the user named.
     pub devices: &'a [String],
@@ -20,7 +20,7 @@ pub struct Run<'a> {
     pub load: Option<&'a LoadSummary>,
 }
 
-impl Run<'_> {
+impl RunContext<'_> {
     /// The latencies of the relevant devices, and the envelope with all losses, costs and gaps.
     pub fn summarize(
         &self,

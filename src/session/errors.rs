@@ -1,6 +1,6 @@
 //! The `errors` view.
 
-use super::watch::{Live, Piece};
+use super::watch::{Live, WatchInterval};
 use crate::analyze::errors::{ErrorSummary, summarize};
 use crate::envelope::Envelope;
 use crate::host::Host;
@@ -21,7 +21,7 @@ impl Live for ErrorView<'_> {
     fn summary(
         &mut self,
         probe: &ErrorProbe,
-        piece: &Piece<'_, Reading>,
+        piece: &WatchInterval<'_, Reading>,
         envelope: Envelope,
     ) -> (Envelope, ErrorSummary) {
         let summary = summarize(self.host, self.named, piece.from, piece.to);

@@ -55,7 +55,7 @@ pub struct Measurement {
 }
 
 /// The result of a source.
-struct Stacks {
+struct SourceResult {
     summary: FlameSummary,
     cost: Cost,
     missing: Vec<Missing>,
@@ -67,7 +67,7 @@ struct Stacks {
 type Beat<'a> = &'a mut dyn FnMut(Duration) -> Result<()>;
 
 /// Waits until the interval is over.
-type Interval<'a> = &'a mut dyn FnMut(Beat<'_>) -> Result<()>;
+type IntervalWait<'a> = &'a mut dyn FnMut(Beat<'_>) -> Result<()>;
 
 /// For a source without repeated work.
 fn nap(time: Duration) -> Result<()> {
@@ -86,7 +86,7 @@ pub fn measure(
     let statistics = if options.cost { Statistics::on() } else { None };
     let started = wall_clock::envelope();
     let mut status = None;
-    let interval: Interval<'_> = &mut |beat| {
+    let interval: IntervalWait<'_> = &mut |beat| {
         begun();
         let mut window = Window::open(until)?;
         while !window.is_over() {

@@ -1,6 +1,6 @@
 //! The `interrupts` view.
 
-use super::watch::{Live, Piece};
+use super::watch::{Live, WatchInterval};
 use crate::analyze::interrupts::{InterruptSummary, summarize, trust};
 use crate::envelope::Envelope;
 use crate::host::Host;
@@ -21,7 +21,7 @@ impl Live for InterruptView<'_> {
     fn summary(
         &mut self,
         probe: &InterruptProbe,
-        piece: &Piece<'_, Reading>,
+        piece: &WatchInterval<'_, Reading>,
         envelope: Envelope,
     ) -> (Envelope, InterruptSummary) {
         let summary = summarize(self.host, piece.from, piece.to).timed_one_of(self.time_every);

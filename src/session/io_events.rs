@@ -7,7 +7,7 @@ use anyhow::{Result, anyhow};
 
 use super::latency::LatencyView;
 use super::trace::Tracer;
-use super::watch::{Live, Piece};
+use super::watch::{Live, WatchInterval};
 use crate::analyze::latency::LatencySummary;
 use crate::analyze::trace::io::TracedIo;
 use crate::analyze::trace::scene::Scene;
@@ -133,7 +133,7 @@ impl<'a> Live for EventView<'a> {
     fn summary(
         &mut self,
         probe: &EventProbe<'a>,
-        piece: &Piece<'_, Reading>,
+        piece: &WatchInterval<'_, Reading>,
         envelope: Envelope,
     ) -> (Envelope, LatencySummary) {
         let start = self.start.get_or_insert_with(|| Envelope { read_ns: None, ..envelope.clone() });

@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use anyhow::Result;
 
 use super::io_events::IoSink;
-use super::trace::{Tracer, Whole};
+use super::trace::{TraceTotals, Tracer};
 use crate::analyze::trace::TraceSummary;
 use crate::analyze::trace::io::TracedIo;
 use crate::analyze::trace::scene::Scene;
@@ -70,7 +70,7 @@ impl IoSender {
 pub enum Message {
     Begin(Scene),
     Ios(Vec<TracedIo>),
-    End(Result<Box<(Whole, TraceSummary)>>),
+    End(Result<Box<(TraceTotals, TraceSummary)>>),
 }
 
 /// Sends I/Os. If the other thread is too slow it waits, and events that find no room in the rings meanwhile are
@@ -109,7 +109,7 @@ impl IoSink for StreamSink<'_> {
     }
 
     fn end(&mut self, probe: &LatencyProbe, tracer: &Tracer, last: &Reading, start: Envelope) {
-        let end = Whole::read(self.host, probe, last, start).map(|mut whole| {
+        let end = TraceTotals::read(self.host, probe, last, start).map(|mut whole| {
             whole.latency.devices.retain(|device| self.has(&device.name));
             let [shown, matched] =
                 [tracer.ios(), whole.emitted.matched].map(|ios| ios.saturating_sub(self.left_out));

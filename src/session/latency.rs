@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::Result;
 
 use super::submitters;
-use super::watch::{Live, Piece};
+use super::watch::{Live, WatchInterval};
 use crate::analyze::groups::{self, Dimension};
 use crate::analyze::latency::{LatencySummary, summarize};
 use crate::analyze::{layers, loss, missing};
@@ -41,7 +41,7 @@ impl Live for LatencyView<'_> {
     fn summary(
         &mut self,
         probe: &LatencyProbe,
-        piece: &Piece<'_, Reading>,
+        piece: &WatchInterval<'_, Reading>,
         envelope: Envelope,
     ) -> (Envelope, LatencySummary) {
         let (from, to) = (piece.from, piece.to);

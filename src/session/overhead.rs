@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use super::wall_clock;
 use super::window::Window;
-use crate::analyze::overhead::{OverheadSummary, Pair, Phase};
+use crate::analyze::overhead::{OverheadPhase, OverheadSummary, Pair};
 use crate::host::activity::Activity;
 use crate::host::cpu_time::COLUMNS;
 use crate::probe::latency::LatencyProbe;
@@ -63,7 +63,7 @@ fn phase(
     window: &mut Window<'_>,
     with: bool,
     disks: &[String],
-) -> Result<Option<Phase>> {
+) -> Result<Option<OverheadPhase>> {
     probe.set_attached(with)?;
     // Detaching from functions takes seconds.
     let begin = Instant::now();
@@ -82,7 +82,7 @@ fn phase(
     Ok(Some(between(&before, &read())))
 }
 
-fn between(before: &Activity, after: &Activity) -> Phase {
+fn between(before: &Activity, after: &Activity) -> OverheadPhase {
     let ios = |activity: &Activity| -> u64 {
         activity.disks.values().map(|disk| disk.reads + disk.writes + disk.discards.unwrap_or(0)).sum()
     };
@@ -93,7 +93,7 @@ fn between(before: &Activity, after: &Activity) -> Phase {
         };
         activity.cpus.values().map(|cpu| of_cpu(&cpu.columns)).sum()
     };
-    Phase {
+    OverheadPhase {
         ns: after.clocks.at_ns.saturating_sub(before.clocks.at_ns),
         ios: ios(after).saturating_sub(ios(before)),
         busy_ns: busy(after).saturating_sub(busy(before)),
@@ -116,6 +116,6 @@ mod tests {
             ..Activity::default()
         };
         let phase = between(&at(100, 10, 1_000, 50), &at(350, 30, 1_600, 9_000));
-        assert_eq!(phase, Phase { ns: 250, ios: 20, busy_ns: 600 });
+        assert_eq!(phase, OverheadPhase { ns: 250, ios: 20, busy_ns: 600 });
     }
 }

@@ -17,7 +17,7 @@ use crate::symbols::{Helper, Names, Symbolizer};
 use crate::{probe, wire};
 use anyhow::Result;
 
-use super::watch::{Live, Piece};
+use super::watch::{Live, WatchInterval};
 use crate::probe::Probe;
 
 /// Samples per second and CPU, where the LRU functions cannot be traced.
@@ -173,7 +173,7 @@ impl Probe for Probes {
 }
 
 /// Symbolizes the readings; resolved names are kept.
-pub struct Naming<'a> {
+pub struct PressureSymbolizer<'a> {
     host: &'a Host,
     /// Locks of other devices are left out; empty: none are left out.
     devices: &'a [String],
@@ -184,7 +184,7 @@ pub struct Naming<'a> {
     sampled: bool,
 }
 
-impl<'a> Naming<'a> {
+impl<'a> PressureSymbolizer<'a> {
     /// `samples`: sample the CPUs, for the functions' shares where they cannot be traced.
     pub fn new(host: &'a Host, devices: &'a [String], samples: bool) -> Self {
         let samples = if samples { StacksProbe::of_kernel(FREQUENCY).ok() } else { None };
@@ -240,7 +240,7 @@ impl<'a> Naming<'a> {
 
 /// Shows lock waits and the page cache.
 pub struct PressureView<'a> {
-    pub naming: Naming<'a>,
+    pub naming: PressureSymbolizer<'a>,
     /// Whether the cost is measured.
     pub has_cost: bool,
 }
@@ -253,7 +253,7 @@ impl Live for PressureView<'_> {
     fn summary(
         &mut self,
         probes: &Probes,
-        piece: &Piece<'_, Reading>,
+        piece: &WatchInterval<'_, Reading>,
         envelope: Envelope,
     ) -> (Envelope, PressureSummary) {
         let mut seen = self.naming.whole(piece.from, piece.to);

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::analyze::rates::{DeviceRates, DeviceWindows, Window};
+use crate::analyze::rates::{DeviceRates, DeviceWindows, RateInterval};
 use crate::host::counters::Counters;
 
 const EVERY: Duration = Duration::from_millis(100);
@@ -13,7 +13,7 @@ struct Device {
     name: String,
     last: Option<(Instant, Counters)>,
     /// Each window with its end.
-    windows: VecDeque<(Instant, Window)>,
+    windows: VecDeque<(Instant, RateInterval)>,
 }
 
 /// The samples of all devices.
@@ -71,7 +71,7 @@ impl Device {
         let now = Instant::now();
         if let Some((then, last)) = self.last.replace((now, counters)) {
             let ns = now.duration_since(then).as_nanos() as u64;
-            self.windows.extend(Window::between(&last, &counters, ns).map(|window| (now, window)));
+            self.windows.extend(RateInterval::between(&last, &counters, ns).map(|window| (now, window)));
             if self.windows.len() > DeviceWindows::MOST {
                 self.windows.pop_front();
             }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow};
 
 use super::wall_clock;
-use super::watch::{self, Grid, Live, Pieces, Shown};
+use super::watch::{self, Grid, IntervalView, Live, Pieces};
 use super::window::Window;
 use crate::probe::Probe;
 
@@ -22,13 +22,13 @@ pub struct Opening {
 }
 
 /// The open interval as seen by a view's thread.
-pub struct Opened<'a> {
+pub struct OpenInterval<'a> {
     pub opening: Opening,
     over: &'a AtomicBool,
     begun: Sender<()>,
 }
 
-impl<'a> Opened<'a> {
+impl<'a> OpenInterval<'a> {
     /// Signals that the view counts.
     pub fn window(self) -> Window<'a> {
         drop(self.begun);
@@ -37,7 +37,7 @@ impl<'a> Opened<'a> {
 }
 
 /// The result of a view.
-pub struct Ended<T> {
+pub struct ViewResult<T> {
     pub view: &'static str,
     /// None: its thread panicked.
     pub tape: Option<T>,
@@ -78,29 +78,29 @@ impl<'scope, 'env, T: Send + 'scope> Views<'scope, 'env, T> {
         view: &'static str,
         tape: T,
         prepare: impl FnOnce() -> Result<(V, V::Probe)> + Send + 'scope,
-        mut show: impl FnMut(&mut T, &Shown<'_, V::Summary>) -> Result<()> + Send + 'scope,
+        mut show: impl FnMut(&mut T, &IntervalView<'_, V::Summary>) -> Result<()> + Send + 'scope,
     ) -> Result<()> {
         let max_loss = self.max_loss;
-        let record = move |(mut live, mut probe): (V, V::Probe), tape: &mut T, opened: Opened<'_>| {
+        let record = move |(mut live, mut probe): (V, V::Probe), tape: &mut T, opened: OpenInterval<'_>| {
             let start = wall_clock::envelope();
             probe.begin()?;
             let Opening { at, interval, .. } = opened.opening;
             let window = opened.window();
             let pieces = Pieces { start, grid: Some(Grid::new(at, interval)), count: None };
-            let show = |_: &V::Probe, shown: &Shown<'_, V::Summary>| show(tape, shown);
+            let show = |_: &V::Probe, shown: &IntervalView<'_, V::Summary>| show(tape, shown);
             watch::follow(&mut live, &mut probe, window, pieces, max_loss, show)
         };
         self.add_with(view, tape, prepare, record)
     }
 
     /// Same as [`Self::add`], for any view: `record` does everything from the opening of the interval on. It calls
-    /// [`Opened::window`] once it counts, and returns why its recording must not be trusted, if so.
+    /// [`OpenInterval::window`] once it counts, and returns why its recording must not be trusted, if so.
     pub fn add_with<P>(
         &mut self,
         view: &'static str,
         mut tape: T,
         prepare: impl FnOnce() -> Result<P> + Send + 'scope,
-        record: impl FnOnce(P, &mut T, Opened<'_>) -> Result<Option<String>> + Send + 'scope,
+        record: impl FnOnce(P, &mut T, OpenInterval<'_>) -> Result<Option<String>> + Send + 'scope,
     ) -> Result<()> {
         let over = Arc::clone(&self.over);
         let (prepared, is_prepared) = mpsc::channel();
@@ -117,7 +117,7 @@ impl<'scope, 'env, T: Send + 'scope> Views<'scope, 'env, T> {
             };
             let _sent = prepared.send(Ok(()));
             let Ok(opening) = opening.recv() else { return (tape, Ok(None)) };
-            let doubt = record(ready, &mut tape, Opened { opening, over: &over, begun: is_begun });
+            let doubt = record(ready, &mut tape, OpenInterval { opening, over: &over, begun: is_begun });
             (tape, doubt)
         };
         let handle = std::thread::Builder::new()
@@ -147,14 +147,14 @@ impl<'scope, 'env, T: Send + 'scope> Views<'scope, 'env, T> {
     }
 
     /// Closes the interval, and waits for the last intervals.
-    pub fn finish(mut self) -> Vec<Ended<T>> {
+    pub fn finish(mut self) -> Vec<ViewResult<T>> {
         self.over.store(true, Ordering::Relaxed);
         let ended = |Thread { view, open, handle, .. }: Thread<'scope, T>| {
             drop(open);
             match handle.join() {
-                Ok((tape, doubt)) => Ended { view, tape: Some(tape), doubt },
+                Ok((tape, doubt)) => ViewResult { view, tape: Some(tape), doubt },
                 Err(_) => {
-                    Ended { view, tape: None, doubt: Err(anyhow!("the thread of {view} has panicked")) }
+                    ViewResult { view, tape: None, doubt: Err(anyhow!("the thread of {view} has panicked")) }
                 }
             }
         };

@@ -9,12 +9,12 @@ use crate::refusal::Refusal;
 use anyhow::Result;
 
 /// The selected submitters, as found on this machine.
-pub struct Chosen {
+pub struct SubmitterFilter {
     pub filter: Filter,
     folders: Vec<PathBuf>,
 }
 
-impl Chosen {
+impl SubmitterFilter {
     /// Processes by id, threads by name, cgroups by path. Refused if one does not exist.
     pub fn new(pids: &[u32], comms: &[String], paths: &[String]) -> Result<Self> {
         let root = Path::new("/");

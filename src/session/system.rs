@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use super::rates::RateSampler;
-use super::watch::{Live, Piece};
+use super::watch::{Live, WatchInterval};
 use crate::analyze::cpu;
 use crate::analyze::system::SystemSummary;
 use crate::envelope::Envelope;
@@ -90,10 +90,10 @@ impl Live for SystemView {
     fn summary(
         &mut self,
         probe: &SystemProbe,
-        piece: &Piece<'_, Reading>,
+        piece: &WatchInterval<'_, Reading>,
         envelope: Envelope,
     ) -> (Envelope, SystemSummary) {
-        let Piece { from, to, .. } = piece;
+        let WatchInterval { from, to, .. } = piece;
         let cpu = cpu::summarize(&probe.cpu.window(&from.cpu, &to.cpu));
         let missing = cpu.missing();
         let quotas = CpuQuota::between(&from.quotas, to.quotas.clone());

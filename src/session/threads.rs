@@ -3,24 +3,26 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::watch::{Live, Piece};
-use crate::analyze::threads::{Column, Meaning, Source, ThreadSummary, addresses, summarize, trust};
+use super::watch::{Live, WatchInterval};
+use crate::analyze::threads::{
+    GroupColumn, Meaning, ThreadSampler, ThreadSummary, addresses, summarize, trust,
+};
 use crate::envelope::{Envelope, Missing};
 use crate::host::Host;
 use crate::host::cgroups::Hierarchy;
 use crate::probe::threads::ThreadProbe;
 use crate::symbols::{Helper, Scheduler, Symbolizer};
-use crate::wire::threads::{Reading, Sampled};
+use crate::wire::threads::{Reading, ThreadSamples};
 
 /// Resolves the numbers in samples; the kernel's symbols are read once for all pieces.
-pub struct Naming<'a> {
+pub struct ThreadSymbolizer<'a> {
     root: &'a Path,
     symbolizer: Symbolizer,
     scheduler: Option<Scheduler>,
     devices: BTreeMap<u32, String>,
 }
 
-impl<'a> Naming<'a> {
+impl<'a> ThreadSymbolizer<'a> {
     pub fn new(host: &Host, root: &'a Path) -> Self {
         let devices = host
             .devices
@@ -34,20 +36,20 @@ impl<'a> Naming<'a> {
     pub fn summary(
         &mut self,
         probe: &ThreadProbe,
-        sampled: &Sampled,
-        columns: &[Column],
+        sampled: &ThreadSamples,
+        columns: &[GroupColumn],
     ) -> (ThreadSummary, Vec<Missing>) {
         let names = self.symbolizer.names(&addresses(sampled));
         let scheduler = match sampled.stacks.is_empty() {
             true => &Scheduler::default(),
             false => &*self.scheduler.get_or_insert_with(Scheduler::read),
         };
-        let cgroups = match columns.contains(&Column::Cgroup) {
+        let cgroups = match columns.contains(&GroupColumn::Cgroup) {
             true => Hierarchy::read(self.root).map(|hierarchy| hierarchy.paths()).unwrap_or_default(),
             false => BTreeMap::new(),
         };
         let meaning = Meaning { names: &names, scheduler, cgroups: &cgroups, devices: &self.devices };
-        let source = Some(if probe.is_kernel() { Source::Bpf } else { Source::Proc });
+        let source = Some(if probe.is_kernel() { ThreadSampler::Bpf } else { ThreadSampler::Proc });
         let summary = ThreadSummary { hz: probe.hz(), source, ..summarize(sampled, &meaning, columns) };
         (summary, names.missing.clone())
     }
@@ -55,9 +57,9 @@ impl<'a> Naming<'a> {
 
 /// Shows samples of threads.
 pub struct ThreadView<'a> {
-    pub naming: Naming<'a>,
+    pub naming: ThreadSymbolizer<'a>,
     /// Columns to group by.
-    pub columns: &'a [Column],
+    pub columns: &'a [GroupColumn],
     /// The process also does other work, so the cost includes only the programs.
     pub shares_process: bool,
 }
@@ -69,7 +71,7 @@ impl Live for ThreadView<'_> {
     fn summary(
         &mut self,
         probe: &ThreadProbe,
-        piece: &Piece<'_, Reading>,
+        piece: &WatchInterval<'_, Reading>,
         envelope: Envelope,
     ) -> (Envelope, ThreadSummary) {
         let (summary, missing) = self.naming.summary(probe, &piece.to.window, self.columns);

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::watch::{Live, Piece};
+use super::watch::{Live, WatchInterval};
 use super::window::are_gone;
 use super::{stop, wall_clock};
-use crate::analyze::top::{self, Line};
+use crate::analyze::top::{self, TopInterval};
 use crate::envelope::Envelope;
 use crate::host::activity::{self, Activity};
 use crate::host::{Host, select};
@@ -118,14 +118,14 @@ pub struct TopView {
 
 impl Live for TopView {
     type Probe = Disks;
-    type Summary = Line;
+    type Summary = TopInterval;
 
     fn summary(
         &mut self,
         disks: &Disks,
-        piece: &Piece<'_, Activity>,
+        piece: &WatchInterval<'_, Activity>,
         envelope: Envelope,
-    ) -> (Envelope, Line) {
+    ) -> (Envelope, TopInterval) {
         let line = top::line(piece.from, piece.to, &disks.total);
         (Envelope { duration_ns: line.duration_ns, missing: line.missing.clone(), ..envelope }, line)
     }

@@ -15,7 +15,7 @@ use crate::envelope::Envelope;
 use crate::host::Host;
 use crate::probe::Probe;
 use crate::probe::latency::LatencyProbe;
-use crate::wire::events::Emitted;
+use crate::wire::events::EventCounts;
 use crate::wire::reading::Reading;
 
 /// Reads the events of a probe, and joins those of one I/O.
@@ -68,13 +68,13 @@ impl Tracer {
 }
 
 /// The counts of the whole interval.
-pub struct Whole {
+pub struct TraceTotals {
     pub envelope: Envelope,
     pub latency: LatencySummary,
-    pub emitted: Emitted,
+    pub emitted: EventCounts,
 }
 
-impl Whole {
+impl TraceTotals {
     /// Of a probe that was detached with the reading `last`; `start` has the start of the interval.
     ///
     /// # Errors

@@ -20,7 +20,7 @@ pub struct Often {
 }
 
 /// A piece of the window, between two readings.
-pub struct Piece<'a, R> {
+pub struct WatchInterval<'a, R> {
     pub from: &'a R,
     pub to: &'a R,
     /// Whether it is the last piece.
@@ -39,7 +39,7 @@ pub trait Live {
     fn summary(
         &mut self,
         probe: &Self::Probe,
-        piece: &Piece<'_, Reading<Self>>,
+        piece: &WatchInterval<'_, Reading<Self>>,
         envelope: Envelope,
     ) -> (Envelope, Self::Summary);
 
@@ -48,7 +48,7 @@ pub trait Live {
 }
 
 /// A piece of the window, ready to be shown.
-pub struct Shown<'a, S> {
+pub struct IntervalView<'a, S> {
     pub envelope: &'a Envelope,
     pub summary: &'a S,
     /// Exit status of the command, if it has ended.
@@ -97,7 +97,7 @@ pub fn run<V: Live>(
     until: Until<'_>,
     often: Often,
     max_loss: f64,
-    show: impl FnMut(&V::Probe, &Shown<'_, V::Summary>) -> Result<()>,
+    show: impl FnMut(&V::Probe, &IntervalView<'_, V::Summary>) -> Result<()>,
 ) -> Result<Option<String>> {
     let grid = often.interval.map(|interval| Grid::new(Instant::now(), interval));
     let start = wall_clock::envelope();
@@ -122,7 +122,7 @@ pub fn follow<V: Live>(
     mut window: Window<'_>,
     pieces: Pieces,
     max_loss: f64,
-    mut show: impl FnMut(&V::Probe, &Shown<'_, V::Summary>) -> Result<()>,
+    mut show: impl FnMut(&V::Probe, &IntervalView<'_, V::Summary>) -> Result<()>,
 ) -> Result<Option<String>> {
     let Pieces { mut start, grid, count } = pieces;
     let mut started = Instant::now();
@@ -143,12 +143,12 @@ pub fn follow<V: Live>(
         let reading = probe.read()?;
         let end_ns = clock::now_ns();
         start.read_ns = Some(since(started, next_started));
-        let piece = Piece { from: &last, to: &reading, is_last: false };
+        let piece = WatchInterval { from: &last, to: &reading, is_last: false };
         let (envelope, summary) = view.summary(probe, &piece, start);
         let is_further = shown > 0;
         let (envelope, summary) = (&envelope, &summary);
         let is_interval = true;
-        show(probe, &Shown { envelope, summary, status: None, is_further, is_interval, end_ns })?;
+        show(probe, &IntervalView { envelope, summary, status: None, is_further, is_interval, end_ns })?;
         shown += 1;
         (last, start, started) = (reading, next_start, next_started);
     }
@@ -161,10 +161,11 @@ pub fn follow<V: Live>(
     let end_ns = clock::now_ns();
     start.read_ns = Some(since(started, closing));
     let status = window.status();
-    let (envelope, summary) = view.summary(probe, &Piece { from: &last, to: &end, is_last: true }, start);
+    let (envelope, summary) =
+        view.summary(probe, &WatchInterval { from: &last, to: &end, is_last: true }, start);
     let (envelope, summary) = (&envelope, &summary);
     let (is_further, is_interval) = (shown > 0, grid.is_some());
-    show(probe, &Shown { envelope, summary, status, is_further, is_interval, end_ns })?;
+    show(probe, &IntervalView { envelope, summary, status, is_further, is_interval, end_ns })?;
     Ok(view.distrust(&first, &end, max_loss))
 }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use super::command::Running;
-use super::submitters::Chosen;
+use super::submitters::SubmitterFilter;
 use super::{service, stop};
 use crate::host::block;
 use crate::probe::Probe;
@@ -30,7 +30,7 @@ pub struct Until<'a> {
     /// The removal of all these disks and partitions; empty: none was named.
     pub named: &'a [String],
     /// The end of all these submitters.
-    pub followed: Option<&'a Chosen>,
+    pub followed: Option<&'a SubmitterFilter>,
     /// Prints why the measurement ended early: everything followed is gone.
     pub say: fn(&str),
 }
@@ -89,7 +89,7 @@ impl<'a> Window<'a> {
             return false;
         }
         self.looked = Instant::now();
-        let followed = self.until.followed.and_then(Chosen::gone);
+        let followed = self.until.followed.and_then(SubmitterFilter::gone);
         followed.into_iter().for_each(|why| (self.until.say)(why));
         followed.is_some() || are_gone(self.until.named)
     }

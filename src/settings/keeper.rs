@@ -10,14 +10,14 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context, Result};
 
 use super::lock::{Lock, finish};
-use super::saved::{Problem, Saved};
+use super::saved::{Problem, SavedSettings};
 use super::watcher;
 use crate::refusal::Refusal;
 
 /// Allows changes of settings while it lives. Dropping it restores them.
 #[derive(Debug)]
 pub struct Keeper {
-    saved: Saved,
+    saved: SavedSettings,
     lock: Lock,
     watcher: Child,
     restored: bool,
@@ -25,7 +25,7 @@ pub struct Keeper {
 
 impl Keeper {
     /// Writes the old values to their file, and starts the watcher.
-    pub fn begin(saved: Saved, lock: Lock) -> Result<Self> {
+    pub fn begin(saved: SavedSettings, lock: Lock) -> Result<Self> {
         if lock.values.exists() {
             return Err(Refusal::Refused(format!(
                 "settings of an earlier comparison are not restored: run biopsy compare --restore, or set \
@@ -39,7 +39,7 @@ impl Keeper {
         Ok(Self { saved, lock, watcher, restored: false })
     }
 
-    pub fn saved(&self) -> &Saved {
+    pub fn saved(&self) -> &SavedSettings {
         &self.saved
     }
 
@@ -95,7 +95,7 @@ impl Drop for Keeper {
 }
 
 /// Writes the file completely or not at all.
-fn write_values(saved: &Saved, lock: &Lock) -> Result<()> {
+fn write_values(saved: &SavedSettings, lock: &Lock) -> Result<()> {
     let write = || -> io::Result<()> {
         let new = lock.values.with_extension("new");
         let mut file = File::create(&new)?;
@@ -106,7 +106,7 @@ fn write_values(saved: &Saved, lock: &Lock) -> Result<()> {
 }
 
 /// Starts the watcher, and waits until it has the old values.
-fn start(saved: &Saved, lock: &Lock) -> Result<Child> {
+fn start(saved: &SavedSettings, lock: &Lock) -> Result<Child> {
     let refused = || {
         Refusal::Refused("the process that restores settings did not start: nothing is changed".to_string())
     };

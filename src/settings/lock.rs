@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use super::saved::{Problem, Saved};
+use super::saved::{Problem, SavedSettings};
 use crate::refusal::{Refusal, reason};
 
 /// Directory of the old values and the locks.
@@ -57,8 +57,8 @@ impl Lock {
     }
 
     /// The old values that a comparison left here: it was killed together with its watcher.
-    fn left(&self, root: &Path) -> Option<Saved> {
-        let saved: Saved = serde_json::from_slice(&fs::read(&self.values).ok()?).ok()?;
+    fn left(&self, root: &Path) -> Option<SavedSettings> {
+        let saved: SavedSettings = serde_json::from_slice(&fs::read(&self.values).ok()?).ok()?;
         saved.is_plausible(root).then_some(saved)
     }
 }

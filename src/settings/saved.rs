@@ -40,7 +40,7 @@ pub struct Setting {
 
 /// All settings of an experiment, in the order in which they are restored.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Saved {
+pub struct SavedSettings {
     /// Names the lock and the file.
     pub name: String,
     pub disk: Option<String>,
@@ -253,7 +253,7 @@ fn reset_by_scheduler(root: &Path, disk: &str) -> Vec<(PathBuf, String)> {
     paths.into_iter().filter_map(|path| files::read(&path).ok().map(|old| (path, old))).collect()
 }
 
-impl Saved {
+impl SavedSettings {
     /// The current values of all these keys.
     pub fn read(root: &Path, disk: Option<&str>, keys: &[(Key, Vec<String>)]) -> Result<Self, Refusal> {
         let mut keys: Vec<&(Key, Vec<String>)> = keys.iter().collect();
@@ -351,11 +351,11 @@ mod tests {
             fs::read_to_string(self.0.join("sys/block/loop7").join(file)).unwrap().trim().to_string()
         }
 
-        fn saved(&self, keys: &[(&str, &[&str])]) -> Saved {
+        fn saved(&self, keys: &[(&str, &[&str])]) -> SavedSettings {
             let key = |(word, values): &(&str, &[&str])| {
                 (Key::parse(word).unwrap().unwrap(), values.iter().map(ToString::to_string).collect())
             };
-            Saved::read(&self.0, Some("loop7"), &keys.iter().map(key).collect::<Vec<_>>()).unwrap()
+            SavedSettings::read(&self.0, Some("loop7"), &keys.iter().map(key).collect::<Vec<_>>()).unwrap()
         }
     }
 
@@ -428,7 +428,7 @@ mod tests {
         assert_eq!(saved.restore(&tree.0), [Problem::Gone { disk: "loop7".into() }]);
         assert_eq!(tree.get("queue/read_ahead_kb"), "0");
         let keys = [(Key::parse("read_ahead").unwrap().unwrap(), Vec::new())];
-        let why = Saved::read(&tree.0, Some("loop7"), &keys).unwrap_err().to_string();
+        let why = SavedSettings::read(&tree.0, Some("loop7"), &keys).unwrap_err().to_string();
         assert!(why.starts_with("loop7 has no size"), "{why}");
     }
 
@@ -436,9 +436,11 @@ mod tests {
     fn a_key_that_the_disk_lacks_is_named() {
         let tree = Tree::new("lacks");
         let keys = [(Key::parse("wbt").unwrap().unwrap(), Vec::new())];
-        let why = Saved::read(&tree.0, Some("loop7"), &keys).unwrap_err().to_string();
+        let why = SavedSettings::read(&tree.0, Some("loop7"), &keys).unwrap_err().to_string();
         assert!(why.starts_with("loop7 has no wbt: "), "{why}");
-        assert!(Saved::read(&tree.0, None, &keys).unwrap_err().to_string().contains("name it with -d"));
+        assert!(
+            SavedSettings::read(&tree.0, None, &keys).unwrap_err().to_string().contains("name it with -d")
+        );
     }
 
     /// The file has a line per disk; without a line there is no limit.
@@ -470,9 +472,11 @@ mod tests {
         fs::remove_dir_all(&folder).unwrap();
         assert!(matches!(&saved.restore(&tree.0)[..], [Problem::NoCgroup { .. }, Problem::NoCgroup { .. }]));
         let keys = [(Key::parse("cgroup:/a.slice:io.max").unwrap().unwrap(), Vec::new())];
-        let why = Saved::read(&tree.0, Some("loop7"), &keys).unwrap_err().to_string();
+        let why = SavedSettings::read(&tree.0, Some("loop7"), &keys).unwrap_err().to_string();
         assert!(why.contains("/a.slice/io.max does not exist: enable its controller"), "{why}");
-        assert!(Saved::read(&tree.0, None, &keys).unwrap_err().to_string().contains("name it with -d"));
+        assert!(
+            SavedSettings::read(&tree.0, None, &keys).unwrap_err().to_string().contains("name it with -d")
+        );
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 use std::path::Path;
 
 use super::lock::{finish, remove};
-use super::saved::{Problem, Saved};
+use super::saved::{Problem, SavedSettings};
 
 /// The hidden verb that runs it.
 pub const VERB: &str = "setting-watcher";
@@ -35,7 +35,7 @@ pub fn serve(values: &Path) -> io::Result<Option<(String, Vec<Problem>)>> {
         }
     }
     let root = Path::new("/");
-    let mut last: Option<Saved> = None;
+    let mut last: Option<SavedSettings> = None;
     let mut input = io::stdin().lock();
     loop {
         let mut line = String::new();
@@ -44,7 +44,7 @@ pub fn serve(values: &Path) -> io::Result<Option<(String, Vec<Problem>)>> {
             Ok(_) if line == DONE => return Ok(None),
             // A line that the end of input cut off is ignored.
             Ok(_) => {
-                let Ok(saved) = serde_json::from_str::<Saved>(&line) else { continue };
+                let Ok(saved) = serde_json::from_str::<SavedSettings>(&line) else { continue };
                 if saved.is_plausible(root) && last.replace(saved).is_none() {
                     let mut out = io::stdout().lock();
                     // If nothing reads it, the tool has ended: no further line comes, and everything is restored.
@@ -54,7 +54,7 @@ pub fn serve(values: &Path) -> io::Result<Option<(String, Vec<Problem>)>> {
         }
     }
     // The tool may have ended before it wrote a line; the file is older than any change.
-    let of_file = || serde_json::from_slice::<Saved>(&fs::read(values).ok()?).ok();
+    let of_file = || serde_json::from_slice::<SavedSettings>(&fs::read(values).ok()?).ok();
     let saved = last.or_else(of_file).filter(|saved| saved.is_plausible(root));
     let Some(saved) = saved else { return Ok(None) };
     let problems = saved.restore(root);

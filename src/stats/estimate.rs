@@ -57,13 +57,13 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::stats::Paired;
+    use crate::stats::PairedDifferences;
 
     #[test]
     fn arms_that_do_not_vary_have_an_interval_without_width() {
-        let same = Paired::of(&[0.0; 4]).unwrap().estimate();
+        let same = PairedDifferences::of(&[0.0; 4]).unwrap().estimate();
         assert_eq!((same.interval(0.05), same.p()), ((0.0, 0.0), 1.0));
-        let more = Paired::of(&[0.5; 4]).unwrap().estimate();
+        let more = PairedDifferences::of(&[0.5; 4]).unwrap().estimate();
         assert_eq!((more.interval(1e-9), more.p()), ((0.5, 0.5), 0.0));
         assert_eq!(welch(&[2.0; 3], &[1.0; 2]).unwrap().interval(0.05), (1.0, 1.0));
     }
@@ -86,7 +86,7 @@ mod tests {
         fn two_one_sided_tests_are_the_interval_within_the_bounds(
             values in prop::collection::vec(-0.2..0.2f64, 2..12), margin in 0.01..0.3f64, p in 0.001..0.5f64
         ) {
-            let estimate = Paired::of(&values).unwrap().estimate();
+            let estimate = PairedDifferences::of(&values).unwrap().estimate();
             prop_assume!(estimate.error > 0.0);
             // The mean plus the margin above zero, and the mean minus the margin below it, each with one tail.
             let one_tail = |mean: f64| {

@@ -4,7 +4,7 @@ use super::estimate::Estimate;
 
 /// Mean and deviation of paired differences; for ratios, of their logarithms.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Paired {
+pub struct PairedDifferences {
     /// Number of pairs, at least two.
     pub pairs: usize,
     pub mean: f64,
@@ -12,7 +12,7 @@ pub struct Paired {
     pub deviation: f64,
 }
 
-impl Paired {
+impl PairedDifferences {
     /// None with fewer than two: a single one has no deviation.
     pub fn of(differences: &[f64]) -> Option<Self> {
         if differences.len() < 2 || differences.iter().any(|value| !value.is_finite()) {
@@ -56,21 +56,24 @@ mod tests {
 
     #[test]
     fn too_few_or_no_numbers_have_no_interval() {
-        assert_eq!(Paired::of(&[]), None);
-        assert_eq!(Paired::of(&[1.0]), None);
-        assert_eq!(Paired::of(&[1.0, f64::NAN, 2.0]), None);
-        assert_eq!(Paired::of_ratios(&[0.0, 0.0, 5.0], &[1.0, 2.0, 5.0]), None);
-        assert_eq!(Paired::of_ratios(&[f64::INFINITY, 2.0, 5.0], &[1.0, 2.0, 5.0]).unwrap().pairs, 2);
+        assert_eq!(PairedDifferences::of(&[]), None);
+        assert_eq!(PairedDifferences::of(&[1.0]), None);
+        assert_eq!(PairedDifferences::of(&[1.0, f64::NAN, 2.0]), None);
+        assert_eq!(PairedDifferences::of_ratios(&[0.0, 0.0, 5.0], &[1.0, 2.0, 5.0]), None);
+        assert_eq!(
+            PairedDifferences::of_ratios(&[f64::INFINITY, 2.0, 5.0], &[1.0, 2.0, 5.0]).unwrap().pairs,
+            2
+        );
     }
 
     /// (1.959964 · 0.1 / 0.01)² is 384, plus a few since the deviation is estimated.
     #[test]
     fn as_many_pairs_are_needed_as_the_textbook_says() {
-        let paired = Paired { pairs: 6, mean: 0.0, deviation: 0.1 };
+        let paired = PairedDifferences { pairs: 6, mean: 0.0, deviation: 0.1 };
         assert_eq!(paired.needed(0.01, 0.05), Some(387));
-        assert!(Paired { pairs: 387, ..paired }.estimate().half_width(0.05) <= 0.01);
-        assert!(Paired { pairs: 386, ..paired }.estimate().half_width(0.05) > 0.01);
-        assert_eq!(Paired { deviation: 0.0, ..paired }.needed(0.01, 0.05), Some(2));
+        assert!(PairedDifferences { pairs: 387, ..paired }.estimate().half_width(0.05) <= 0.01);
+        assert!(PairedDifferences { pairs: 386, ..paired }.estimate().half_width(0.05) > 0.01);
+        assert_eq!(PairedDifferences { deviation: 0.0, ..paired }.needed(0.01, 0.05), Some(2));
         assert_eq!(paired.needed(1e-9, 0.05), None);
     }
 }

@@ -1,6 +1,6 @@
 //! Checks every line of scipy/table.txt, which scipy/table.py wrote.
 
-use super::{Looks, Paired, beta, drift, normal, student, welch};
+use super::{Looks, PairedDifferences, beta, drift, normal, student, welch};
 
 fn close(found: f64, expected: f64, error: f64) -> bool {
     (found - expected).abs() <= error * expected.abs().max(1e-300)
@@ -26,7 +26,7 @@ fn values_are_those_of_scipy() {
             ("paired", [p, low, high]) => {
                 let one = [101.0, 104.5, 99.2, 110.1, 103.3, 98.7, 105.0, 100.9];
                 let two = [95.3, 97.0, 96.6, 99.4, 101.0, 94.8, 93.9, 97.7];
-                let paired = Paired::of_ratios(&one, &two).unwrap().estimate();
+                let paired = PairedDifferences::of_ratios(&one, &two).unwrap().estimate();
                 let (from, to) = paired.interval(0.05);
                 assert!(close(from, *low, 1e-9) && close(to, *high, 1e-9), "{line}: {from} {to}");
                 (paired.p(), *p, 1e-9)

@@ -22,7 +22,7 @@ use super::demangle::MOST;
 
 /// The program of the helper process: biopsy itself, with a hidden verb.
 #[derive(Debug, Clone)]
-pub(super) struct Program {
+pub(super) struct HelperProgram {
     pub path: PathBuf,
     pub args: Vec<OsString>,
 }
@@ -65,7 +65,7 @@ pub(super) struct Answers {
 }
 
 /// Symbolizes the addresses of all jobs.
-pub(super) fn names(program: &Program, jobs: &[Job<'_>], bounds: Bounds) -> Answers {
+pub(super) fn names(program: &HelperProgram, jobs: &[Job<'_>], bounds: Bounds) -> Answers {
     let mut answers = Answers { names: vec![Vec::new(); jobs.len()], ..Answers::default() };
     let end = Instant::now() + bounds.whole;
     for (at, job) in jobs.iter().enumerate() {
@@ -90,7 +90,7 @@ pub(super) fn names(program: &Program, jobs: &[Job<'_>], bounds: Bounds) -> Answ
 
 /// Runs one helper to its end, and appends names for the addresses that have none yet.
 fn run_helper(
-    program: &Program,
+    program: &HelperProgram,
     job: &Job<'_>,
     debug: bool,
     bounds: Bounds,
@@ -280,12 +280,12 @@ mod tests {
 
     /// A shell as the helper, which first reads the request. `exec`: the process to be killed must be the program
     /// itself.
-    fn shell(script: &str) -> Program {
+    fn shell(script: &str) -> HelperProgram {
         let script = format!("PATH=/usr/bin:/bin; dd bs=4k count=1 <&1 >/dev/null 2>&1; {script}");
-        Program { path: "/bin/sh".into(), args: vec!["-c".into(), script.into()] }
+        HelperProgram { path: "/bin/sh".into(), args: vec!["-c".into(), script.into()] }
     }
 
-    fn ask(program: &Program, bounds: Bounds) -> Answers {
+    fn ask(program: &HelperProgram, bounds: Bounds) -> Answers {
         let file = File::open("/proc/self/exe").unwrap();
         names(program, &[Job { file: file.as_fd(), debug: true, addresses: vec![1, 2, 3] }], bounds)
     }
@@ -294,7 +294,7 @@ mod tests {
     fn a_program_that_is_no_helper_is_refused() {
         let brief = Bounds { silence: Duration::from_millis(200), ..Bounds::default() };
         for (program, why) in [
-            (Program { path: "/nonexistent".into(), args: vec![] }, "No such file"),
+            (HelperProgram { path: "/nonexistent".into(), args: vec![] }, "No such file"),
             (shell("exit 1"), "ended at once"),
             (shell("exec echo running 0 tests"), "another program"),
             (shell("exec sleep 1000"), "does not answer"),
@@ -329,7 +329,7 @@ mod tests {
 
     #[test]
     fn without_time_nothing_is_started() {
-        let program = Program { path: "/nonexistent".into(), args: vec![] };
+        let program = HelperProgram { path: "/nonexistent".into(), args: vec![] };
         let answers = ask(&program, Bounds { whole: Duration::ZERO, ..Bounds::default() });
         assert!(answers.refused.is_none());
         assert_eq!((answers.failed, answers.names), (vec![0], vec![vec![Vec::<String>::new(); 3]]));

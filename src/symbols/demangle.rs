@@ -9,7 +9,7 @@ pub(super) const MOST: usize = 4096;
 /// The name as in the source: Rust without the hash, C++ without parameters (like perf shows both). Other names are
 /// unchanged.
 pub(super) fn readable(name: &str) -> String {
-    let mut out = Bounded(String::new());
+    let mut out = BoundedString(String::new());
     // A truncated result is still the beginning of the right name.
     if let Ok(rust) = rustc_demangle::try_demangle(name) {
         let _ = write!(out, "{rust:#}");
@@ -22,7 +22,7 @@ pub(super) fn readable(name: &str) -> String {
     out.0
 }
 
-fn cpp(name: &str, out: &mut Bounded) {
+fn cpp(name: &str, out: &mut BoundedString) {
     // gcc gives clones suffixes: `_Zfoo.cold`, `.part.0`.
     let (name, clone) = name.split_at(name.find('.').unwrap_or(name.len()));
     // Longer names are crafted to be slow.
@@ -37,9 +37,9 @@ fn cpp(name: &str, out: &mut Bounded) {
 }
 
 /// A string with a maximum length: exceeding it is an error, which stops the writer.
-struct Bounded(String);
+struct BoundedString(String);
 
-impl Write for Bounded {
+impl Write for BoundedString {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let room = MOST - self.0.len();
         if text.len() <= room {

@@ -8,7 +8,7 @@ use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{Builder, Input, Symbolized, Symbolizer};
 
 use super::demangle::readable;
-use super::table::Table;
+use super::table::FunctionTable;
 
 /// The most names per address: a function and the functions inlined into it.
 const MOST_NAMES: usize = 100;
@@ -17,16 +17,16 @@ const MOST_NAMES: usize = 100;
 const MOST_WITHOUT_SIZE: u64 = 4096;
 
 /// A reader of one file, with a cache of what it has read.
-pub(super) struct Reader {
+pub(super) struct ElfReader {
     inner: Symbolizer,
     path: PathBuf,
     /// Whether its DWARF should be tried.
     debug: bool,
     /// Read if blazesym fails.
-    table: OnceCell<Table>,
+    table: OnceCell<FunctionTable>,
 }
 
-impl Reader {
+impl ElfReader {
     pub fn new(path: &Path, debug: bool) -> Self {
         // A file that is named by its descriptor cannot be replaced, so it need not be checked again. Other files are
         // looked up by build-id beforehand: a debug link in the file is untrusted.
@@ -52,7 +52,7 @@ impl Reader {
             Ok(_) => return Vec::new(),
             Err(_) if debug => return Vec::new(),
             Err(_) => {
-                let table = self.table.get_or_init(|| Table::read(&self.path));
+                let table = self.table.get_or_init(|| FunctionTable::read(&self.path));
                 return table.name(address).map(|name| readable(&name)).into_iter().collect();
             }
         };

@@ -6,16 +6,16 @@ use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::child::{self, Bounds, Job, Program};
+use super::child::{self, Bounds, HelperProgram, Job};
 use crate::host::elf::{BuildId, Elf};
 use crate::host::mapped::{FileId, MappedFile, Owner, open_regular};
 
 /// The names at a place: a function and the functions inlined into it, outermost first. All processes share one list.
-pub(super) type Named = Arc<[String]>;
+pub(super) type NameList = Arc<[String]>;
 
 /// Identifies a file: equal keys mean the same file.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) enum Key {
+pub(super) enum FileKey {
     /// The same build-id, written by the same user: any user can put any build-id into a file with arbitrary names.
     Built(BuildId, Owner),
     /// A file at a point in time: without a build-id, only size and time reveal a change of its content.
@@ -25,20 +25,20 @@ pub(super) enum Key {
 /// Names found so far, by file and by address in the file's own tables; an empty list if there is none. Kept for the
 /// next call.
 #[derive(Debug, Default)]
-pub(super) struct Known {
-    names: HashMap<Key, HashMap<u64, Named>>,
+pub(super) struct NameCache {
+    names: HashMap<FileKey, HashMap<u64, NameList>>,
     number: usize,
 }
 
-impl Known {
+impl NameCache {
     /// Above this they are dropped: a live view may run for days.
     const MOST: usize = 1 << 20;
 
-    pub fn get(&self, key: &Key, address: u64) -> Option<&Named> {
+    pub fn get(&self, key: &FileKey, address: u64) -> Option<&NameList> {
         self.names.get(key)?.get(&address)
     }
 
-    fn insert(&mut self, key: &Key, address: u64, names: Named) {
+    fn insert(&mut self, key: &FileKey, address: u64, names: NameList) {
         self.number += 1;
         self.names.entry(key.clone()).or_default().insert(address, names);
     }
@@ -47,11 +47,11 @@ impl Known {
 /// Files with places to be symbolized.
 #[derive(Debug, Default)]
 pub(super) struct Files {
-    wanted: BTreeMap<Key, Wanted>,
+    wanted: BTreeMap<FileKey, FileLookup>,
 }
 
 #[derive(Debug)]
-struct Wanted {
+struct FileLookup {
     file: Arc<MappedFile>,
     addresses: BTreeSet<u64>,
 }
@@ -69,30 +69,36 @@ pub(super) const DEBUG_FOLDERS: [&str; 2] = ["/usr/lib/debug", "/lib/debug"];
 
 impl Files {
     /// The key of a file.
-    pub fn key(file: &MappedFile) -> Key {
+    pub fn key(file: &MappedFile) -> FileKey {
         match file.build_id() {
-            Some(id) => Key::Built(id.clone(), file.owner()),
-            None => Key::File(file.id(), file.stamp()),
+            Some(id) => FileKey::Built(id.clone(), file.owner()),
+            None => FileKey::File(file.id(), file.stamp()),
         }
     }
 
     /// Requests a name, unless it is known.
-    pub fn want(&mut self, file: &Arc<MappedFile>, key: &Key, address: u64, known: &Known) {
+    pub fn want(&mut self, file: &Arc<MappedFile>, key: &FileKey, address: u64, known: &NameCache) {
         if known.get(key, address).is_none() {
-            let new = || Wanted { file: Arc::clone(file), addresses: BTreeSet::new() };
+            let new = || FileLookup { file: Arc::clone(file), addresses: BTreeSet::new() };
             self.wanted.entry(key.clone()).or_insert_with(new).addresses.insert(address);
         }
     }
 
     /// Finds all requested names.
-    pub fn name(self, known: &mut Known, program: &Program, folders: &[PathBuf], bounds: Bounds) -> Failures {
-        if known.number > Known::MOST {
-            *known = Known::default();
+    pub fn name(
+        self,
+        known: &mut NameCache,
+        program: &HelperProgram,
+        folders: &[PathBuf],
+        bounds: Bounds,
+    ) -> Failures {
+        if known.number > NameCache::MOST {
+            *known = NameCache::default();
         }
         let mut failures = Failures::default();
-        let debug_of = |key: &Key| match key {
-            Key::Built(id, _) => debug_file(folders, id),
-            Key::File(..) => None,
+        let debug_of = |key: &FileKey| match key {
+            FileKey::Built(id, _) => debug_file(folders, id),
+            FileKey::File(..) => None,
         };
         let debug: Vec<Option<File>> = self.wanted.keys().map(debug_of).collect();
         // The debug file has more names; where it has none, the file itself may have one.
@@ -126,19 +132,19 @@ impl Files {
 /// The file itself, if it is unchanged. A debug link in it is untrusted, and following it would open a file of someone
 /// else's choice. So a file with a link is read without DWARF (distributions put one into every binary that has no
 /// DWARF of its own).
-fn own(wanted: &Wanted, addresses: Vec<u64>) -> Option<Job<'_>> {
+fn own(wanted: &FileLookup, addresses: Vec<u64>) -> Option<Job<'_>> {
     let debug = wanted.file.elf().is_some_and(|elf| !elf.points_elsewhere);
     Some(Job { file: wanted.file.unchanged()?.as_fd(), debug, addresses })
 }
 
 fn run(
-    program: &Program,
+    program: &HelperProgram,
     jobs: &[Job<'_>],
-    of: &[&Key],
-    known: &mut Known,
+    of: &[&FileKey],
+    known: &mut NameCache,
     bounds: Bounds,
     failures: &mut Failures,
-    mut unnamed: impl FnMut(&Key, u64),
+    mut unnamed: impl FnMut(&FileKey, u64),
 ) {
     let answers = child::names(program, jobs, bounds);
     failures.files += answers.failed.len();

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::child::{GREETING, Request, encode};
-use super::elf::Reader;
+use super::elf::ElfReader;
 
 /// Serves one request: reads it from the socket on stdout, and writes the answers for the file on stdin back to the
 /// socket.
@@ -26,7 +26,7 @@ pub(super) fn serve() -> io::Result<()> {
     let mut out = BufWriter::with_capacity(32 << 10, socket);
     out.write_all(&GREETING)?;
     out.flush()?;
-    let reader = Reader::new(Path::new("/proc/self/fd/0"), request.debug);
+    let reader = ElfReader::new(Path::new("/proc/self/fd/0"), request.debug);
     let mut flushed = Instant::now();
     let mut record = Vec::new();
     for address in request.addresses {

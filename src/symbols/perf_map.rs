@@ -13,11 +13,11 @@ const MOST_FUNCTIONS: usize = 1 << 20;
 #[derive(Debug, Default)]
 pub(super) struct PerfMap {
     text: Vec<u8>,
-    functions: Vec<Function>,
+    functions: Vec<JitFunction>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-struct Function {
+struct JitFunction {
     start: u64,
     bytes: u64,
     name: Range<u32>,
@@ -39,7 +39,7 @@ impl PerfMap {
         let mut functions = Vec::new();
         let mut at = 0;
         for line in text.split(|&b| b == b'\n') {
-            functions.extend(Function::of(line, at));
+            functions.extend(JitFunction::of(line, at));
             at += line.len() + 1;
             if functions.len() >= 2 * MOST_FUNCTIONS {
                 functions.drain(..MOST_FUNCTIONS);
@@ -47,7 +47,7 @@ impl PerfMap {
         }
         functions.drain(..functions.len().saturating_sub(MOST_FUNCTIONS));
         // Equal addresses keep the order of the file.
-        functions.sort_by_key(|f: &Function| f.start);
+        functions.sort_by_key(|f: &JitFunction| f.start);
         Self { text, functions }
     }
 
@@ -63,7 +63,7 @@ impl PerfMap {
     }
 }
 
-impl Function {
+impl JitFunction {
     /// `7f0012345678 1a0 LazyCompile:*main /app/index.js:3`, where the name may be any text.
     fn of(line: &[u8], at: usize) -> Option<Self> {
         let mut fields = line.splitn(3, |&b| b == b' ');

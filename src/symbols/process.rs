@@ -7,11 +7,11 @@ use std::os::fd::FromRawFd as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::files::Key;
+use super::files::FileKey;
 use super::perf_map::PerfMap;
 use super::place::Place;
 use crate::host::elf::Elf;
-use crate::host::mapped::{self, FileId, Generation, Mapped, MappedFile, Mapping};
+use crate::host::mapped::{self, FileId, Generation, MappedFile, MappedFiles, Mapping};
 
 /// What an address of a process refers to.
 #[derive(Debug, Clone)]
@@ -25,15 +25,15 @@ pub(super) enum Meaning {
     Place {
         place: Place,
         /// The file to read; None if it is gone, or no longer the one that ran.
-        file: Option<(Key, Arc<MappedFile>)>,
+        file: Option<(FileKey, Arc<MappedFile>)>,
     },
 }
 
 /// Resolves addresses with recorded mappings of processes, and with those of live ones.
 #[derive(Debug)]
 pub(super) struct Processes<'a> {
-    kept: &'a Mapped,
-    live: Mapped,
+    kept: &'a MappedFiles,
+    live: MappedFiles,
     /// Files that were not kept open, by path: each is opened once.
     opened: HashMap<FileId, Option<Arc<MappedFile>>>,
     paths: HashMap<Arc<[u8]>, Arc<str>>,
@@ -48,10 +48,10 @@ pub(super) struct Processes<'a> {
 }
 
 impl<'a> Processes<'a> {
-    pub fn new(kept: &'a Mapped, vdso: &'a Vdso) -> Self {
+    pub fn new(kept: &'a MappedFiles, vdso: &'a Vdso) -> Self {
         Self {
             kept,
-            live: Mapped::default(),
+            live: MappedFiles::default(),
             opened: HashMap::new(),
             paths: HashMap::new(),
             vdso,

@@ -14,13 +14,13 @@ use super::demangle::MOST;
 
 /// The functions of a 64-bit file, by address.
 #[derive(Debug, Default)]
-pub(super) struct Table {
-    functions: Vec<Function>,
+pub(super) struct FunctionTable {
+    functions: Vec<ElfFunction>,
     strings: Vec<u8>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Function {
+struct ElfFunction {
     address: u64,
     bytes: u64,
     /// Offset in the strings.
@@ -36,9 +36,9 @@ const DYNSYM: u32 = 11;
 const PACKED: &[u8] = b".gnu_debugdata\0";
 
 /// Reads bytes of a file from an offset, all or none.
-type Read<'a> = &'a dyn Fn(u64, u64) -> Option<Vec<u8>>;
+type ReadAt<'a> = &'a dyn Fn(u64, u64) -> Option<Vec<u8>>;
 
-impl Table {
+impl FunctionTable {
     pub fn read(path: &Path) -> Self {
         let of = |file: File| {
             let end = file.metadata().ok()?.len();
@@ -74,7 +74,7 @@ impl Table {
         for table in tables {
             let before = all.strings.len() as u64;
             all.strings.extend(table.strings);
-            let moved = |function: Function| Function { name: function.name + before, ..function };
+            let moved = |function: ElfFunction| ElfFunction { name: function.name + before, ..function };
             all.functions.extend(table.functions.into_iter().map(moved));
         }
         all.functions.sort_by_key(|f| f.address);
@@ -96,7 +96,7 @@ impl Table {
 
 /// The sections of a file.
 struct Sections<'a> {
-    read: Read<'a>,
+    read: ReadAt<'a>,
     /// Offset and size of a section header, their number, and the index of the section with their names.
     at: u64,
     size: u16,
@@ -105,7 +105,7 @@ struct Sections<'a> {
 }
 
 impl<'a> Sections<'a> {
-    fn of(read: Read<'a>) -> Option<Self> {
+    fn of(read: ReadAt<'a>) -> Option<Self> {
         let head = read(0, 64)?;
         let is_known = head[..6] == *b"\x7fELF\x02\x01";
         is_known.then_some(())?;
@@ -148,13 +148,13 @@ impl<'a> Sections<'a> {
         unpacked.ok().map(|_| whole)
     }
 
-    fn functions(&self, table: &[u8]) -> Option<Table> {
+    fn functions(&self, table: &[u8]) -> Option<FunctionTable> {
         let strings = self.contents(&self.header(u64::from(u32_at(table, 40)?))?)?;
         let symbols = self.contents(table)?;
         let function = |symbol: &[u8]| {
             // Functions (2) and indirect functions (10), with a section and a size.
             let is_wanted = matches!(symbol[4] & 15, 2 | 10) && u16_at(symbol, 6)? != 0;
-            let function = Function {
+            let function = ElfFunction {
                 address: u64_at(symbol, 8)?,
                 bytes: u64_at(symbol, 16)?,
                 name: u64::from(u32_at(symbol, 0)?),
@@ -164,7 +164,7 @@ impl<'a> Sections<'a> {
             (is_wanted && is_inside && function.bytes > 0).then_some(function)
         };
         let functions = symbols.chunks_exact(24).filter_map(function).collect();
-        Some(Table { functions, strings })
+        Some(FunctionTable { functions, strings })
     }
 }
 
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn own_functions_are_in_the_table() {
-        let table = Table::read(Path::new("/proc/self/exe"));
+        let table = FunctionTable::read(Path::new("/proc/self/exe"));
         let maps = crate::host::mapped::mappings(&std::fs::read("/proc/self/maps").unwrap());
         let here = findable_in_table as fn() as usize as u64;
         let offset = maps.iter().find(|m| (m.start..m.end).contains(&here)).unwrap().offset_of(here);
@@ -214,7 +214,7 @@ mod tests {
             }
             let path = std::env::temp_dir().join(format!("biopsy-table-{}", std::process::id()));
             std::fs::write(&path, &bytes).unwrap();
-            Table::read(&path).name(at);
+            FunctionTable::read(&path).name(at);
             std::fs::remove_file(&path).unwrap();
         }
     }

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::stacks::{Sample, WireStackKey};
-use super::{Damaged, Record, pagecache, task_name};
-use crate::host::mapped::Mapped;
+use super::{DamagedRecord, Record, pagecache, task_name};
+use crate::host::mapped::MappedFiles;
 
 pub use super::records::{
     WireAsleep, WireSleeper, WireSum as Sum, WireWaitProcess, WireWaitStack, WireWaiter, WireWaitsRow,
@@ -48,7 +48,7 @@ impl WireWaitsRow {
 
 impl WireSleeper {
     /// Waits that were not added to their process, because the thread exited as the interval ended.
-    pub fn left(&self) -> Option<(Process, Sum)> {
+    pub fn left(&self) -> Option<(ProcessName, Sum)> {
         let process = (self.process.pid, task_name(&self.process.comm).to_vec());
         (self.all.count > 0).then_some((process, self.all))
     }
@@ -66,7 +66,7 @@ impl Waits {
 }
 
 /// Decodes a stack of the table; None if no wait has ended in it.
-pub fn decode_stack(key: &[u8], value: &[u8]) -> Result<Option<(Sample, Waits)>, Damaged> {
+pub fn decode_stack(key: &[u8], value: &[u8]) -> Result<Option<(Sample, Waits)>, DamagedRecord> {
     let key = WireStackKey::decode(key)?;
     let wire = <WireWaitStack as Record>::decode(value)?;
     if wire.sum.samples == 0 {
@@ -76,10 +76,10 @@ pub fn decode_stack(key: &[u8], value: &[u8]) -> Result<Option<(Sample, Waits)>,
 }
 
 /// A process, and the name of the threads in question.
-pub type Process = (u32, Vec<u8>);
+pub type ProcessName = (u32, Vec<u8>);
 
 /// Decodes a row of waiting threads. Its sums are 0 if there is only a stack, or if every wait has one.
-pub fn decode_waiter(key: &[u8], value: &[u8]) -> Result<(Process, WireWaiter), Damaged> {
+pub fn decode_waiter(key: &[u8], value: &[u8]) -> Result<(ProcessName, WireWaiter), DamagedRecord> {
     let key = WireWaitProcess::decode(key)?;
     let waiter = <WireWaiter as Record>::decode(value)?;
     Ok(((key.pid, task_name(&key.comm).to_vec()), waiter))
@@ -87,7 +87,7 @@ pub fn decode_waiter(key: &[u8], value: &[u8]) -> Result<(Process, WireWaiter), 
 
 /// Which waits were recorded.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Followed {
+pub enum WaitScope {
     /// All sleeps, whatever the task waits for.
     #[default]
     OffCpu,
@@ -117,7 +117,7 @@ pub struct Totals {
     /// In addition: run-queue delay after wakeups.
     pub queued_ns: u64,
     /// Reclaim: by kind.
-    pub reclaims: BTreeMap<pagecache::Kind, Sum>,
+    pub reclaims: BTreeMap<pagecache::ReclaimKind, Sum>,
 }
 
 /// What was not counted, or has no stack, by reason.
@@ -146,21 +146,21 @@ pub struct Lost {
 /// Time by stack of one interval. Addresses are not symbolized yet.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RawBlocked {
-    pub followed: Followed,
+    pub followed: WaitScope,
     pub duration_ns: u64,
     /// Online CPUs.
     pub cpus: u32,
     /// Addresses, process, thread name and kind of wait ([`IO`] and the like); `tid` and `cpu` are 0.
     pub samples: HashMap<Sample, Waits>,
     /// By process and thread name: waits that should have a stack and have none.
-    pub bare: BTreeMap<Process, Waits>,
+    pub bare: BTreeMap<ProcessName, Waits>,
     /// By process and thread name: waits that may have stacks, exactly. Process 0: waits that had no room in the table,
     /// by name only. Empty if the kernel does not let a program iterate over threads.
-    pub processes: BTreeMap<Process, Sum>,
+    pub processes: BTreeMap<ProcessName, Sum>,
     pub totals: Totals,
     pub lost: Lost,
     /// The mappings of each process, as of when it was first seen under its last name.
-    pub maps: Mapped,
+    pub maps: MappedFiles,
     /// Names of the processes whose io_uring threads waited, as far as they still run.
     pub leaders: BTreeMap<u32, Vec<u8>>,
     /// Waits shorter than this, ns, were sampled at some time; 0: all have a stack.

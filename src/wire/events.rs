@@ -2,7 +2,7 @@
 
 use zerocopy::FromBytes;
 
-use super::Damaged;
+use super::DamagedRecord;
 
 pub use super::records::{WireEmitter, WireIo, WireOperation, WireSubmitter};
 
@@ -40,8 +40,8 @@ pub enum Event {
 
 impl Event {
     /// Decodes a record, which must have exactly the length of its kind.
-    pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
-        let damaged = |what, expected| Damaged { what, expected, found: bytes.len() };
+    pub fn decode(bytes: &[u8]) -> Result<Self, DamagedRecord> {
+        let damaged = |what, expected| DamagedRecord { what, expected, found: bytes.len() };
         let Ok((kind, _)) = u32::read_from_prefix(bytes) else {
             return Err(damaged("kind of event", size_of::<u32>()));
         };
@@ -59,7 +59,7 @@ impl Event {
 
 /// What the kernel side counted about the event stream, over all CPUs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Emitted {
+pub struct EventCounts {
     /// I/Os that match the requested classes and times.
     pub matched: u64,
     /// I/Os that were to have an event: each was received, or is in `lost_ios`.
@@ -74,7 +74,7 @@ pub struct Emitted {
     pub damaged: u64,
 }
 
-impl Emitted {
+impl EventCounts {
     /// Adds the counters of one CPU.
     pub fn add(&mut self, emitter: &WireEmitter) {
         // Counters in damaged bytes can overflow.
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn the_cpus_add_up() {
-        let mut all = Emitted::default();
+        let mut all = EventCounts::default();
         let one =
             WireEmitter { matched: 5, numbers: 3, lost_ios: 1, lost_operations: 2, ..WireEmitter::default() };
         all.add(&one);

@@ -1,6 +1,6 @@
 //! Decodes the files that bios read or write, and the bios counted by device and file.
 
-use super::{Damaged, Record, since_by_key};
+use super::{DamagedRecord, Record, since_by_key};
 
 pub use super::records::{WireFile, WireFileIos, WireFileKey};
 
@@ -44,7 +44,7 @@ pub struct FileSample {
 
 impl FileSample {
     /// Decodes a row with the number of its device.
-    pub fn decode(key: &[u8], value: &[u8]) -> Result<(u32, Self), Damaged> {
+    pub fn decode(key: &[u8], value: &[u8]) -> Result<(u32, Self), DamagedRecord> {
         let key = <WireFileKey as Record>::decode(key)?;
         let row = <WireFileIos as Record>::decode(value)?;
         let decoded = Self {

@@ -1,6 +1,6 @@
 //! Decodes groups of I/Os.
 
-use super::rows::{OperationRow, Row};
+use super::rows::{IoRow, OperationRow};
 use super::{COVERS, Count as _, task_name};
 
 pub use super::records::{WireGroup, WireGroupKey};
@@ -43,7 +43,7 @@ pub struct GroupSample {
     pub comm: String,
     /// Path of its file, if one was found.
     pub path: Option<String>,
-    pub row: Row,
+    pub row: IoRow,
     /// By `enum wire_cover`; all empty if operations are not followed.
     pub operations: [OperationRow; COVERS],
 }
@@ -107,7 +107,7 @@ mod tests {
     fn a_group_that_is_new_counts_from_zero() {
         let sample = |number, bytes| GroupSample {
             number,
-            row: Row { bytes, ..Row::default() },
+            row: IoRow { bytes, ..IoRow::default() },
             ..GroupSample::default()
         };
         let all = |groups, matrix: &[u64]| GroupsSample {

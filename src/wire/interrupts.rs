@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Damaged, Record, WireExtent};
+use super::{DamagedRecord, Record, WireExtent};
 use crate::hist::{Histogram, SUB_BITS};
 use crate::host::counters::Counters;
 use crate::host::interrupts::Interrupts;
@@ -51,7 +51,7 @@ counted! {
 impl WireVector {
     /// `last`: no more completions follow, so those of the last interrupt are complete. `moved`: by CPU, interrupts
     /// that arrived on it before the vector moved away.
-    pub fn decode(bytes: &[u8], moved: Vec<u64>, last: bool) -> Result<VectorSample, Damaged> {
+    pub fn decode(bytes: &[u8], moved: Vec<u64>, last: bool) -> Result<VectorSample, DamagedRecord> {
         let wire = <Self as Record>::decode(bytes)?;
         let completions = wire.inside.saturating_add(wire.outside);
         let mut counts = wire.carried;
@@ -105,7 +105,7 @@ counted! {
 }
 
 impl WireSoftirq {
-    pub fn decode(bytes: &[u8]) -> Result<SoftirqSample, Damaged> {
+    pub fn decode(bytes: &[u8]) -> Result<SoftirqSample, DamagedRecord> {
         let wire = <Self as Record>::decode(bytes)?;
         Ok(SoftirqSample {
             runs: wire.runs,
@@ -131,7 +131,7 @@ pub struct DeviceSample {
 
 /// What an entry of the table counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Place {
+pub enum InterruptSource {
     /// Interrupt number.
     Vector(u32),
     /// A poll queue: device number, hardware queue.
@@ -143,7 +143,7 @@ pub enum Place {
 pub struct Reading {
     /// CLOCK_MONOTONIC.
     pub at_ns: u64,
-    pub places: Vec<(Place, VectorSample)>,
+    pub places: Vec<(InterruptSource, VectorSample)>,
     pub devices: Vec<DeviceSample>,
     /// By CPU.
     pub softirqs: Vec<SoftirqSample>,

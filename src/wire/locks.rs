@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 
 use self::stacks::{StackKey, StackSample};
 use super::stacks::{Sampler, WireBudget};
-use super::{Count, Damaged, Record};
+use super::{Count, DamagedRecord, Record};
 use crate::hist::{BUCKETS, Histogram};
-use crate::host::mapped::Mapped;
+use crate::host::mapped::MappedFiles;
 use crate::names::names;
 
 pub use super::records::{
@@ -34,7 +34,7 @@ pub const MUTEX: u32 = 32;
 names! {
     /// `enum wire_lock_kind`.
     #[derive(Default, PartialOrd, Ord, Hash)]
-    pub enum Kind {
+    pub enum WireLockKind {
         #[default]
         Spin = "spin",
         Rwlock = "rwlock",
@@ -46,7 +46,7 @@ names! {
     }
 }
 
-impl Kind {
+impl WireLockKind {
     /// Whether a waiter spins on its CPU.
     pub fn spins(self) -> bool {
         matches!(self, Self::Spin | Self::Rwlock)
@@ -88,7 +88,7 @@ counted! {
 }
 
 impl WireLock {
-    pub fn decode(bytes: &[u8]) -> Result<LockSample, Damaged> {
+    pub fn decode(bytes: &[u8]) -> Result<LockSample, DamagedRecord> {
         // Not copied: it has 9.5 KB, and a reading has up to a thousand.
         let wire = Self::view(bytes)?;
         let counts: [u64; BUCKETS] = std::array::from_fn(|i| wire.waits[i].count);
@@ -104,7 +104,7 @@ impl WireLock {
 
 impl WireLockRecent {
     /// None: the cache slot is empty.
-    pub fn decode(bytes: &[u8]) -> Result<Option<Self>, Damaged> {
+    pub fn decode(bytes: &[u8]) -> Result<Option<Self>, DamagedRecord> {
         let wire = <Self as Record>::decode(bytes)?;
         Ok((wire.lock != 0 && wire.count > 0).then_some(wire))
     }
@@ -112,7 +112,7 @@ impl WireLockRecent {
 
 impl WireLockRecentProcess {
     /// With the process id; None: the cache slot is empty.
-    pub fn decode(bytes: &[u8]) -> Result<Option<(u32, Self)>, Damaged> {
+    pub fn decode(bytes: &[u8]) -> Result<Option<(u32, Self)>, DamagedRecord> {
         let wire = <Self as Record>::decode(bytes)?;
         Ok((wire.pid != 0).then(|| (wire.pid - 1, wire)))
     }
@@ -157,7 +157,7 @@ pub struct ProcessSample {
 }
 
 impl WireLockProcess {
-    pub fn decode(bytes: &[u8]) -> Result<ProcessSample, Damaged> {
+    pub fn decode(bytes: &[u8]) -> Result<ProcessSample, DamagedRecord> {
         let wire = <Self as Record>::decode(bytes)?;
         Ok(ProcessSample {
             comm: super::task_name(&wire.comm).to_vec(),
@@ -201,7 +201,7 @@ pub struct HolderSample {
 }
 
 impl WireLockHolder {
-    pub fn decode(bytes: &[u8]) -> Result<HolderSample, Damaged> {
+    pub fn decode(bytes: &[u8]) -> Result<HolderSample, DamagedRecord> {
         let wire = <Self as Record>::decode(bytes)?;
         Ok(HolderSample {
             releases: wire.releases,
@@ -229,7 +229,7 @@ pub struct WaiterSample {
 }
 
 impl WireLockWaiter {
-    pub fn decode(bytes: &[u8]) -> Result<WaiterSample, Damaged> {
+    pub fn decode(bytes: &[u8]) -> Result<WaiterSample, DamagedRecord> {
         let wire = <Self as Record>::decode(bytes)?;
         Ok(WaiterSample {
             lock: wire.lock,
@@ -288,7 +288,7 @@ pub struct SpinSample {
 names! {
     /// How begins of waits are detected.
     #[derive(Default)]
-    pub enum Source {
+    pub enum LockEventSource {
         /// `contention_begin` and `contention_end`.
         #[default]
         Events = "events",
@@ -302,7 +302,7 @@ names! {
 pub struct Reading {
     /// CLOCK_MONOTONIC.
     pub at_ns: u64,
-    pub source: Source,
+    pub source: LockEventSource,
     pub cpus: Vec<WireLockCpu>,
     /// By address.
     pub locks: BTreeMap<u64, LockSample>,
@@ -310,7 +310,7 @@ pub struct Reading {
     pub others: Vec<LockSample>,
     pub stacks: BTreeMap<StackKey, StackSample>,
     /// Mappings of the processes that waited, if user stacks are taken.
-    pub maps: Mapped,
+    pub maps: MappedFiles,
     /// By process id.
     pub processes: BTreeMap<u32, ProcessSample>,
     /// Holders that released locks, by lock address; None: this kernel has no event for it.
@@ -346,7 +346,7 @@ mod tests {
 
     #[test]
     fn flags_name_the_kind() {
-        let kinds = [1, 3, 5, 32, 33, 2, 4, 18, 20, 8, 10, 0].map(|flags| Kind::of(flags).name());
+        let kinds = [1, 3, 5, 32, 33, 2, 4, 18, 20, 8, 10, 0].map(|flags| WireLockKind::of(flags).name());
         assert_eq!(
             kinds,
             [

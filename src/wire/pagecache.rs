@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Damaged, Record, task_name};
+use super::{DamagedRecord, Record, task_name};
 use crate::hist::Histogram;
 use crate::host::memory_reading::MemoryReading;
 use crate::names::names;
@@ -15,7 +15,7 @@ pub use super::records::{
 names! {
     /// Kinds of reclaim, in the order of `enum wire_reclaim_kind`.
     #[derive(PartialOrd, Ord, Hash)]
-    pub enum Kind {
+    pub enum ReclaimKind {
         Kswapd = "kswapd",
         Direct = "direct",
         Memcg = "memcg",
@@ -26,14 +26,14 @@ names! {
     }
 }
 
-impl Kind {
+impl ReclaimKind {
     fn of(number: u32) -> Option<Self> {
         Self::ALL.get(number as usize).copied()
     }
 }
 
 /// `RECLAIM_KINDS`.
-pub const RECLAIM_KINDS: usize = Kind::ALL.len();
+pub const RECLAIM_KINDS: usize = ReclaimKind::ALL.len();
 /// `PAGE_KINDS`: anonymous pages, file pages.
 pub const PAGE_KINDS: usize = 2;
 /// `PATHS`.
@@ -58,7 +58,7 @@ counted! {
 }
 
 impl WireReclaim {
-    pub fn decode(bytes: &[u8]) -> Result<ReclaimSample, Damaged> {
+    pub fn decode(bytes: &[u8]) -> Result<ReclaimSample, DamagedRecord> {
         let wire: Self = Record::decode(bytes)?;
         Ok(ReclaimSample {
             begun: wire.begun,
@@ -75,17 +75,17 @@ impl WireReclaim {
 /// A process that reclaimed memory. Its name is untrusted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Reclaimer {
-    pub kind: Option<Kind>,
+    pub kind: Option<ReclaimKind>,
     pub cgroup: u64,
     pub pid: u32,
     pub comm: Vec<u8>,
 }
 
 impl WireReclaimerKey {
-    pub fn decode(bytes: &[u8]) -> Result<Reclaimer, Damaged> {
+    pub fn decode(bytes: &[u8]) -> Result<Reclaimer, DamagedRecord> {
         let key: Self = Record::decode(bytes)?;
         Ok(Reclaimer {
-            kind: Kind::of(key.kind),
+            kind: ReclaimKind::of(key.kind),
             cgroup: key.cgroup,
             pid: key.pid,
             comm: task_name(&key.comm).to_vec(),
@@ -139,9 +139,9 @@ pub struct Reading {
     /// CLOCK_MONOTONIC.
     pub at_ns: u64,
     /// By kind and node.
-    pub reclaims: BTreeMap<(Kind, u32), ReclaimSample>,
+    pub reclaims: BTreeMap<(ReclaimKind, u32), ReclaimSample>,
     /// By kind.
-    pub isolated: BTreeMap<Kind, WireIsolated>,
+    pub isolated: BTreeMap<ReclaimKind, WireIsolated>,
     pub reclaimers: BTreeMap<Reclaimer, WireReclaimer>,
     /// None if read-ahead has no event and no function that can be followed.
     pub readahead: Option<WireReadahead>,
@@ -188,7 +188,7 @@ mod tests {
         bytes[12] = 2;
         bytes[16..20].copy_from_slice(b"dd\0x");
         let who = WireReclaimerKey::decode(&bytes).unwrap();
-        assert_eq!((who.kind, who.comm.as_slice()), (Some(Kind::Memcg), &b"dd"[..]));
+        assert_eq!((who.kind, who.comm.as_slice()), (Some(ReclaimKind::Memcg), &b"dd"[..]));
         bytes[12] = 99;
         assert_eq!(WireReclaimerKey::decode(&bytes).unwrap().kind, None);
     }

@@ -1,6 +1,6 @@
 //! Decodes parts of stages.
 
-use super::{COVERS, Damaged, Record, histograms};
+use super::{COVERS, DamagedRecord, Record, histograms};
 use crate::hist::Histogram;
 
 pub use super::records::WirePartRow;
@@ -21,7 +21,7 @@ counted! {
 }
 
 impl PartRow {
-    pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
+    pub fn decode(bytes: &[u8]) -> Result<Self, DamagedRecord> {
         let wire = WirePartRow::view(bytes)?;
         Ok(Self { parts: histograms(&wire.extents, &wire.counts), unknown: wire.unknown })
     }

@@ -22,7 +22,7 @@ pub fn operation(op_ref: u32) -> Option<u32> {
 
 /// The result of an operation whose fetch was not observed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Unfetched {
+pub struct UnfetchedResult {
     pub device: u16,
     pub op: u16,
     pub ended_ns: u64,
@@ -43,13 +43,16 @@ impl WirePlace {
     /// The result that was not observed to be fetched; None if there is none. `index` is that of this entry, `slot` the
     /// slot of [`Self::slot`]. If the operation has several I/Os, others may still be in flight. An io_uring request
     /// may have no completion: because none was requested, or because its ring was full.
-    pub fn unfetched(&self, index: u32, slot: Option<&WireSlot>) -> Option<Unfetched> {
-        let here =
-            || Unfetched { device: self.stamps.device, op: self.stamps.op, ended_ns: self.stamps.ended };
+    pub fn unfetched(&self, index: u32, slot: Option<&WireSlot>) -> Option<UnfetchedResult> {
+        let here = || UnfetchedResult {
+            device: self.stamps.device,
+            op: self.stamps.op,
+            ended_ns: self.stamps.ended,
+        };
         match self.slot_and_state() >> 30 {
             ENDED => Some(here()),
             LIVE if self.parts > 0 => Some(here()),
-            LIVE => slot.filter(|slot| self.is_in(index, slot)).map(|slot| Unfetched {
+            LIVE => slot.filter(|slot| self.is_in(index, slot)).map(|slot| UnfetchedResult {
                 device: slot.device,
                 op: slot.op.into(),
                 ended_ns: slot.ended,
@@ -88,7 +91,7 @@ mod tests {
 
     #[test]
     fn what_is_in_its_place_is_unfetched_when_it_has_a_result() {
-        let here = Some(Unfetched { device: 3, op: 1, ended_ns: 50 });
+        let here = Some(UnfetchedResult { device: 3, op: 1, ended_ns: 50 });
         assert_eq!(place(7, LIVE, 1, 0).unfetched(9, None), here);
         assert_eq!(place(REQUEST, ENDED, 1, 0).unfetched(9, None), here);
         assert_eq!(place(REQUEST, LIVE, 1, 0).unfetched(9, None), here);
@@ -110,7 +113,7 @@ mod tests {
             device: 2,
             ..WireSlot::read_from_bytes(&[0; 64]).unwrap()
         };
-        let there = Some(Unfetched { device: 2, op: 0, ended_ns: 60 });
+        let there = Some(UnfetchedResult { device: 2, op: 0, ended_ns: 60 });
         assert_eq!(of.unfetched(9, Some(&slot(SLOT_DONE, op_ref, 40))), there);
         assert_eq!(of.unfetched(8, Some(&slot(SLOT_DONE, op_ref, 40))), None);
         assert_eq!(of.unfetched(9, Some(&slot(SLOT_DONE, op_ref, 41))), None);

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::{Damaged, task_name};
+use super::{DamagedRecord, task_name};
 use crate::host::mapped::Mapping;
 
 /// `PERF_RECORD_*`.
@@ -33,7 +33,7 @@ pub fn comm(bytes: &[u8]) -> Comm {
 
 /// What happened to which process.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Happened {
+pub enum ProcessChange {
     /// A thread began: of a new process if `parent` differs.
     Fork { pid: u32, parent: u32 },
     /// A thread exited: the first thread of its process if the ids are equal.
@@ -50,9 +50,9 @@ pub enum Happened {
 
 /// A record with its time, in ns of CLOCK_MONOTONIC.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Record {
+pub struct ProcessRecord {
     pub at: u64,
-    pub what: Happened,
+    pub what: ProcessChange,
 }
 
 /// Takes the first record from `bytes`; None if they are empty.
@@ -60,7 +60,7 @@ pub struct Record {
 /// # Errors
 /// When a record is shorter than its kind requires. `bytes` then begin after it if its length is plausible, else they
 /// are empty.
-pub fn next(bytes: &mut &[u8]) -> Option<Result<Record, Damaged>> {
+pub fn next(bytes: &mut &[u8]) -> Option<Result<ProcessRecord, DamagedRecord>> {
     if bytes.is_empty() {
         return None;
     }
@@ -75,12 +75,12 @@ pub fn next(bytes: &mut &[u8]) -> Option<Result<Record, Damaged>> {
     Some(decode(record).ok_or_else(|| damaged("perf_event", record)))
 }
 
-fn damaged(what: &'static str, bytes: &[u8]) -> Damaged {
-    Damaged { what, expected: HEAD, found: bytes.len() }
+fn damaged(what: &'static str, bytes: &[u8]) -> DamagedRecord {
+    DamagedRecord { what, expected: HEAD, found: bytes.len() }
 }
 
 /// Decodes a whole record.
-fn decode(record: &[u8]) -> Option<Record> {
+fn decode(record: &[u8]) -> Option<ProcessRecord> {
     let half = |at: usize| record.get(at..)?.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes));
     let word = |at: usize| record.get(at..)?.first_chunk().map(|bytes| u64::from_ne_bytes(*bytes));
     let misc = half(4)? as u16;
@@ -91,15 +91,15 @@ fn decode(record: &[u8]) -> Option<Record> {
     let what = match half(0)? {
         FORK => {
             body(24)?;
-            Happened::Fork { pid: half(8)?, parent: half(12)? }
+            ProcessChange::Fork { pid: half(8)?, parent: half(12)? }
         }
         EXIT => {
             body(24)?;
-            Happened::Exit { pid: half(8)?, tid: half(16)? }
+            ProcessChange::Exit { pid: half(8)?, tid: half(16)? }
         }
         COMM => {
             body(8)?;
-            Happened::Name { pid: half(8)?, comm: comm(&record[16..end]), exec: misc & BY_EXEC != 0 }
+            ProcessChange::Name { pid: half(8)?, comm: comm(&record[16..end]), exec: misc & BY_EXEC != 0 }
         }
         MMAP2 => {
             body(64)?;
@@ -116,15 +116,15 @@ fn decode(record: &[u8]) -> Option<Record> {
                 path: Arc::default(),
                 deleted: false,
             };
-            Happened::Mapped { pid: half(8)?, mapping: mapping.named(name) }
+            ProcessChange::Mapped { pid: half(8)?, mapping: mapping.named(name) }
         }
         LOST => {
             body(16)?;
-            Happened::Lost(word(16)?)
+            ProcessChange::Lost(word(16)?)
         }
-        _ => Happened::Other,
+        _ => ProcessChange::Other,
     };
-    Some(Record { at, what })
+    Some(ProcessRecord { at, what })
 }
 
 #[cfg(test)]
@@ -146,7 +146,7 @@ mod tests {
         numbers.iter().flat_map(|number| number.to_ne_bytes()).collect()
     }
 
-    fn all(mut bytes: &[u8]) -> Vec<Result<Record, Damaged>> {
+    fn all(mut bytes: &[u8]) -> Vec<Result<ProcessRecord, DamagedRecord>> {
         std::iter::from_fn(|| next(&mut bytes)).collect()
     }
 
@@ -167,23 +167,23 @@ mod tests {
             mapped(BUILD_ID, b"/x\0\0\0\0\0\0"),
             record(99, 0, &[], 6),
         ];
-        let all: Vec<Record> = all(&bytes.concat()).into_iter().map(Result::unwrap).collect();
+        let all: Vec<ProcessRecord> = all(&bytes.concat()).into_iter().map(Result::unwrap).collect();
         assert_eq!(all.iter().map(|record| record.at).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 5, 5, 6]);
-        assert_eq!(all[0].what, Happened::Fork { pid: 7, parent: 6 });
-        assert_eq!(all[1].what, Happened::Name { pid: 7, comm: comm(b"a b\xff"), exec: true });
-        assert_eq!(all[2].what, Happened::Exit { pid: 7, tid: 8 });
-        assert_eq!(all[3].what, Happened::Lost(12));
-        let Happened::Mapped { pid: 7, mapping } = &all[4].what else { panic!("{:?}", all[4]) };
+        assert_eq!(all[0].what, ProcessChange::Fork { pid: 7, parent: 6 });
+        assert_eq!(all[1].what, ProcessChange::Name { pid: 7, comm: comm(b"a b\xff"), exec: true });
+        assert_eq!(all[2].what, ProcessChange::Exit { pid: 7, tid: 8 });
+        assert_eq!(all[3].what, ProcessChange::Lost(12));
+        let ProcessChange::Mapped { pid: 7, mapping } = &all[4].what else { panic!("{:?}", all[4]) };
         assert_eq!((mapping.start, mapping.end, mapping.offset), (0x1000, 0x3000, 0x3000));
         assert_eq!((mapping.device, mapping.inode, mapping.deleted), ((0xfe, 1), 77, true));
         assert_eq!(&*mapping.path, b"/x y");
         let paths = |at: usize| match &all[at].what {
-            Happened::Mapped { mapping, .. } => (mapping.path.to_vec(), mapping.inode),
+            ProcessChange::Mapped { mapping, .. } => (mapping.path.to_vec(), mapping.inode),
             other => panic!("{other:?}"),
         };
         assert_eq!(paths(5), (Vec::new(), 77), "memory without a name");
         assert_eq!(paths(6), (b"/x".to_vec(), 0), "by its build-id: no file of ours");
-        assert_eq!(all[7].what, Happened::Other);
+        assert_eq!(all[7].what, ProcessChange::Other);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Damaged, Record, since_by_key, task_name};
+use super::{DamagedRecord, Record, since_by_key, task_name};
 use crate::names::names;
 
 pub use super::records::{WireProcessIos, WireProcessKey};
@@ -60,7 +60,7 @@ pub struct ProcessIos {
 
 impl ProcessIos {
     /// Decodes a row with the number of its device.
-    pub fn decode(key: &[u8], value: &[u8]) -> Result<(u32, Self), Damaged> {
+    pub fn decode(key: &[u8], value: &[u8]) -> Result<(u32, Self), DamagedRecord> {
         let key = <WireProcessKey as Record>::decode(key)?;
         let row = <WireProcessIos as Record>::decode(value)?;
         let pid = (key.pid != NO_PROCESS).then_some(key.pid);

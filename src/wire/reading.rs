@@ -6,7 +6,7 @@ use super::files::FileSample;
 use super::groups::GroupsSample;
 use super::parts::PartRow;
 use super::process_ios::ProcessIos;
-use super::rows::{OperationRow, Row};
+use super::rows::{IoRow, OperationRow};
 use super::{COVERS, OPS, OPS_SHARDED, WireCounters};
 use crate::host::counters::Counters;
 use crate::wire::Count as _;
@@ -55,12 +55,12 @@ pub struct DeviceSample {
     pub hw_queues: u32,
     pub shards: u32,
     /// `[(queue × shards + shard) × OPS_SHARDED + op]`.
-    pub rows: Vec<Row>,
+    pub rows: Vec<IoRow>,
     /// Operation classes from `OPS_SHARDED` on.
-    pub rare: Vec<Row>,
+    pub rare: Vec<IoRow>,
     /// I/Os of no operation: they are in the rows above as well, and these have only their stages. Index `[shard ×
     /// OPS_SHARDED + op]` for reads and writes, then `[op − OPS_SHARDED]`; empty if operations are not followed.
-    pub unowned: Vec<Row>,
+    pub unowned: Vec<IoRow>,
     pub unowned_shards: u32,
     /// Operations: index `[(shard × COVERS + cover) × OPS_SHARDED + op]` for reads and writes, then `[cover × (OPS −
     /// OPS_SHARDED) + op − OPS_SHARDED]`; empty if operations are not followed.
@@ -96,7 +96,7 @@ pub struct DeviceSample {
 
 impl DeviceSample {
     /// Rows with their hardware queue (None for the rare operation classes) and class.
-    pub fn each(&self) -> impl Iterator<Item = (Option<u32>, usize, &Row)> {
+    pub fn each(&self) -> impl Iterator<Item = (Option<u32>, usize, &IoRow)> {
         let shards = self.shards.max(1) as usize;
         let sharded = self
             .rows
@@ -107,7 +107,7 @@ impl DeviceSample {
     }
 
     /// Rows of I/Os of no operation, with their class.
-    pub fn each_unowned(&self) -> impl Iterator<Item = (usize, &Row)> {
+    pub fn each_unowned(&self) -> impl Iterator<Item = (usize, &IoRow)> {
         let sharded = self.unowned_shards as usize * OPS_SHARDED;
         self.unowned.iter().enumerate().map(move |(i, row)| match i.checked_sub(sharded) {
             None => (i % OPS_SHARDED, row),
@@ -126,7 +126,7 @@ impl DeviceSample {
 
     /// The difference to `earlier`, an older sample of the same device.
     pub fn since(&self, earlier: &Self) -> Self {
-        let rows = |now: &[Row], then: &[Row]| now.iter().zip(then).map(|(n, t)| n.since(t)).collect();
+        let rows = |now: &[IoRow], then: &[IoRow]| now.iter().zip(then).map(|(n, t)| n.since(t)).collect();
         Self {
             name: self.name.clone(),
             disk: self.disk.clone(),
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn rows_of_no_operation_are_found_by_class() {
-        let unowned = vec![Row::default(); 3 * OPS_SHARDED + OPS - OPS_SHARDED];
+        let unowned = vec![IoRow::default(); 3 * OPS_SHARDED + OPS - OPS_SHARDED];
         let sample = DeviceSample { unowned_shards: 3, unowned, ..DeviceSample::default() };
         let found: Vec<usize> = sample.each_unowned().map(|(op, _)| op).collect();
         assert_eq!(found, [0, 1, 0, 1, 0, 1, 2, 3, 4, 5, 6, 7]);
@@ -196,8 +196,8 @@ mod tests {
     #[test]
     fn rows_are_found_by_queue_and_operation() {
         let mut sample = DeviceSample { hw_queues: 2, shards: 2, ..DeviceSample::default() };
-        sample.rows = vec![Row::default(); 8];
-        sample.rare = vec![Row::default(); OPS - OPS_SHARDED];
+        sample.rows = vec![IoRow::default(); 8];
+        sample.rare = vec![IoRow::default(); OPS - OPS_SHARDED];
         sample.rows[7].bytes = 42;
         let (queue, op, row) = sample.each().nth(7).unwrap();
         assert_eq!((queue, op, row.bytes), (Some(1), 1, 42));

@@ -1,6 +1,6 @@
 //! Decodes rows: completed I/Os of one class, and completed operations.
 
-use super::{Damaged, OPERATION_STAGES, Record, STAGES, histograms, sum};
+use super::{DamagedRecord, OPERATION_STAGES, Record, STAGES, histograms, sum};
 use crate::hist::{BUCKETS, Histogram};
 
 pub use super::records::{WireBounds, WireOperationRow, WireRow, WireTotal};
@@ -8,7 +8,7 @@ pub use super::records::{WireBounds, WireOperationRow, WireRow, WireTotal};
 counted! {
     /// One row: completed I/Os of one class on one device and shard.
     #[derive(Debug, Clone, Default, PartialEq)]
-    pub struct Row {
+    pub struct IoRow {
         pub bytes: u64,
         pub untimed: u64,
         pub no_start: u64,
@@ -31,8 +31,8 @@ counted! {
     }
 }
 
-impl Row {
-    pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
+impl IoRow {
+    pub fn decode(bytes: &[u8]) -> Result<Self, DamagedRecord> {
         let wire = WireRow::view(bytes)?;
         Ok(Self {
             bytes: wire.bytes,
@@ -66,7 +66,7 @@ counted! {
 }
 
 impl OperationRow {
-    pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
+    pub fn decode(bytes: &[u8]) -> Result<Self, DamagedRecord> {
         let wire = WireOperationRow::view(bytes)?;
         Ok(Self {
             torn: wire.torn,
@@ -92,15 +92,15 @@ mod tests {
 
     #[test]
     fn a_short_row_is_an_error_value() {
-        let error = Row::decode(&[0; 100]).unwrap_err();
+        let error = IoRow::decode(&[0; 100]).unwrap_err();
         assert_eq!(error.found, 100);
         assert!(error.to_string().contains("row"));
-        assert!(Row::decode(&[]).is_err());
+        assert!(IoRow::decode(&[]).is_err());
     }
 
     #[test]
     fn an_all_zero_row_is_empty() {
         let bytes = vec![0u8; size_of::<WireRow>()];
-        assert_eq!(Row::decode(&bytes).unwrap(), Row::default());
+        assert_eq!(IoRow::decode(&bytes).unwrap(), IoRow::default());
     }
 }

@@ -6,7 +6,7 @@ use std::fmt;
 use zerocopy::FromBytes;
 
 use super::task_name;
-use crate::host::mapped::Mapped;
+use crate::host::mapped::MappedFiles;
 use crate::names::names;
 
 pub use super::records::{
@@ -146,7 +146,7 @@ fn lookups(ips: &[u64], leaf_returns: bool) -> impl DoubleEndedIterator<Item = u
 
 /// A record that could not be decoded and was not used.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Damaged {
+pub enum StackDamage {
     /// Shorter than the header.
     Short(usize),
     /// The header implies another length than the record has.
@@ -155,7 +155,7 @@ pub enum Damaged {
     Frames(u16),
 }
 
-impl fmt::Display for Damaged {
+impl fmt::Display for StackDamage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Short(len) => write!(f, "a stack sample of {len} bytes has no complete head"),
@@ -167,21 +167,21 @@ impl fmt::Display for Damaged {
     }
 }
 
-impl std::error::Error for Damaged {}
+impl std::error::Error for StackDamage {}
 
 /// Decodes one record of the ring buffer: the sample, and its period.
-pub fn decode(bytes: &[u8]) -> Result<(Sample, u64), Damaged> {
+pub fn decode(bytes: &[u8]) -> Result<(Sample, u64), StackDamage> {
     let Ok((head, rest)) = SampleHead::read_from_prefix(bytes) else {
-        return Err(Damaged::Short(bytes.len()));
+        return Err(StackDamage::Short(bytes.len()));
     };
     let (kernel, user) = (head.kernel_frames, head.user_frames);
     if usize::from(kernel.max(user)) > MAX_FRAMES {
-        return Err(Damaged::Frames(kernel.max(user)));
+        return Err(StackDamage::Frames(kernel.max(user)));
     }
     let promised = 8 * (usize::from(kernel) + usize::from(user));
     if rest.len() != promised {
         let head = size_of::<SampleHead>();
-        return Err(Damaged::Length { promised: head + promised, is: bytes.len() });
+        return Err(StackDamage::Length { promised: head + promised, is: bytes.len() });
     }
     // `chunks_exact(8)` yields slices of 8 bytes, so the default is never taken.
     let word = |c: &[u8]| u64::from_ne_bytes(c.try_into().unwrap_or_default());
@@ -199,7 +199,7 @@ pub fn decode(bytes: &[u8]) -> Result<(Sample, u64), Damaged> {
 
 /// How often one sample was seen, and its total weight.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct SampleTotal {
     pub samples: u64,
     /// Sum of the periods: nanoseconds with `cpu-clock`, cycles with `cycles`.
     pub period: u64,
@@ -240,10 +240,10 @@ pub struct RawProfile {
     pub duration_ns: u64,
     /// Idle time of all CPUs in the interval, as the kernel accounts it.
     pub idle_ns: Option<u64>,
-    pub samples: HashMap<Sample, Tally>,
+    pub samples: HashMap<Sample, SampleTotal>,
     /// Mappings of the sampled processes, read while they were running: they are needed to symbolize frames of
     /// processes that have exited since.
-    pub maps: Mapped,
+    pub maps: MappedFiles,
     /// Names of processes of which an io_uring worker was sampled: a worker's name differs from the process's, and the
     /// process's own threads may never have been on a CPU.
     pub leaders: HashMap<u32, Vec<u8>>,
@@ -315,11 +315,11 @@ mod tests {
 
     #[test]
     fn damage_is_named() {
-        assert_eq!(decode(&[]), Err(Damaged::Short(0)));
+        assert_eq!(decode(&[]), Err(StackDamage::Short(0)));
         let good = record(&[1, 2], &[3]);
         let cut = &good[..good.len() - 1];
-        assert_eq!(decode(cut), Err(Damaged::Length { promised: 72, is: 71 }));
-        assert_eq!(decode(&record(&[0; 128], &[])), Err(Damaged::Frames(128)));
+        assert_eq!(decode(cut), Err(StackDamage::Length { promised: 72, is: 71 }));
+        assert_eq!(decode(&record(&[0; 128], &[])), Err(StackDamage::Frames(128)));
     }
 
     /// Return addresses are looked up inside the call; the interrupted instruction as it is.

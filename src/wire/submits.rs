@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::files::WireFile;
 use super::stacks::{Sample, WireStackKey};
-use super::{Damaged, Record};
-use crate::host::mapped::Mapped;
+use super::{DamagedRecord, Record};
+use crate::host::mapped::MappedFiles;
 
 pub use super::records::{WireSubmitRow, WireSubmitStack};
 
 /// Decodes a stack of the table, with its number.
-pub fn decode_stack(key: &[u8], value: &[u8]) -> Result<(u32, Sample), Damaged> {
+pub fn decode_stack(key: &[u8], value: &[u8]) -> Result<(u32, Sample), DamagedRecord> {
     let key = WireStackKey::decode(key)?;
     let wire = <WireSubmitStack as Record>::decode(value)?;
     Ok((wire.number, wire.stack.sample(&key)))
@@ -22,7 +22,7 @@ pub struct Submits {
     /// By the number that an I/O's event contains.
     pub stacks: HashMap<u32, Sample>,
     /// Mappings of the submitting processes, read while they were running.
-    pub maps: Mapped,
+    pub maps: MappedFiles,
     /// Names of the processes whose rings io_uring workers served: any bytes.
     pub leaders: HashMap<u32, Vec<u8>>,
     /// Paths of the files that the I/Os read or write.

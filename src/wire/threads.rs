@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use zerocopy::FromBytes;
 
-use super::{Damaged, task_name};
+use super::{DamagedRecord, task_name};
 
 pub use super::records::WireThread;
 
@@ -34,9 +34,9 @@ pub fn displaced<'a>(round: impl Iterator<Item = &'a WireThread>) -> Option<u32>
 /// A sample takes some tens of microseconds. In that time a CPU may switch from one thread to the next, and both were
 /// running when they were examined. At any one time there is only one: the first one seen; the other was about to run.
 #[derive(Debug, Default)]
-pub struct Taken(HashSet<u32>);
+pub struct BusyCpus(HashSet<u32>);
 
-impl Taken {
+impl BusyCpus {
     /// Whether the thread counts as running: it was on a CPU, and no thread was seen there before.
     pub fn gives(&mut self, thread: &WireThread) -> bool {
         thread.flags & ON_CPU != 0 && (thread.letter() != 'R' || self.0.insert(thread.cpu))
@@ -45,8 +45,8 @@ impl Taken {
 
 impl WireThread {
     /// Decodes a record of the ring buffer: its header, and its stack, leaf first.
-    pub fn decode(bytes: &[u8]) -> Result<(Self, Vec<u64>), Damaged> {
-        let damaged = || Damaged::of::<Self>(bytes);
+    pub fn decode(bytes: &[u8]) -> Result<(Self, Vec<u64>), DamagedRecord> {
+        let damaged = || DamagedRecord::of::<Self>(bytes);
         let (head, rest) = Self::read_from_prefix(bytes).map_err(|_| damaged())?;
         if head.frames as usize > MAX_FRAMES || rest.len() != 8 * head.frames as usize {
             return Err(damaged());
@@ -198,7 +198,7 @@ impl Loss {
 
 /// All samples of one interval.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Sampled {
+pub struct ThreadSamples {
     pub from_ns: u64,
     pub to_ns: u64,
     pub rounds: u64,
@@ -211,26 +211,26 @@ pub struct Sampled {
     pub loss: Loss,
 }
 
-impl Sampled {
+impl ThreadSamples {
     /// Number of samples in rows.
     pub fn samples(&self) -> u64 {
         self.batches.iter().flat_map(|batch| batch.counts.values()).sum()
     }
 }
 
-/// Builds a [`Sampled`].
+/// Builds a [`ThreadSamples`].
 #[derive(Debug, Default)]
-pub struct Tally {
-    sampled: Sampled,
+pub struct ThreadTally {
+    sampled: ThreadSamples,
     by_sighting: HashMap<Sighting, u32>,
     by_stack: HashMap<Box<[u64]>, u32>,
     /// Number of samples in a full batch.
     batch_rounds: u64,
 }
 
-impl Tally {
+impl ThreadTally {
     pub fn new(from_ns: u64) -> Self {
-        let sampled = Sampled { from_ns, ..Sampled::default() };
+        let sampled = ThreadSamples { from_ns, ..ThreadSamples::default() };
         Self { sampled, batch_rounds: 1, ..Self::default() }
     }
 
@@ -299,7 +299,7 @@ impl Tally {
     }
 
     /// Ends the interval.
-    pub fn finish(mut self, to_ns: u64) -> Sampled {
+    pub fn finish(mut self, to_ns: u64) -> ThreadSamples {
         self.sampled.to_ns = to_ns;
         self.sampled
     }
@@ -320,7 +320,7 @@ fn together(batches: &[Batch]) -> Batch {
 #[derive(Debug, Clone, Default)]
 pub struct Reading {
     pub at_ns: u64,
-    pub window: Arc<Sampled>,
+    pub window: Arc<ThreadSamples>,
     /// Since the start.
     pub rounds: u64,
     pub samples: u64,
@@ -362,11 +362,11 @@ mod tests {
     #[test]
     fn of_two_threads_on_a_cpu_the_second_waited_for_it() {
         let thread = |tid, cpu| WireThread { tid, cpu, flags: ON_CPU | KERNEL, ..WireThread::default() };
-        let mut taken = Taken::default();
+        let mut taken = BusyCpus::default();
         let given = [thread(1, 0), thread(2, 1), thread(3, 1)].map(|thread| taken.gives(&thread));
         assert_eq!(given, [true, true, false]);
-        assert!(Taken::default().gives(&thread(3, 1)), "another round");
-        assert!(!Taken::default().gives(&WireThread { flags: KERNEL, ..thread(3, 1) }), "it was on none");
+        assert!(BusyCpus::default().gives(&thread(3, 1)), "another round");
+        assert!(!BusyCpus::default().gives(&WireThread { flags: KERNEL, ..thread(3, 1) }), "it was on none");
     }
 
     #[test]
@@ -393,7 +393,7 @@ mod tests {
 
     #[test]
     fn many_rounds_are_few_batches_that_lose_nothing() {
-        let mut tally = Tally::new(5);
+        let mut tally = ThreadTally::new(5);
         for round in 0..1000u64 {
             tally.begin_round();
             for _ in 0..round % 3 {
@@ -410,7 +410,7 @@ mod tests {
 
     #[test]
     fn what_is_beyond_the_room_is_counted() {
-        let mut tally = Tally::new(0);
+        let mut tally = ThreadTally::new(0);
         tally.begin_round();
         for pid in 0..MOST_KEPT as u32 + 3 {
             tally.add(Sighting { pid, ..Sighting::default() }, &[u64::from(pid)]);

@@ -12,7 +12,7 @@ use std::time::Duration;
 use biopsy::hist::Histogram;
 use biopsy::load::{
     Advice, Arrivals, BlockShare, BlockSizes, Direction, Distribution, Engine, Extent, Failures, Job,
-    JobResult, LoadSummary, OnError, Pattern, Placement, Rate, Sample, Target, Timestamps, Transfer,
+    JobResult, LoadSummary, OnError, Pattern, Placement, Rate, Target, Timestamps, Transfer, TransferSample,
 };
 use biopsy::render::json::fio::{self, Time};
 use biopsy::render::text::{load as text, terse};
@@ -41,11 +41,11 @@ fn mixed(threads: u32, group_reporting: bool) -> LoadSummary {
             reaped: Histogram::from_iter([1; 2000]),
             depths: Histogram::from_iter([4; 2000]),
             samples: vec![
-                Sample {
+                TransferSample {
                     duration_ns: 500_000_000,
                     operations: [250, 200, 0],
                     bytes: [250 << 12, 200 << 12, 0],
-                    ..Sample::default()
+                    ..TransferSample::default()
                 };
                 3
             ],

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use crate::support::skip::skipped;
-use biopsy::analyze::flame_diff::{Basis, Side, compare};
+use biopsy::analyze::flame_diff::{Basis, DiffSide, compare};
 use biopsy::analyze::profile::{Profile, Unit, folded};
 use biopsy::render::flame::{self, Caption, Options};
 use biopsy::render::flame_diff;
@@ -193,7 +193,7 @@ fn pictures_on_one_page_have_tabs_and_do_not_disturb_each_other() {
     let options = Options::default();
     let one = flame::inline(&profile(), &caption(), &options).unwrap();
     let (before, after) = (profile(), profile());
-    let side = |profile| Side { profile, events: None, what: None };
+    let side = |profile| DiffSide { profile, events: None, what: None };
     let comparison = compare(side(&before), side(&after), Basis::Share).unwrap();
     let two = flame_diff::inline(&comparison, &caption(), &options).unwrap();
     let tabs = flame::tabs(&[("on-CPU", one), (HOSTILE, two)]);

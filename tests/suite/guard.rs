@@ -12,7 +12,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use biopsy::load::guard::{self, Machine, Opened, Permission};
+use biopsy::load::guard::{self, GuardedTarget, Machine, Permission};
 use biopsy::refusal::Refusal;
 
 mod files;
@@ -41,14 +41,14 @@ fn overwriting(path: &Path) -> Permission {
     Permission { write: true, overwrite: vec![path.to_path_buf()], ..Permission::default() }
 }
 
-fn write(path: &Path, permission: &Permission) -> Result<Opened, Refusal> {
+fn write(path: &Path, permission: &Permission) -> Result<GuardedTarget, Refusal> {
     let view = View::new();
     Machine { root: &view.root, meanwhile: &|| {} }.writable(path, permission, false)
 }
 
 /// Checks that the refusal has exit code 3, is one line, and contains all of `parts`.
 #[track_caller]
-fn refused(outcome: Result<Opened, Refusal>, parts: &[&str]) -> String {
+fn refused(outcome: Result<GuardedTarget, Refusal>, parts: &[&str]) -> String {
     let refusal = outcome.expect_err("it was opened");
     assert_eq!(refusal.exit_code(), 3, "{refusal}");
     let why = refusal.to_string();
@@ -62,7 +62,7 @@ fn refused(outcome: Result<Opened, Refusal>, parts: &[&str]) -> String {
 
 /// Checks a usage error, which names the missing word of the command line.
 #[track_caller]
-fn unsaid(outcome: Result<Opened, Refusal>, word: &str) {
+fn unsaid(outcome: Result<GuardedTarget, Refusal>, word: &str) {
     let refusal = outcome.expect_err("it was opened");
     assert_eq!(refusal.exit_code(), 2, "{refusal}");
     assert!(refusal.to_string().contains(word), "{refusal}");

@@ -4,7 +4,7 @@ use biopsy::analyze::interrupts::InterruptSummary;
 use biopsy::analyze::latency::LatencySummary;
 use biopsy::analyze::locks::LockSummary;
 use biopsy::analyze::pressure::PressureSummary;
-use biopsy::analyze::threads::{Column, Row, Share, ThreadSummary};
+use biopsy::analyze::threads::{GroupColumn, ThreadGroup, ThreadShare, ThreadSummary};
 use biopsy::envelope::{Envelope, View};
 use biopsy::render::json;
 
@@ -77,13 +77,13 @@ fn times_are_those_of_this_place_or_of_utc() {
 
 #[test]
 fn rows_are_sorted_by_a_column() {
-    let row = |comm: &str, average_threads: f64, samples: u64| Row {
+    let row = |comm: &str, average_threads: f64, samples: u64| ThreadGroup {
         comm: Some(comm.to_string()),
-        share: Share { samples, average_threads, error: None },
-        ..Row::default()
+        share: ThreadShare { samples, average_threads, error: None },
+        ..ThreadGroup::default()
     };
     let summary = ThreadSummary {
-        columns: vec![Column::Comm],
+        columns: vec![GroupColumn::Comm],
         rows: vec![row("a", 1.0, 9), row("b", 2.0, 1)],
         ..ThreadSummary::default()
     };

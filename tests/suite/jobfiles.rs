@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::support::skip::skipped;
 use biopsy::load::jobfile::{self, JobFile};
-use biopsy::load::options::{Place, Section, Takes, words};
+use biopsy::load::options::{OptionScope, Section, Takes, words};
 use biopsy::load::{BlockSizes, Engine, Extent, Job, Pattern, Placement, Target};
 use biopsy::refusal::Refusal;
 
@@ -155,7 +155,9 @@ fn fio_takes_every_word_that_a_job_file_takes_here() {
     // fio takes these two on its command line only.
     let only_here = ["readonly", "minimal"];
     let mut text = String::new();
-    for word in words().filter(|word| word.place == Place::Everywhere && !only_here.contains(&word.name)) {
+    for word in
+        words().filter(|word| word.place == OptionScope::Everywhere && !only_here.contains(&word.name))
+    {
         let values: &[&str] = match word.takes {
             Takes::Words(["random", ..]) => {
                 &["random", "zipf:1.2", "pareto:0.5", "normal:20", "zoned:60/10:40/90"]

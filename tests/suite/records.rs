@@ -10,7 +10,7 @@ use biopsy::wire::locks::stacks::{self as lock_stacks, Whos};
 use biopsy::wire::parts::PartRow;
 use biopsy::wire::process_ios::ProcessIos;
 use biopsy::wire::records::*;
-use biopsy::wire::rows::{OperationRow, Row};
+use biopsy::wire::rows::{IoRow, OperationRow};
 use biopsy::wire::{Record as _, blocked, stacks, submits};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -61,7 +61,7 @@ fn decoders() -> impl Iterator<Item = Decoder> {
         "pagecache.rs" [] [WireReclaimerKey] |_, v| WireReclaimerKey::decode(v).is_ok();
         "parts.rs" [] [WirePartRow] |_, v| PartRow::decode(v).is_ok();
         "process_ios.rs" [WireProcessKey] [WireProcessIos] |k, v| ProcessIos::decode(k, v).is_ok();
-        "rows.rs" [] [WireRow] |_, v| Row::decode(v).is_ok();
+        "rows.rs" [] [WireRow] |_, v| IoRow::decode(v).is_ok();
         "rows.rs" [] [WireOperationRow] |_, v| OperationRow::decode(v).is_ok();
         "submits.rs" [WireStackKey] [WireSubmitStack] |k, v| submits::decode_stack(k, v).is_ok();
         "threads.rs" [] [] |_, v| WireThread::decode(v).is_ok();

@@ -71,11 +71,11 @@ fn what_was_printed_is_shown_again() {
     assert_eq!(again.stdout, lines(&[3, 500]));
     let shown = fed(&["latency", "--long", "--input", "-", "--color", "never"], &bytes);
     quiet(&shown);
-    let style = text::latency::Style::default();
+    let style = text::Style::default();
     let expected: String = [(3, false), (500, true)]
         .map(|(ios, brief)| {
             let (envelope, summary) = second(ios);
-            text::latency::render(&envelope, &summary, None, text::latency::Style { brief, ..style })
+            text::latency::render(&envelope, &summary, None, text::Style { brief, ..style })
         })
         .concat();
     assert_eq!(String::from_utf8(shown.stdout).unwrap(), expected);

@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 
 use biopsy::analyze::counting::Bracket;
-use biopsy::analyze::cpu::{Counted, CpuRow, CpuSummary};
+use biopsy::analyze::cpu::{CounterTotals, CpuRow, CpuSummary};
 use biopsy::analyze::interrupts::posted::PostedMsi;
 use biopsy::analyze::interrupts::{
-    Carried, Completed, CpuInterrupts, DeviceInterrupts, InterruptSummary, VectorSummary,
+    CompletionContexts, CompletionCounts, CpuInterrupts, DeviceInterrupts, InterruptSummary, VectorSummary,
 };
 use biopsy::analyze::latency::{DeviceLatency, LatencySummary, OpLatency};
 use biopsy::analyze::op::{KernelClass, Op};
@@ -16,10 +16,10 @@ use biopsy::analyze::profile::{Unit, folded};
 use biopsy::analyze::queues::QueueLatency;
 use biopsy::analyze::stacks::{CpuClass, ProfileSummary};
 use biopsy::analyze::stage::Stage;
-use biopsy::envelope::{Cost, Envelope, Framed, Missing, ProgramCost, Reason};
+use biopsy::envelope::{Cost, Envelope, FramedView, Missing, ProgramCost, Reason};
 use biopsy::hist::Histogram;
 use biopsy::host::{BlockDevice, HardwareQueue, Host};
-use biopsy::load::{Fill, Job, JobResult, LoadSummary, RingWorkers, Scaled, Scaling, Target, Transfer};
+use biopsy::load::{DriveScaling, Fill, Job, JobResult, LoadSummary, RingWorkers, Scaling, Target, Transfer};
 use biopsy::render::{flame, html, json, text};
 use biopsy::rules::summary::DiagnosisSummary;
 use biopsy::rules::{self, Summaries};
@@ -440,7 +440,7 @@ fn the_island_is_what_the_json_option_prints() {
     let case = nvme();
     let s = case.summaries();
     let diagnosis = rules::diagnose(&s);
-    let latency = Framed { envelope: case.envelope.clone(), view: case.latency.clone() };
+    let latency = FramedView { envelope: case.envelope.clone(), view: case.latency.clone() };
     let view = serde_json::json!(latency);
     let summary = DiagnosisSummary { latency: Some(latency), ..DiagnosisSummary::of(&s, &diagnosis) };
     let object = json::view_object(s.envelope, &summary, None);
@@ -480,7 +480,7 @@ fn with_counters(case: &mut Case) {
         all: Some(row(&[0, 1, 2, 3], None)),
         context_switches: Some(ios * 27 / 100),
         no_wakeups: Some("they are not counted <here>".into()),
-        counted: Counted {
+        counted: CounterTotals {
             counter: Some("cycles".into()),
             user_cycles: Some(ios * 1_666),
             kernel_cycles: Some(ios * 7_000),
@@ -489,7 +489,7 @@ fn with_counters(case: &mut Case) {
             backend_stalls: Some(ios * 4_333),
             core_cycles: Some((ios * 5_600, ios * 8_666)),
             counted_share: Some(0.5),
-            ..Counted::default()
+            ..CounterTotals::default()
         },
         ..CpuSummary::default()
     });
@@ -511,7 +511,7 @@ fn interrupts_are_a_section_where_they_were_counted() {
         carried,
         ..VectorSummary::default()
     };
-    let known = Carried { completions: 8, empty: 0, per_interrupt: each };
+    let known = CompletionCounts { completions: 8, empty: 0, per_interrupt: each };
     case.interrupts = Some(InterruptSummary {
         duration_ns: SECOND,
         vectors: vec![vector(41, Some(known)), vector(42, None)],
@@ -520,7 +520,7 @@ fn interrupts_are_a_section_where_they_were_counted() {
             ios: 8,
             interrupts: Some(4),
             ios_per_interrupt: Some(2.0),
-            completed: Completed { interrupt: 8, ..Completed::default() },
+            completed: CompletionContexts { interrupt: 8, ..CompletionContexts::default() },
             ..DeviceInterrupts::default()
         }],
         posted: PostedMsi::new(78, 100, 200, 1.0),
@@ -543,7 +543,7 @@ fn interrupts_are_a_section_where_they_were_counted() {
 fn drives_alone_and_all_at_once_are_shown_where_they_were_driven() {
     let mut case = virtio();
     assert!(!case.html().contains("Alone and all at once") && !case.text(false).contains("Alone and all"));
-    let drive = |name: &str, together| Scaled {
+    let drive = |name: &str, together| DriveScaling {
         target: format!("/dev/{name}"),
         device: Some(name.to_string()),
         alone: Some(7.13e9),

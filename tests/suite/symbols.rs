@@ -16,27 +16,29 @@ use crate::support::programs::{Folder, Running, is_root};
 use crate::support::skip::skipped;
 use crate::support::tool::{helper, symbolizer};
 use biopsy::envelope::Reason;
-use biopsy::symbols::{Addresses, BuildId, Helper, Mapped, Named, Names, Place, Symbolizer, UNKNOWN};
+use biopsy::symbols::{
+    Addresses, BuildId, Helper, MappedFiles, Names, Place, PlaceName, Symbolizer, UNKNOWN,
+};
 
 /// The names of a process' addresses, with the mappings that were kept while it ran.
-fn names(pid: u32, addresses: &[u64], kept: Mapped) -> Names {
+fn names(pid: u32, addresses: &[u64], kept: MappedFiles) -> Names {
     let user = BTreeMap::from([(pid, addresses.iter().copied().collect::<BTreeSet<_>>())]);
     symbolizer().names(&Addresses { user, maps: kept, ..Addresses::default() })
 }
 
-fn named_as(names: &[&str]) -> Named {
-    Named::As(names.iter().map(|name| name.to_string()).collect())
+fn named_as(names: &[&str]) -> PlaceName {
+    PlaceName::As(names.iter().map(|name| name.to_string()).collect())
 }
 
-fn kept(pid: u32) -> Mapped {
-    let mut mapped = Mapped::default();
+fn kept(pid: u32) -> MappedFiles {
+    let mut mapped = MappedFiles::default();
     mapped.read(Path::new("/"), pid).unwrap();
     mapped
 }
 
 /// The mappings of a process by text only, without open files.
-fn text(pid: u32) -> Mapped {
-    let mut mapped = Mapped::default();
+fn text(pid: u32) -> MappedFiles {
+    let mut mapped = MappedFiles::default();
     mapped.insert(pid, &fs::read(format!("/proc/{pid}/maps")).unwrap());
     mapped
 }
@@ -73,7 +75,7 @@ fn line_tables_tell_what_was_inlined() {
         &["-gdwarf-4", "-O1", "-no-pie"],
     ] {
         let run = program(&folder, "inlined", flags);
-        let names = names(run.pid(), &run.addresses, Mapped::default());
+        let names = names(run.pid(), &run.addresses, MappedFiles::default());
         let [first, second] = [0, 1].map(|i| names.user(run.pid(), run.addresses[i]).to_vec());
         assert_eq!(first, ["first"], "{flags:?}");
         assert_eq!(second, ["second", "swallowed"], "{flags:?}");
@@ -90,7 +92,7 @@ fn line_tables_in_zstd_tell_it_too() {
     let sections = Command::new("readelf").arg("-tW").arg(folder.path("packed")).output().unwrap();
     assert!(String::from_utf8_lossy(&sections.stdout).contains("ZSTD"));
     let run = Running::start(&folder, "packed");
-    let names = names(run.pid(), &run.addresses, Mapped::default());
+    let names = names(run.pid(), &run.addresses, MappedFiles::default());
     assert_eq!(names.user(run.pid(), run.addresses[1]), ["second", "swallowed"]);
 }
 
@@ -99,7 +101,7 @@ fn line_tables_in_zstd_tell_it_too() {
 fn a_symbol_table_is_enough_for_functions() {
     let folder = Folder::new("symtab");
     let run = program(&folder, "plain", &["-O2"]);
-    let names = names(run.pid(), &[run.addresses[0], run.addresses[1], 16], Mapped::default());
+    let names = names(run.pid(), &[run.addresses[0], run.addresses[1], 16], MappedFiles::default());
     assert_eq!(names.user(run.pid(), run.addresses[0]), ["first"]);
     assert_eq!(names.user(run.pid(), run.addresses[1]), ["second"]);
     assert_eq!(names.user(run.pid(), 16), [UNKNOWN], "nothing is mapped there");
@@ -110,7 +112,7 @@ fn a_symbol_table_is_enough_for_functions() {
 fn a_stripped_program_is_named_by_its_places() {
     let folder = Folder::new("stripped");
     let run = program(&folder, "stripped", &["-O2", "-s"]);
-    let names = names(run.pid(), &run.addresses, Mapped::default());
+    let names = names(run.pid(), &run.addresses, MappedFiles::default());
     for address in &run.addresses {
         let place = names.place(run.pid(), *address).unwrap();
         assert_eq!(place.offset, run.offset(*address));
@@ -137,7 +139,7 @@ fn a_stripped_library_has_the_names_that_it_exports() {
     let run_path = format!("-Wl,-rpath,{}", folder.path("").display());
     folder.compile("user", &main, &["-O2", &path, &run_path, "-ltold"]);
     let run = Running::start(&folder, "user");
-    let names = names(run.pid(), &run.addresses, Mapped::default());
+    let names = names(run.pid(), &run.addresses, MappedFiles::default());
     assert_eq!(names.user(run.pid(), run.addresses[0]), ["told"]);
     let place = names.place(run.pid(), run.addresses[1]).unwrap();
     assert_eq!(names.user(run.pid(), run.addresses[1]), [format!("[libtold.so]+{:#x}", place.offset)]);
@@ -163,7 +165,7 @@ fn names_that_are_packed_into_a_stripped_file_are_found() {
     pack(&folder, "stripped", "fewer.xz", "with-packed");
     for (name, second) in [("stripped", None), ("with-packed", Some("second"))] {
         let run = Running::start(&folder, name);
-        let names = names(run.pid(), &run.addresses, Mapped::default());
+        let names = names(run.pid(), &run.addresses, MappedFiles::default());
         assert_eq!(names.user(run.pid(), run.addresses[0]), ["first"], "it is told to others");
         let place = format!("[{name}]+{:#x}", run.offset(run.addresses[1]));
         assert_eq!(names.user(run.pid(), run.addresses[1]), [second.unwrap_or(&place)]);
@@ -178,7 +180,7 @@ fn a_section_that_cannot_be_unpacked_hides_no_other() {
     fs::write(folder.path("packed"), b"\xfd7zXZ\0not really").unwrap();
     pack(&folder, "whole", "packed", "with-packed");
     let run = Running::start(&folder, "with-packed");
-    let names = names(run.pid(), &run.addresses, Mapped::default());
+    let names = names(run.pid(), &run.addresses, MappedFiles::default());
     assert_eq!(names.user(run.pid(), run.addresses[0]), ["first"]);
     assert_eq!(names.user(run.pid(), run.addresses[1]), ["second"]);
 }
@@ -194,7 +196,7 @@ fn names_of_other_languages_are_as_in_the_source() {
     folder.compile("cpp", &format!("{work}{MAIN}"), &["-O2"]);
     let run = Running::start(&folder, "cpp");
     assert_eq!(
-        names(run.pid(), &run.addresses, Mapped::default()).user(run.pid(), run.addresses[0]),
+        names(run.pid(), &run.addresses, MappedFiles::default()).user(run.pid(), run.addresses[0]),
         ["app::Worker<int>::run"]
     );
 
@@ -217,7 +219,7 @@ fn names_of_other_languages_are_as_in_the_source() {
          }",
     );
     let run = Running::start(&folder, "rusty");
-    let rust = names(run.pid(), &run.addresses, Mapped::default());
+    let rust = names(run.pid(), &run.addresses, MappedFiles::default());
     assert_eq!(rust.user(run.pid(), run.addresses[0]), ["<rusty::deep::Thing<u64>>::work"]);
 }
 
@@ -234,11 +236,12 @@ fn a_program_that_was_deleted_or_replaced_keeps_its_own_names() {
                 + &MAIN.replace("first", "wrong").replace("second", "liar");
             folder.compile("victim", &other, &["-g", "-O2"]);
         }
-        let name =
-            |kept: Mapped| names(run.pid(), &run.addresses, kept).user(run.pid(), run.addresses[1]).to_vec();
+        let name = |kept: MappedFiles| {
+            names(run.pid(), &run.addresses, kept).user(run.pid(), run.addresses[1]).to_vec()
+        };
         if is_root() {
             assert_eq!(
-                name(Mapped::default()),
+                name(MappedFiles::default()),
                 ["second", "swallowed"],
                 "while it lives, replaced: {replaced}"
             );
@@ -296,7 +299,7 @@ fn a_program_in_another_mount_namespace_is_found() {
     };
     assert!(!hidden.join("inside").exists(), "it is not hidden");
     let kept = kept(run.pid());
-    for kept in [Mapped::default(), kept.clone()] {
+    for kept in [MappedFiles::default(), kept.clone()] {
         assert_eq!(
             names(run.pid(), &run.addresses, kept).user(run.pid(), run.addresses[1]),
             ["second", "swallowed"]
@@ -341,12 +344,12 @@ fn code_that_a_program_made_has_the_names_that_it_tells() {
         assert_eq!(names.user(pid, at[1]), ["jit::code"]);
         assert_eq!(names.user(pid, at[2]), ["[anon]+0x200"]);
     };
-    check(&names(run.pid(), &run.addresses, Mapped::default()));
+    check(&names(run.pid(), &run.addresses, MappedFiles::default()));
     check(&names(run.pid(), &run.addresses, kept.clone()));
     if is_root() {
         // The file of another user must not name code of root.
         std::os::unix::fs::chown(&map, Some(65534), Some(65534)).unwrap();
-        let names = names(run.pid(), &run.addresses, Mapped::default());
+        let names = names(run.pid(), &run.addresses, MappedFiles::default());
         assert_eq!(names.user(run.pid(), run.addresses[0]), ["[anon]+0x20"]);
     }
     fs::remove_file(&map).unwrap();
@@ -382,26 +385,26 @@ fn a_debug_file_names_a_stripped_program() {
     let places = [names.place(pid, at[1]).unwrap().clone()];
     let again = Symbolizer::with_debug_folders(helper(), vec![folder.path("debug")]).name_places(&places);
     assert_eq!(again.0, [named_as(&["second", "swallowed"])]);
-    assert_eq!(Symbolizer::with_debug_folders(helper(), vec![]).name_places(&places).0, [Named::Absent]);
+    assert_eq!(Symbolizer::with_debug_folders(helper(), vec![]).name_places(&places).0, [PlaceName::Absent]);
     // A debug file has no offsets: without the address there is no name.
     let [place] = places;
     let places = [Place { address: None, ..place }];
     let again = Symbolizer::with_debug_folders(helper(), vec![folder.path("debug")]).name_places(&places);
-    assert_eq!(again.0, [Named::Absent]);
+    assert_eq!(again.0, [PlaceName::Absent]);
 }
 
 #[test]
 fn places_are_named_again_from_the_file_with_their_build_id() {
     let folder = Folder::new("again");
     let run = program(&folder, "again", &["-g", "-O2"]);
-    let found = names(run.pid(), &run.addresses, Mapped::default());
+    let found = names(run.pid(), &run.addresses, MappedFiles::default());
     let places: Vec<_> =
         run.addresses.iter().map(|at| found.place(run.pid(), *at).unwrap().clone()).collect();
     let (named, _) = symbolizer().name_places(&places);
     assert_eq!(named, [named_as(&["first"]), named_as(&["second", "swallowed"])]);
     folder.compile("again", &format!("{WORK}{MAIN}"), &["-g", "-O2", "-DOTHER=1", "-fno-inline"]);
     let (named, _) = symbolizer().name_places(&places);
-    assert_eq!(named[0], Named::Absent, "another build at the same path");
+    assert_eq!(named[0], PlaceName::Absent, "another build at the same path");
 }
 
 /// With fifty processes of one program, its file is read once.
@@ -411,7 +414,7 @@ fn many_processes_of_one_program_share_their_names() {
     folder.compile("many", &format!("{WORK}{MAIN}"), &["-g", "-O2", "-static-pie"]);
     let number = 50;
     let runs: Vec<Running> = (0..number).map(|_| Running::start(&folder, "many")).collect();
-    let mut mapped = Mapped::default();
+    let mut mapped = MappedFiles::default();
     runs.iter().for_each(|run| mapped.read(Path::new("/"), run.pid()).unwrap());
     let user = runs.iter().map(|run| (run.pid(), run.addresses.iter().copied().collect())).collect();
     let open = || fs::read_dir("/proc/self/fd").unwrap().count();
@@ -434,7 +437,7 @@ fn hostile_line_tables_cost_their_own_names_only() {
     folder.compile("hostile", &text, &["-O2", &deep]);
     let run = Running::start(&folder, "hostile");
     let patience = Patience::new(Duration::from_secs(60));
-    let names = names(run.pid(), &run.addresses, Mapped::default());
+    let names = names(run.pid(), &run.addresses, MappedFiles::default());
     patience.holds();
     assert_eq!(names.user(run.pid(), run.addresses[0]), ["deep"], "by the symbol table");
     assert_eq!(names.user(run.pid(), run.addresses[1]), ["second"]);
@@ -538,7 +541,7 @@ fn damaged_files_give_an_answer() {
             path.display()
         );
         let pid = 1 << 30;
-        let mut mapped = Mapped::default();
+        let mut mapped = MappedFiles::default();
         mapped.insert(pid, line.as_bytes());
         let addresses: Vec<u64> = (0x11000..0x11400).step_by(16).collect();
         let names = names(pid, &addresses, mapped);
@@ -637,7 +640,7 @@ fn a_process_that_has_ended_is_named_by_its_files() {
 
     // Another file under the same path: its symbols would be wrong.
     let line = format!("{here:x}-{:x} r-xp 00002000 fe:01 1  /proc/self/exe\n", here + 16);
-    addresses.maps = Mapped::default();
+    addresses.maps = MappedFiles::default();
     addresses.maps.insert(ENDED, line.as_bytes());
     assert_eq!(symbolizer().names(&addresses).user(ENDED, here), ["[exe]+0x2000"]);
 
@@ -660,11 +663,11 @@ fn a_place_is_named_again_by_its_build_id() {
     // Past the end of any file.
     let empty = Place { offset: 1 << 50, address: Some(1 << 50), ..place.clone() };
     let (again, missing) = symbolizer().name_places(&[strange, place.clone(), nameless, absent, empty]);
-    assert_eq!([&again[0], &again[2], &again[3]], [&Named::Absent; 3]);
+    assert_eq!([&again[0], &again[2], &again[3]], [&PlaceName::Absent; 3]);
     assert_eq!(missing, []);
     if place.build_id.is_some() {
-        assert_eq!(again[1], Named::As(Arc::clone(&names.user[&(pid, here)])));
-        assert_eq!(again[4], Named::Nameless);
+        assert_eq!(again[1], PlaceName::As(Arc::clone(&names.user[&(pid, here)])));
+        assert_eq!(again[4], PlaceName::Nameless);
         // By its offset alone as well.
         let (by_offset, _) = symbolizer().name_places(&[Place { address: None, ..place }]);
         assert_eq!(by_offset[0], again[1]);
@@ -724,7 +727,7 @@ fn speed() {
         start += 0x1000_0000_0000;
     }
     for processes in [1u32, 20] {
-        let mut mapped = Mapped::default();
+        let mut mapped = MappedFiles::default();
         (0..processes).for_each(|i| mapped.insert(pid + i, lines.as_bytes()));
         let user = (0..processes).map(|i| (pid + i, addresses.clone())).collect();
         let wanted = Addresses { user, maps: mapped, ..Addresses::default() };

@@ -21,7 +21,7 @@ pub struct Output {
 
 /// The devices, and the length of the measurement.
 #[derive(Debug, Clone, Args)]
-pub struct Window {
+pub struct MeasurementArgs {
     /// Only this disk or partition (name, path, MAJ:MIN). Can be repeated.
     #[arg(short, long = "device", value_name = "DEV")]
     pub devices: Vec<String>,
@@ -41,7 +41,7 @@ pub struct Window {
 
 /// The format of intervals.
 #[derive(Debug, Clone, Args)]
-pub struct Lines {
+pub struct LineArgs {
     /// Print the full result of each interval, not one line per row.
     #[arg(long)]
     pub long: bool,
@@ -61,7 +61,7 @@ pub fn sorts(columns: &[&'static str]) -> impl FnOnce(Arg) -> Arg {
 
 /// Devices, interval and count as positional arguments, like iostat's: `vda nvme0n1 1 10`.
 #[derive(Debug, Clone, Default, Args)]
-pub struct Interval {
+pub struct IntervalArgs {
     /// Disks or partitions, as with -d; then, as in iostat, every INTERVAL seconds, COUNT times.
     #[arg(value_name = "DEVICE, INTERVAL, COUNT")]
     words: Vec<String>,
@@ -72,7 +72,7 @@ pub struct Interval {
     pub count: Option<u64>,
 }
 
-impl Interval {
+impl IntervalArgs {
     /// Sorts the words into devices, interval and count. A word that starts with a digit is a number, except MAJ:MIN.
     ///
     /// # Errors

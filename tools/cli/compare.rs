@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use biopsy::experiment::compare::{Kind, Vary};
+use biopsy::experiment::compare::{MetricKind, Vary};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use clap::builder::TypedValueParser as _;
@@ -69,8 +69,8 @@ pub struct Compare {
     /// Metric that decides which value is better. Default: iops; mean_ns if the load has a rate;
     /// bytes_per_second if block sizes differ; elapsed_ns for a command, or its --value.
     #[arg(long, value_name = "METRIC",
-        value_parser = PossibleValuesParser::new(Kind::ALL.map(Kind::name)).map(|name| kind(&name)))]
-    pub metric: Option<Kind>,
+        value_parser = PossibleValuesParser::new(MetricKind::ALL.map(MetricKind::name)).map(|name| kind(&name)))]
+    pub metric: Option<MetricKind>,
     /// Decide by a number in the JSON that COMMAND prints, named by keys and indices: jobs.0.read.iops.
     #[arg(long, value_name = "PATH", requires = "command")]
     pub value: Option<String>,
@@ -108,6 +108,6 @@ pub struct Compare {
 }
 
 /// clap has validated the name.
-fn kind(name: &str) -> Kind {
-    Kind::ALL.into_iter().find(|kind| kind.name() == name).unwrap_or(Kind::Iops)
+fn kind(name: &str) -> MetricKind {
+    MetricKind::ALL.into_iter().find(|kind| kind.name() == name).unwrap_or(MetricKind::Iops)
 }

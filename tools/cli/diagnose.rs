@@ -6,7 +6,7 @@ use std::time::Duration;
 use biopsy::findings::Severity;
 use clap::{Args, ValueEnum};
 
-use super::common::{Submitters, Window};
+use super::common::{MeasurementArgs, Submitters};
 use super::input::Within;
 use super::values::{cost, duration, percent, size};
 
@@ -65,7 +65,7 @@ pub struct Diagnose {
     #[arg(long, value_name = "DEV", requires = "target")]
     pub beside: Vec<PathBuf>,
     #[command(flatten)]
-    pub window: Window,
+    pub window: MeasurementArgs,
     /// Do not try half and twice the depth after the run. The test takes up to 5 s; it shows whether a limit
     /// is reached or only latency bounds the rate.
     #[arg(long)]

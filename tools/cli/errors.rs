@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::common::{Interval, Output, Window};
+use super::common::{IntervalArgs, MeasurementArgs, Output};
 use super::input::{Input, replaces_live};
 
 #[derive(Debug, Args)]
@@ -16,13 +16,13 @@ use super::input::{Input, replaces_live};
 #[command(mut_arg("input", replaces_live(&[])))]
 pub struct Errors {
     #[command(flatten)]
-    pub window: Window,
+    pub window: MeasurementArgs,
     #[command(flatten)]
     pub input: Input,
     #[command(flatten)]
     pub output: Output,
     #[command(flatten)]
-    pub interval: Interval,
+    pub interval: IntervalArgs,
     /// Run COMMAND and measure until it exits, or for --for (COMMAND keeps running).
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,

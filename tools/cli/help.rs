@@ -3,7 +3,7 @@
 use clap::{Arg, Command};
 
 /// The help of a verb, in addition to its options.
-struct Page {
+struct HelpPage {
     verb: &'static str,
     /// The options that `-h` shows.
     usual: &'static [&'static str],
@@ -11,8 +11,8 @@ struct Page {
     examples: &'static [(&'static str, &'static str)],
 }
 
-const PAGES: [Page; 20] = [
-    Page {
+const PAGES: [HelpPage; 20] = [
+    HelpPage {
         verb: "diagnose",
         usual: &[
             "target", "rw", "bs", "iodepth", "numjobs", "runtime", "devices", "length", "pids", "output",
@@ -24,7 +24,7 @@ const PAGES: [Page; 20] = [
             ("diagnose -- cp -r /srv /var/tmp/copy", "the I/O of a command"),
         ],
     },
-    Page {
+    HelpPage {
         verb: "latency",
         usual: &[
             "words", "length", "by", "pids", "comms", "long", "sort", "input", "json", "output", "detail",
@@ -35,7 +35,7 @@ const PAGES: [Page; 20] = [
             ("latency --by process 1 5", "by process, five times"),
         ],
     },
-    Page {
+    HelpPage {
         verb: "interrupts",
         usual: &["words", "length", "long", "sort", "input", "json", "output", "all"],
         examples: &[
@@ -44,7 +44,7 @@ const PAGES: [Page; 20] = [
             ("interrupts --sort cpu 1", "sorted by CPU time of the handlers"),
         ],
     },
-    Page {
+    HelpPage {
         verb: "locks",
         usual: &["words", "length", "pids", "comms", "long", "sort", "input", "json", "output", "all"],
         examples: &[
@@ -53,7 +53,7 @@ const PAGES: [Page; 20] = [
             ("locks -- fio job.fio", "while a command runs"),
         ],
     },
-    Page {
+    HelpPage {
         verb: "threads",
         usual: &[
             "words", "length", "group_by", "pids", "comms", "long", "stacks", "input", "json", "output",
@@ -65,7 +65,7 @@ const PAGES: [Page; 20] = [
             ("threads --stacks flame -o threads.svg --for 5s", "as a flame graph"),
         ],
     },
-    Page {
+    HelpPage {
         verb: "flame",
         usual: &[
             "on_cpu",
@@ -91,7 +91,7 @@ const PAGES: [Page; 20] = [
             ("flame -i run.biopsy --from 10s --to 20s", "intervals of a recording"),
         ],
     },
-    Page {
+    HelpPage {
         verb: "trace",
         usual: &[
             "named",
@@ -112,7 +112,7 @@ const PAGES: [Page; 20] = [
             ("trace vda --top 20 --for 10s", "the 20 slowest"),
         ],
     },
-    Page {
+    HelpPage {
         verb: "errors",
         usual: &["words", "length", "input", "json", "output"],
         examples: &[
@@ -121,7 +121,7 @@ const PAGES: [Page; 20] = [
             ("errors -i run.biopsy", "from a recording"),
         ],
     },
-    Page {
+    HelpPage {
         verb: "top",
         usual: &["words", "plain", "length", "input", "json", "output"],
         examples: &[
@@ -130,7 +130,7 @@ const PAGES: [Page; 20] = [
             ("top --plain -i run.biopsy", "from a recording"),
         ],
     },
-    Page {
+    HelpPage {
         verb: "report",
         usual: &["input", "output", "from", "to"],
         examples: &[
@@ -139,7 +139,7 @@ const PAGES: [Page; 20] = [
             ("report -i run.biopsy --from 10s --to 20s", "these intervals"),
         ],
     },
-    Page {
+    HelpPage {
         verb: "record",
         usual: &["with", "devices", "length", "output", "keep_last", "when", "on_finding", "interval"],
         examples: &[
@@ -148,7 +148,7 @@ const PAGES: [Page; 20] = [
             ("record --keep-last 60s --when 'p99>2ms'", "the minute before I/O got slow"),
         ],
     },
-    Page {
+    HelpPage {
         verb: "pack",
         usual: &["folder", "output"],
         examples: &[
@@ -157,7 +157,7 @@ const PAGES: [Page; 20] = [
             ("pack run.biopsy -o - | ssh host biopsy latency -i -", "read it elsewhere"),
         ],
     },
-    Page {
+    HelpPage {
         verb: "load",
         usual: &["targets", "scratch", "write", "destroy_data_on", "rw", "bs", "iodepth", "runtime"],
         examples: &[
@@ -171,7 +171,7 @@ const PAGES: [Page; 20] = [
             ("load mix.fio", "the jobs of a job file"),
         ],
     },
-    Page {
+    HelpPage {
         verb: "compare",
         usual: &[
             "files", "vary", "device", "rounds", "until", "prepare", "dry_run", "restore", "json", "output",
@@ -188,7 +188,7 @@ const PAGES: [Page; 20] = [
             ("compare --from-report report.html", "test the advice of a diagnosis"),
         ],
     },
-    Page {
+    HelpPage {
         verb: "devices",
         usual: &["named", "all", "input", "json", "output"],
         examples: &[
@@ -197,7 +197,7 @@ const PAGES: [Page; 20] = [
             ("devices -i run.biopsy", "the devices of a recorded machine"),
         ],
     },
-    Page {
+    HelpPage {
         verb: "check",
         usual: &["self_test", "device", "input", "json", "output"],
         examples: &[
@@ -206,7 +206,7 @@ const PAGES: [Page; 20] = [
             ("check -i run.biopsy", "for a recorded machine"),
         ],
     },
-    Page {
+    HelpPage {
         verb: "explain",
         usual: &["id"],
         examples: &[
@@ -215,7 +215,7 @@ const PAGES: [Page; 20] = [
             ("explain lock-contention | less", "page by page"),
         ],
     },
-    Page {
+    HelpPage {
         verb: "schema",
         usual: &["view"],
         examples: &[
@@ -224,7 +224,7 @@ const PAGES: [Page; 20] = [
             ("schema check | jq '.properties | keys'", "only the names"),
         ],
     },
-    Page {
+    HelpPage {
         verb: "version",
         usual: &[],
         examples: &[
@@ -233,7 +233,7 @@ const PAGES: [Page; 20] = [
             ("--version", "the same"),
         ],
     },
-    Page {
+    HelpPage {
         verb: "help",
         usual: &["subcommand"],
         examples: &[
@@ -260,7 +260,7 @@ pub fn with_pages(command: Command) -> Command {
         .fold(command, |command, page| command.mut_subcommand(page.verb, |verb| with_page(verb, page)))
 }
 
-fn with_page(verb: Command, page: &Page) -> Command {
+fn with_page(verb: Command, page: &HelpPage) -> Command {
     let examples = examples(page);
     let notes = verb.get_after_long_help().or(verb.get_after_help()).map(ToString::to_string);
     let long = notes.map_or_else(|| examples.clone(), |notes| format!("{notes}\n\n{examples}"));
@@ -294,7 +294,7 @@ fn first_sentence(text: &str) -> String {
 }
 
 /// One line per example, or two if the command and its description do not fit in one.
-fn examples(page: &Page) -> String {
+fn examples(page: &HelpPage) -> String {
     const COLUMN: usize = 42;
     let one = |(line, what): &(&str, &str)| match line.chars().count() < COLUMN - 10 {
         true => format!("  biopsy {line:<width$}{what}\n", width = COLUMN - 9),

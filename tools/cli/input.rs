@@ -39,8 +39,8 @@ impl Within {
     }
 }
 
-/// The arguments of [`super::Window`] and [`super::Interval`], and the command. They are listed one by one: for a
-/// group, clap's error would name all members, including hidden options.
+/// The arguments of [`super::MeasurementArgs`] and [`super::IntervalArgs`], and the command. They are listed one by one: for
+/// a group, clap's error would name all members, including hidden options.
 const MEASURING: [&str; 7] =
     ["devices", "length", "max_loss", "no_cost", "fault_drop_issue", "words", "command"];
 

@@ -3,7 +3,7 @@
 use biopsy::probe::interrupts::TIME_EVERY;
 use clap::Args;
 
-use super::common::{Interval, Lines, Output, Window, sorts};
+use super::common::{IntervalArgs, LineArgs, MeasurementArgs, Output, sorts};
 use super::input::{Input, replaces_live};
 
 #[derive(Debug, Args)]
@@ -18,13 +18,13 @@ use super::input::{Input, replaces_live};
 #[command(mut_arg("input", replaces_live(&["time_every"])))]
 pub struct Interrupts {
     #[command(flatten)]
-    pub window: Window,
+    pub window: MeasurementArgs,
     #[command(flatten)]
     pub input: Input,
     #[command(flatten)]
     pub output: Output,
     #[command(flatten)]
-    pub lines: Lines,
+    pub lines: LineArgs,
     /// Time one in N interrupts on average, chosen at random.
     #[arg(long, value_name = "N", default_value_t = TIME_EVERY, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     pub time_every: u32,
@@ -32,7 +32,7 @@ pub struct Interrupts {
     #[arg(long)]
     pub all: bool,
     #[command(flatten)]
-    pub interval: Interval,
+    pub interval: IntervalArgs,
     /// Run COMMAND and measure until it exits, or for --for (COMMAND keeps running).
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,

@@ -4,7 +4,7 @@ use biopsy::analyze::groups::Dimension;
 use biopsy::probe::latency::options::Stages;
 use clap::Args;
 
-use super::common::{Interval, Lines, Output, Submitters, Window, sorts};
+use super::common::{IntervalArgs, LineArgs, MeasurementArgs, Output, Submitters, sorts};
 use super::input::{Input, replaces_live};
 use super::values::{cost, dimension, stages};
 
@@ -26,13 +26,13 @@ use super::values::{cost, dimension, stages};
     "measure_cost"])))]
 pub struct Latency {
     #[command(flatten)]
-    pub window: Window,
+    pub window: MeasurementArgs,
     #[command(flatten)]
     pub input: Input,
     #[command(flatten)]
     pub output: Output,
     #[command(flatten)]
-    pub lines: Lines,
+    pub lines: LineArgs,
     /// Group by these (comma-separated). A request of several bios counts for the submitter and the file of
     /// the first.
     #[arg(long, value_name = "WORD,...", value_parser = dimension(), value_delimiter = ',', num_args = 1)]
@@ -63,7 +63,7 @@ pub struct Latency {
     #[arg(long)]
     pub functions: bool,
     #[command(flatten)]
-    pub interval: Interval,
+    pub interval: IntervalArgs,
     /// Run COMMAND and measure until it exits, or for --for (COMMAND keeps running).
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,

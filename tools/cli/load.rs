@@ -64,8 +64,8 @@ pub struct Load {
     #[command(flatten)]
     pub words: Words,
     /// Format of the result: text (normal), fio's JSON, or fio's terse line.
-    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Format::Normal, help_heading = RESULT)]
-    pub output_format: Format,
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = FioFormat::Normal, help_heading = RESULT)]
+    pub output_format: FioFormat,
     #[command(flatten, next_help_heading = RESULT)]
     pub output: Output,
 }
@@ -77,7 +77,7 @@ const RESULT: &str = Section::Result.name();
 
 /// fio's formats; `--json` is biopsy's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Format {
+pub enum FioFormat {
     Normal,
     Json,
     /// With every bucket of the latencies.

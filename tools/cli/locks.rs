@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::common::{Interval, Lines, Output, Submitters, Window, sorts};
+use super::common::{IntervalArgs, LineArgs, MeasurementArgs, Output, Submitters, sorts};
 use super::input::{Input, replaces_live};
 use super::values::cost;
 
@@ -25,7 +25,7 @@ The functions of the LRU lists are traced at each call if the kernel allows it, 
 ])))]
 pub struct Locks {
     #[command(flatten)]
-    pub window: Window,
+    pub window: MeasurementArgs,
     #[command(flatten)]
     pub submitters: Submitters,
     #[command(flatten)]
@@ -33,7 +33,7 @@ pub struct Locks {
     #[command(flatten)]
     pub output: Output,
     #[command(flatten)]
-    pub lines: Lines,
+    pub lines: LineArgs,
     /// CPU budget for taking stacks of waiters, per CPU; 0 takes none.
     #[arg(long, value_name = "PERCENT", default_value = "1%", value_parser = cost)]
     pub max_cost: f64,
@@ -50,7 +50,7 @@ pub struct Locks {
     #[arg(long, hide = true)]
     pub fault_no_events: bool,
     #[command(flatten)]
-    pub interval: Interval,
+    pub interval: IntervalArgs,
     /// Run COMMAND and measure until it exits, or for --for (COMMAND keeps running).
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,

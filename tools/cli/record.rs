@@ -7,7 +7,7 @@ use biopsy::analyze::condition::Condition;
 use clap::{Args, ValueEnum};
 
 use super::values::{At, at, condition, duration, interval, label, size};
-use super::{LeastSeverity, Window};
+use super::{LeastSeverity, MeasurementArgs};
 
 #[derive(Debug, Args)]
 pub struct Record {
@@ -15,7 +15,7 @@ pub struct Record {
     #[arg(long, value_name = "VIEW,...", value_enum, value_delimiter = ',', num_args = 1)]
     pub with: Vec<Recordable>,
     #[command(flatten)]
-    pub window: Window,
+    pub window: MeasurementArgs,
     /// Folder to make. Default: a new one here, named by the time.
     #[arg(short, long, value_name = "DIR")]
     pub output: Option<PathBuf>,

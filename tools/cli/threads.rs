@@ -1,10 +1,10 @@
 //! The command line of `biopsy threads`.
 
-use biopsy::analyze::threads::Column;
+use biopsy::analyze::threads::GroupColumn;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
 
-use super::common::{Interval, Lines, Output, Window, sorts};
+use super::common::{IntervalArgs, LineArgs, MeasurementArgs, Output, sorts};
 use super::input::{Input, replaces_live};
 use super::values::{column, comm};
 
@@ -25,20 +25,20 @@ The device that a thread waits for is known if the thread has submitted a bio an
 #[command(mut_arg("input", replaces_live(&["hz", "group_by", "pids", "comms", "cgroups", "stacks"])))]
 pub struct Threads {
     #[command(flatten)]
-    pub window: Window,
+    pub window: MeasurementArgs,
     #[command(flatten)]
     pub input: Input,
     #[command(flatten)]
     pub output: Output,
     #[command(flatten)]
-    pub lines: Lines,
+    pub lines: LineArgs,
     /// Scans of all threads per second, at random times. Default: 10, or 2 if only /proc is read.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub hz: Option<u32>,
     /// Group by these (comma-separated).
     #[arg(short = 'G', long = "group-by", value_name = "WORD,...", value_parser = column(), value_delimiter = ',',
         num_args = 1)]
-    pub group_by: Vec<Column>,
+    pub group_by: Vec<GroupColumn>,
     /// Only threads of this process. Can be repeated.
     #[arg(short, long = "pid", value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
     pub pids: Vec<u32>,
@@ -54,16 +54,16 @@ pub struct Threads {
     pub all: bool,
     /// Print kernel stacks instead of the table, as folded lines or as a flame graph (SVG).
     #[arg(long, value_enum, value_name = "FORMAT", conflicts_with_all = ["json", "group_by"])]
-    pub stacks: Option<Stacks>,
+    pub stacks: Option<StackFormat>,
     #[command(flatten)]
-    pub interval: Interval,
+    pub interval: IntervalArgs,
     /// Run COMMAND and measure until it exits, or for --for (COMMAND keeps running).
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Stacks {
+pub enum StackFormat {
     Folded,
     Flame,
 }

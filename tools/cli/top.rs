@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::common::{Interval, Output};
+use super::common::{IntervalArgs, Output};
 use super::input::{Input, replaces};
 use super::values::duration;
 
@@ -31,5 +31,5 @@ pub struct Top {
     #[command(flatten)]
     pub output: Output,
     #[command(flatten)]
-    pub interval: Interval,
+    pub interval: IntervalArgs,
 }

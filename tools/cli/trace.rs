@@ -5,7 +5,7 @@ use std::time::Duration;
 use biopsy::analyze::op::Op;
 use clap::Args;
 
-use super::common::{Output, Submitters, Window};
+use super::common::{MeasurementArgs, Output, Submitters};
 use super::values::{duration, op};
 
 #[derive(Debug, Args)]
@@ -28,7 +28,7 @@ With --json there is one object per I/O, and then one with the key summary: loss
     traced.")]
 pub struct Trace {
     #[command(flatten)]
-    pub window: Window,
+    pub window: MeasurementArgs,
     #[command(flatten)]
     pub submitters: Submitters,
     #[command(flatten)]

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use biopsy::analyze::condition::{Condition, Metric, Of, Side};
+use biopsy::analyze::condition::{BoundSide, Condition, Of, TriggerMetric};
 use biopsy::analyze::groups::Dimension;
 use biopsy::analyze::op::Op;
 use biopsy::analyze::stage::Stage;
-use biopsy::analyze::threads::Column;
+use biopsy::analyze::threads::GroupColumn;
 use biopsy::probe::latency::options::Stages;
 use biopsy::recording::Moment;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -49,9 +49,9 @@ pub fn stages() -> impl TypedValueParser<Value = Stages> {
 }
 
 /// Parses the name of a column of `threads`.
-pub fn column() -> impl TypedValueParser<Value = Column> {
-    let named = |word: String| Column::ALL.into_iter().find(|column| column.name() == word);
-    PossibleValuesParser::new(Column::ALL.map(Column::name))
+pub fn column() -> impl TypedValueParser<Value = GroupColumn> {
+    let named = |word: String| GroupColumn::ALL.into_iter().find(|column| column.name() == word);
+    PossibleValuesParser::new(GroupColumn::ALL.map(GroupColumn::name))
         .try_map(move |word| named(word).ok_or("no such column"))
 }
 
@@ -137,13 +137,13 @@ pub fn condition(text: &str) -> Result<(Condition, String), String> {
     };
     let at = text.find(['>', '<']).ok_or_else(wrong)?;
     let (metric, value) = (&text[..at], &text[at + 1..]);
-    let side = if text[at..].starts_with('>') { Side::Above } else { Side::Below };
+    let side = if text[at..].starts_with('>') { BoundSide::Above } else { BoundSide::Below };
     if metric == "iops" {
         let bound: f64 = value.parse().map_err(|_| wrong())?;
         if !(bound.is_finite() && bound >= 0.0) {
             return Err(wrong());
         }
-        return Ok((Condition { metric: Metric::Iops, side, bound }, text.to_string()));
+        return Ok((Condition { metric: TriggerMetric::Iops, side, bound }, text.to_string()));
     }
     let (stage, of) = match metric.strip_prefix("stage:") {
         None => (None, metric),
@@ -167,7 +167,7 @@ pub fn condition(text: &str) -> Result<(Condition, String), String> {
         return Err(format!("'{value}' has no unit: use us, ms or s, as in 2ms"));
     }
     let bound = duration(value)?.as_nanos() as f64;
-    Ok((Condition { metric: Metric::Latency { stage, of }, side, bound }, text.to_string()))
+    Ok((Condition { metric: TriggerMetric::Latency { stage, of }, side, bound }, text.to_string()))
 }
 
 /// Parses `NAME=VALUE`.
@@ -242,12 +242,18 @@ mod tests {
     #[test]
     fn bounds_are_a_metric_a_side_and_a_value() {
         let of = |text| condition(text).map(|(condition, _)| condition);
-        let latency = |stage, of| Metric::Latency { stage, of };
-        let p99 = Condition { metric: latency(None, Of::Quantile(0.99)), side: Side::Above, bound: 2e6 };
+        let latency = |stage, of| TriggerMetric::Latency { stage, of };
+        let p99 = Condition { metric: latency(None, Of::Quantile(0.99)), side: BoundSide::Above, bound: 2e6 };
         assert_eq!(of("p99>2ms"), Ok(p99));
         let queue = latency(Some(Stage::Queue), Of::Max);
-        assert_eq!(of("stage:queue.max<5us"), Ok(Condition { metric: queue, side: Side::Below, bound: 5e3 }));
-        assert_eq!(of("iops<1000"), Ok(Condition { metric: Metric::Iops, side: Side::Below, bound: 1e3 }));
+        assert_eq!(
+            of("stage:queue.max<5us"),
+            Ok(Condition { metric: queue, side: BoundSide::Below, bound: 5e3 })
+        );
+        assert_eq!(
+            of("iops<1000"),
+            Ok(Condition { metric: TriggerMetric::Iops, side: BoundSide::Below, bound: 1e3 })
+        );
         for wrong in
             ["p99", "p99>", "p99>2", "p98>2ms", "iops>2ms", "iops<-1", "iops<NaN", "stage:x.p99>1ms", ">1ms"]
         {

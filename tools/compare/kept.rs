@@ -5,7 +5,7 @@ use std::io::{BufRead as _, Read as _};
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
-use biopsy::experiment::compare::{Difference, Kind, Source, offline};
+use biopsy::experiment::compare::{Difference, MetricKind, SampleSource, offline};
 use biopsy::recording::source;
 use biopsy::refusal::{Refusal, reason};
 use biopsy::render::text::clean;
@@ -23,7 +23,7 @@ pub fn run(args: &Compare, a: &Path, b: &Path) -> Result<()> {
     let (a, b) = (read(a)?, read(b)?);
     // The same default as for live rounds: bandwidth if the block sizes differ.
     let is_alike = a.setup.get("block size") == b.setup.get("block size");
-    let primary = args.metric.unwrap_or(if is_alike { Kind::Iops } else { Kind::Bandwidth });
+    let primary = args.metric.unwrap_or(if is_alike { MetricKind::Iops } else { MetricKind::Bandwidth });
     let comparison = offline(&a, &b, primary, args.margin);
     refuse(args, &a.name, &b.name, &comparison.differences)?;
     Sinks::open(args)?.write(args, &wall_clock::envelope(), &comparison, &[])?;
@@ -45,10 +45,10 @@ pub fn refuse(args: &Compare, a: &str, b: &str, differences: &[Difference]) -> R
     .into())
 }
 
-pub fn read(path: &Path) -> Result<Source> {
+pub fn read(path: &Path) -> Result<SampleSource> {
     let name = path.display().to_string();
     let values = values(path)?;
-    Source::of(&name, &values).with_context(|| {
+    SampleSource::of(&name, &values).with_context(|| {
         Refusal::Refused(format!(
             "{} has nothing to compare: give JSON of biopsy load, compare or latency, or of fio, or a recording",
             clean(&name)

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::slice;
 
 use biopsy::envelope::Envelope;
-use biopsy::experiment::compare::{Printed, Source};
+use biopsy::experiment::compare::{PrintedMetric, SampleSource};
 use biopsy::load::LoadSummary;
 use biopsy::render::json;
 use serde_json::Value;
@@ -12,16 +12,16 @@ use serde_json::Value;
 use crate::load;
 
 /// The run of a load in the form of a saved `biopsy load --json`.
-pub fn of_load(envelope: &Envelope, run: &LoadSummary) -> Source {
+pub fn of_load(envelope: &Envelope, run: &LoadSummary) -> SampleSource {
     let object = json::load::object(envelope, slice::from_ref(run), None, load::hostname());
-    Source::of("", &[Value::Object(object)]).unwrap_or_default()
+    SampleSource::of("", &[Value::Object(object)]).unwrap_or_default()
 }
 
 /// The setup of a command.
 pub fn of_command(
     envelope: &Envelope,
     command: &[String],
-    printed: Option<&Printed>,
+    printed: Option<&PrintedMetric>,
     device: Option<&str>,
 ) -> BTreeMap<String, String> {
     let all = [

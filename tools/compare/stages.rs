@@ -9,7 +9,7 @@ use biopsy::envelope::{Envelope, Lost};
 use biopsy::experiment::compare::stages::StageMean;
 use biopsy::experiment::compare::{Comparison, Observer, Round};
 use biopsy::host::Host;
-use biopsy::load::{Engine, Job, LoadSummary, Prepared};
+use biopsy::load::{Engine, Job, LoadSummary, PreparedJobs};
 use biopsy::probe::Probe;
 use biopsy::probe::latency::LatencyProbe;
 use biopsy::probe::latency::options::Options;
@@ -22,7 +22,7 @@ use biopsy::wire::reading::Reading;
 const MOST_LOST: f64 = 0.001;
 
 /// The latency probe on one disk.
-pub struct Stages {
+pub struct StageProbe {
     host: Host,
     disk: String,
     probe: LatencyProbe,
@@ -34,7 +34,7 @@ pub struct Stages {
     left_out: usize,
 }
 
-impl Stages {
+impl StageProbe {
     /// Attaches the probe. For biopsy's own load, operations are followed from its submit stamps.
     pub fn attach(disk: Option<&str>, jobs: &[Job]) -> Result<Self> {
         let disk =
@@ -57,9 +57,9 @@ impl Stages {
     }
 
     /// Returns a function that runs a load and passes its submit and reap stamps to the probe.
-    pub fn driver(&self) -> Result<impl Fn(&mut Prepared) -> Result<LoadSummary> + use<>> {
+    pub fn driver(&self) -> Result<impl Fn(&mut PreparedJobs) -> Result<LoadSummary> + use<>> {
         let generators = self.probe.generators()?;
-        Ok(move |prepared: &mut Prepared| {
+        Ok(move |prepared: &mut PreparedJobs| {
             prepared.run_one(stop::flag(), &|_| (), generators.as_deref().unwrap_or_default())
         })
     }
@@ -102,7 +102,7 @@ impl Stages {
     }
 }
 
-impl Observer for Stages {
+impl Observer for StageProbe {
     fn begin(&mut self) -> Result<()> {
         self.from = Some(self.probe.read()?);
         Ok(())

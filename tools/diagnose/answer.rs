@@ -8,7 +8,7 @@ use biopsy::analyze::load::LoadResult;
 use biopsy::analyze::pressure::PressureSummary;
 use biopsy::analyze::threads::ThreadSummary;
 use biopsy::analyze::timeline::Timeline;
-use biopsy::envelope::Framed;
+use biopsy::envelope::FramedView;
 use biopsy::findings::Diagnosis;
 use biopsy::refusal::Refusal;
 use biopsy::render::{self, html, text};
@@ -19,7 +19,7 @@ use crate::cli::{Color, LeastSeverity};
 use crate::output::{self, Sink, warn};
 
 /// The diagnosis, with the measurements behind it.
-pub struct Found<'a> {
+pub struct DiagnosisResult<'a> {
     pub summaries: Summaries<'a>,
     pub diagnosis: &'a Diagnosis,
     /// Why the result must not be trusted, if so.
@@ -66,10 +66,15 @@ impl Answer {
     }
 
     /// Writes the page, and the text or JSON on stdout.
-    pub fn write(&mut self, found: &Found<'_>) -> Result<()> {
-        let Found { summaries, diagnosis, doubt, command_status, pressure, threads, timeline, .. } = *found;
+    pub fn write(&mut self, found: &DiagnosisResult<'_>) -> Result<()> {
+        let DiagnosisResult {
+            summaries, diagnosis, doubt, command_status, pressure, threads, timeline, ..
+        } = *found;
         let summary = DiagnosisSummary {
-            latency: Some(Framed { envelope: summaries.envelope.clone(), view: summaries.latency.clone() }),
+            latency: Some(FramedView {
+                envelope: summaries.envelope.clone(),
+                view: summaries.latency.clone(),
+            }),
             interrupts: found.interrupts.cloned(),
             locks: (pressure.locks.is_some() || pressure.pagecache.is_some()).then(|| pressure.clone()),
             threads: threads.cloned(),
@@ -127,7 +132,7 @@ impl Answer {
     }
 
     /// The exit code for these findings.
-    pub fn exit(&self, found: &Found<'_>) -> Result<()> {
+    pub fn exit(&self, found: &DiagnosisResult<'_>) -> Result<()> {
         if let Some(why) = found.doubt {
             return Err(Refusal::Untrusted(why.to_string()).into());
         }

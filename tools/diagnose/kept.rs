@@ -13,28 +13,28 @@ use biopsy::analyze::threads::ThreadSummary;
 use biopsy::analyze::timeline::Timeline;
 use biopsy::envelope::{Envelope, Missing, Reason, View};
 use biopsy::merge::{Summary, how};
-use biopsy::recording::ring::Held;
-use biopsy::recording::source::{self, Absent, Lines};
+use biopsy::recording::ring::RingInterval;
+use biopsy::recording::source::{self, Absent, LineReader};
 use biopsy::recording::stacks::Profiles;
 use biopsy::recording::{Piece, Span, folder, name_of};
 use biopsy::render::folded;
-use biopsy::rules::measured::Measured;
+use biopsy::rules::measured::IntervalSummaries;
 
 use crate::flame::recording as stacks;
 use crate::replay;
 
 /// The source of each view's intervals.
 #[derive(Clone, Copy)]
-pub enum Kept<'a> {
+pub enum IntervalSource<'a> {
     /// A recording.
     At(&'a Path),
     /// Intervals in memory, with the name of their view.
-    Held(&'a [(&'static str, Vec<Held>)]),
+    Held(&'a [(&'static str, Vec<RingInterval>)]),
 }
 
 /// All intervals, merged.
-pub struct Window {
-    pub measured: Measured,
+pub struct MergedIntervals {
+    pub measured: IntervalSummaries,
     pub timeline: Timeline,
     /// On-CPU stacks; None: not recorded.
     pub stacks: Option<FlameSummary>,
@@ -43,12 +43,12 @@ pub struct Window {
     pub command_status: Option<i32>,
 }
 
-impl Kept<'_> {
+impl IntervalSource<'_> {
     /// The intervals that began within `span`, merged.
     ///
     /// # Errors
     /// If there is no latency, or a view is damaged.
-    pub fn window(self, span: Span) -> Result<Window> {
+    pub fn window(self, span: Span) -> Result<MergedIntervals> {
         let mut timeline = Timeline::default();
         let lines = self.lines::<LatencySummary>()?;
         let latency =
@@ -65,8 +65,9 @@ impl Kept<'_> {
             Err(error) => (None, Some(error)),
         };
         let profile = stacks.as_ref().and_then(profile);
-        let measured = Measured { envelope, latency, interrupts, pressure, threads, profile, system };
-        Ok(Window { measured, timeline, stacks, damaged, command_status })
+        let measured =
+            IntervalSummaries { envelope, latency, interrupts, pressure, threads, profile, system };
+        Ok(MergedIntervals { measured, timeline, stacks, damaged, command_status })
     }
 
     fn name(self) -> String {
@@ -76,12 +77,12 @@ impl Kept<'_> {
         }
     }
 
-    fn held(views: &[(&str, Vec<Held>)], view: &str) -> Result<Vec<Held>> {
+    fn held(views: &[(&str, Vec<RingInterval>)], view: &str) -> Result<Vec<RingInterval>> {
         let found = views.iter().find(|(name, held)| *name == view && !held.is_empty());
         Ok(found.ok_or_else(|| Absent::new(view))?.1.clone())
     }
 
-    fn lines<V: View>(self) -> Result<Lines> {
+    fn lines<V: View>(self) -> Result<LineReader> {
         match self {
             Self::At(path) => replay::open::<V>(path),
             Self::Held(views) => source::held(&Self::held(views, name_of(V::SCHEMA))?),

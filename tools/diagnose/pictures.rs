@@ -1,7 +1,7 @@
 //! The flame graphs of a report. Each includes where and when it was measured, as it may be copied out of the page.
 
 use biopsy::analyze::flame::FlameSummary;
-use biopsy::analyze::locks::waits::Waited;
+use biopsy::analyze::locks::waits::WaitProfiles;
 use biopsy::analyze::locks::{LockSummary, trust};
 use biopsy::analyze::profile::{Profile, Unit, folded};
 use biopsy::analyze::stacks::ProfileSummary;
@@ -63,7 +63,7 @@ impl<'a> Pictures<'a> {
     }
 
     pub fn locks(&mut self, locks: &LockSummary) {
-        let Waited { times, .. } = Waited::of(locks);
+        let WaitProfiles { times, .. } = WaitProfiles::of(locks);
         let unit =
             format!("{} of {}", text::time(times.total()), text::counted(locks.events.contentions, "wait"));
         let lost = trust::lost(locks).events;

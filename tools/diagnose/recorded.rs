@@ -7,14 +7,14 @@ use biopsy::analyze::devices::HostSummary;
 use biopsy::analyze::loss;
 use biopsy::recording::Span;
 
-use super::answer::{Answer, Found};
-use super::kept::{Kept, Window};
+use super::answer::{Answer, DiagnosisResult};
+use super::kept::{IntervalSource, MergedIntervals};
 use super::pictures::Pictures;
 use crate::cli::{Color, Diagnose, LeastSeverity, Report};
 use crate::replay;
 
 /// The recording to diagnose, and the destination of the result.
-pub struct Asked<'a> {
+pub struct DiagnosisRequest<'a> {
     recording: &'a Path,
     span: Span,
     page: Option<PathBuf>,
@@ -24,7 +24,7 @@ pub struct Asked<'a> {
     max_loss: f64,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> DiagnosisRequest<'a> {
     /// Options of `diagnose -i`. A page is written only if a file is named.
     pub fn of(args: &'a Diagnose, recording: &'a Path) -> Self {
         Self {
@@ -63,11 +63,11 @@ fn page_name(recording: &Path) -> PathBuf {
     names.map(PathBuf::from).find(|path| !path.exists()).unwrap_or_else(|| format!("{stem}.html").into())
 }
 
-pub fn run(asked: &Asked<'_>, color: Color) -> Result<()> {
-    let kept = Kept::At(asked.recording);
+pub fn run(asked: &DiagnosisRequest<'_>, color: Color) -> Result<()> {
+    let kept = IntervalSource::At(asked.recording);
     let machine = replay::machine::<HostSummary>(asked.recording)?.view;
     let mut answer = Answer::open(asked.page.clone(), asked.json, asked.verbose, asked.fail_on, color)?;
-    let Window { measured, timeline, stacks, damaged, command_status } = kept.window(asked.span)?;
+    let MergedIntervals { measured, timeline, stacks, damaged, command_status } = kept.window(asked.span)?;
     let host = &machine.machine;
     let doubt = loss::distrust(&measured.latency, &measured.envelope.lost, asked.max_loss);
     let mut pictures = Pictures::new(&host.hostname, &measured.envelope);
@@ -77,7 +77,7 @@ pub fn run(asked: &Asked<'_>, color: Color) -> Result<()> {
         measured.pressure.locks.iter().for_each(|locks| pictures.locks(locks));
     }
     measured.diagnose(host, command_status.is_some(), |summaries, diagnosis| {
-        let found = Found {
+        let found = DiagnosisResult {
             summaries: *summaries,
             diagnosis,
             doubt: doubt.as_deref(),

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, ensure};
 use biopsy::analyze::flame::What;
-use biopsy::analyze::flame_diff::{Basis, Side, compare};
+use biopsy::analyze::flame_diff::{Basis, DiffSide, compare};
 use biopsy::analyze::profile::Unit;
 use biopsy::refusal::Refusal;
 use biopsy::render;
@@ -13,7 +13,7 @@ use biopsy::render::flame_diff;
 use biopsy::session::wall_clock;
 
 use super::recording::{self, MOST_SAMPLES, Recording};
-use super::{Format, total};
+use super::{FlameFormat, total};
 use crate::cli::Flame;
 use crate::output;
 use crate::output::Sink;
@@ -45,7 +45,7 @@ pub fn run(args: &Flame, path: &Path, options: &Options) -> Result<()> {
             other.title()
         ));
     }
-    let sides = [before_read, after_read].map(|read| Side {
+    let sides = [before_read, after_read].map(|read| DiffSide {
         profile: &read.measurement.summary.profile,
         events: None,
         what: read.measurement.summary.what,
@@ -57,7 +57,7 @@ pub fn run(args: &Flame, path: &Path, options: &Options) -> Result<()> {
     let on_stdout = path == Path::new("-");
     if args.json {
         let [before, after, path] = [before, after, path].map(Path::to_string_lossy);
-        let picture = Some((&*path, Format::Picture.word().0));
+        let picture = Some((&*path, FlameFormat::Picture.word().0));
         let object =
             render::json::flame::difference(&wall_clock::envelope(), &comparison, [&before, &after], picture);
         return Sink::open(None)?.write(&object);

@@ -8,18 +8,18 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
-use biopsy::analyze::flame::{FlameSummary, Note, Recorded, Source};
+use biopsy::analyze::flame::{FlameSummary, Note, StackFile, StackSource};
 use biopsy::analyze::profile::{Place, Profile, Unit, by_label, folded};
 use biopsy::envelope::{Envelope, Missing};
 use biopsy::recording::stacks::Profiles;
 use biopsy::recording::{Span, source};
 use biopsy::refusal::{Refusal, reason};
 use biopsy::render::pprof::origin::Origin;
-use biopsy::render::pprof::reading::{self, Reading, Values};
+use biopsy::render::pprof::reading::{self, PprofFile, SelectedValues};
 use biopsy::render::text;
 use biopsy::session::flame::Measurement;
 use biopsy::session::wall_clock;
-use biopsy::symbols::{Helper, Named, Symbolizer};
+use biopsy::symbols::{Helper, PlaceName, Symbolizer};
 
 use crate::cli::FoldedUnit;
 use crate::{output, replay};
@@ -158,9 +158,9 @@ fn bytes(path: &Path) -> Result<Vec<u8>> {
 fn folded_text(bytes: Vec<u8>, name: String, unit: Option<Unit>) -> Result<Recording> {
     let text = String::from_utf8(bytes).ok().context("it is neither a pprof profile nor UTF-8 text")?;
     let profile = folded::parse(&text, unit.unwrap_or(Unit::Samples))?;
-    let recorded = Recorded { file: name, values: values(profile.unit).to_string(), ..Recorded::default() };
+    let recorded = StackFile { file: name, values: values(profile.unit).to_string(), ..StackFile::default() };
     let summary = FlameSummary {
-        source: Source::Recorded("folded text".to_string()),
+        source: StackSource::Recorded("folded text".to_string()),
         recorded: Some(recorded),
         ..FlameSummary::new(None, profile)
     };
@@ -170,24 +170,24 @@ fn folded_text(bytes: Vec<u8>, name: String, unit: Option<Unit>) -> Result<Recor
 }
 
 fn profile(bytes: &[u8], name: String, unit: Option<Unit>) -> Result<Recording> {
-    let mut naming = Naming::new();
-    let part = Part::new(&Reading::new(bytes)?, unit, &mut naming)?;
+    let mut naming = FrameSymbolizer::new();
+    let part = ProfilePart::new(&PprofFile::new(bytes)?, unit, &mut naming)?;
     Ok(part.recording(name, naming))
 }
 
 /// The stacks of the intervals that begin within a span, added up. `name` is the recording's.
 pub fn intervals(mut profiles: Profiles, name: String, unit: Option<Unit>, span: Span) -> Result<Recording> {
-    let mut naming = Naming::new();
+    let mut naming = FrameSymbolizer::new();
     let mut sum: Option<Sum> = None;
     let mut begin = None;
     while let Some((file, bytes)) = profiles.next(reading::MOST_BYTES)? {
         let add = || {
             let bytes = reading::unpacked(bytes?)?;
-            let reading = Reading::new(&bytes)?;
+            let reading = PprofFile::new(&bytes)?;
             let start = reading.start_ns.and_then(wall_clock::rfc3339).unwrap_or_default();
             let begin = begin.get_or_insert_with(|| start.clone());
             if span.holds(begin, &start)? {
-                let part = Part::new(&reading, unit, &mut naming)?;
+                let part = ProfilePart::new(&reading, unit, &mut naming)?;
                 match &mut sum {
                     Some(sum) => sum.add(part)?,
                     None => sum = Some(Sum::new(part)),
@@ -204,18 +204,18 @@ pub fn intervals(mut profiles: Profiles, name: String, unit: Option<Unit>, span:
 }
 
 /// A profile, or the sum of several.
-struct Part {
+struct ProfilePart {
     stacks: Profile,
     counts: Option<Profile>,
-    values: Values,
+    values: SelectedValues,
     origin: Option<Origin>,
     start_ns: Option<i64>,
     duration_ns: u64,
     period_ns: Option<u64>,
 }
 
-impl Part {
-    fn new(reading: &Reading<'_>, unit: Option<Unit>, naming: &mut Naming) -> Result<Self> {
+impl ProfilePart {
+    fn new(reading: &PprofFile<'_>, unit: Option<Unit>, naming: &mut FrameSymbolizer) -> Result<Self> {
         let values = reading.values(unit)?;
         let names = naming.names(reading.nameless())?;
         Ok(Self {
@@ -230,10 +230,10 @@ impl Part {
     }
 
     /// `name` is the file's.
-    fn recording(self, name: String, naming: Naming) -> Recording {
+    fn recording(self, name: String, naming: FrameSymbolizer) -> Recording {
         let values = self.values;
         let (naming, unnamed, failures) = naming.end();
-        let recorded = Recorded {
+        let recorded = StackFile {
             file: name,
             values: text::fitted(&values.name, MOST_NAME),
             counts: values.counts.map(|counts| text::fitted(&counts.name, MOST_NAME)).unwrap_or_default(),
@@ -257,7 +257,7 @@ impl Part {
             devices: origin.devices,
             counts: self.counts,
             duration_ns: envelope.duration_ns,
-            source: Source::Recorded(origin.source),
+            source: StackSource::Recorded(origin.source),
             measured: origin.measured,
             lost: origin.lost,
             period_ns: self.period_ns,
@@ -274,7 +274,7 @@ impl Part {
 
 /// The sum of intervals.
 struct Sum {
-    all: Part,
+    all: ProfilePart,
     intervals: u64,
     /// By the text without its numbers: the first one, the number of intervals with it, and whether all texts are
     /// equal.
@@ -285,7 +285,7 @@ struct Sum {
 }
 
 impl Sum {
-    fn new(first: Part) -> Self {
+    fn new(first: ProfilePart) -> Self {
         let mut sum = Self {
             intervals: 1,
             missing: Vec::new(),
@@ -298,7 +298,7 @@ impl Sum {
         sum
     }
 
-    fn add(&mut self, mut part: Part) -> Result<()> {
+    fn add(&mut self, mut part: ProfilePart) -> Result<()> {
         let missing = part.origin.as_mut().map(take_missing);
         self.intervals += 1;
         self.note(missing.unwrap_or_default());
@@ -340,7 +340,7 @@ impl Sum {
         }
     }
 
-    fn whole(mut self) -> Part {
+    fn whole(mut self) -> ProfilePart {
         let all = self.intervals;
         let missing = self.missing.into_iter().map(|(_, mut missing, n, same)| {
             if n < all || !same {
@@ -370,15 +370,15 @@ fn take_missing(origin: &mut Origin) -> Vec<Missing> {
 }
 
 /// Resolves frames without a name with files of this machine.
-struct Naming {
+struct FrameSymbolizer {
     symbolizer: Symbolizer,
-    known: HashMap<Place, Named>,
+    known: HashMap<Place, PlaceName>,
     failures: Vec<Missing>,
     /// Bytes of the names found.
     text: usize,
 }
 
-impl Naming {
+impl FrameSymbolizer {
     fn new() -> Self {
         let symbolizer = Symbolizer::new(Helper::own());
         Self { symbolizer, known: HashMap::new(), failures: Vec::new(), text: 0 }
@@ -405,7 +405,7 @@ impl Naming {
                 }
                 named
             }
-            false => vec![Named::Absent; new.len()],
+            false => vec![PlaceName::Absent; new.len()],
         };
         self.known.extend(new.into_iter().zip(named));
         Ok(places.iter().map(|place| self.known.get(place)?.clone().names()).collect())
@@ -413,21 +413,21 @@ impl Naming {
 
     /// The summary, the frames still without a name, and why files could not be read.
     fn end(self) -> (Option<String>, BTreeMap<String, Place>, Vec<Missing>) {
-        let unnamed = self.known.iter().filter(|(_, named)| !matches!(named, Named::As(_)));
+        let unnamed = self.known.iter().filter(|(_, named)| !matches!(named, PlaceName::As(_)));
         let unnamed = by_label(unnamed.map(|(place, _)| place));
-        let (places, named): (Vec<Place>, Vec<Named>) = self.known.into_iter().unzip();
+        let (places, named): (Vec<Place>, Vec<PlaceName>) = self.known.into_iter().unzip();
         (naming(&places, &named), unnamed, self.failures)
     }
 }
 
 /// How many frames without a name were resolved.
-fn naming(places: &[Place], named: &[Named]) -> Option<String> {
-    let count = |is: &dyn Fn(&Place, &Named) -> bool| {
+fn naming(places: &[Place], named: &[PlaceName]) -> Option<String> {
+    let count = |is: &dyn Fn(&Place, &PlaceName) -> bool| {
         places.iter().zip(named).filter(|(place, named)| is(place, named)).count()
     };
-    let some = count(&|_, named| matches!(named, Named::As(_)));
-    let nameless = count(&|_, named| *named == Named::Nameless);
-    let absent = count(&|place, named| *named == Named::Absent && place.build_id.is_some());
+    let some = count(&|_, named| matches!(named, PlaceName::As(_)));
+    let nameless = count(&|_, named| *named == PlaceName::Nameless);
+    let absent = count(&|place, named| *named == PlaceName::Absent && place.build_id.is_some());
     let unknown = places.len() - some - nameless - absent;
     let frames = |n: usize, one: &str, several: &str| {
         let frames = text::counted(n as u64, "frame");
@@ -445,10 +445,10 @@ fn naming(places: &[Place], named: &[Named]) -> Option<String> {
 }
 
 /// The missing files, by build ID or path, those with most frames first.
-fn files(places: &[Place], named: &[Named]) -> String {
+fn files(places: &[Place], named: &[PlaceName]) -> String {
     let mut files: Vec<(&Place, usize)> = Vec::new();
     let mut absent: Vec<&Place> = (places.iter().zip(named))
-        .filter(|(place, named)| **named == Named::Absent && place.build_id.is_some())
+        .filter(|(place, named)| **named == PlaceName::Absent && place.build_id.is_some())
         .map(|(place, _)| place)
         .collect();
     absent.sort_by_key(|place| (&place.build_id, &place.file));

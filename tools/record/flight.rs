@@ -6,16 +6,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use biopsy::analyze::condition::{Condition, Metric};
+use biopsy::analyze::condition::{Condition, TriggerMetric};
 use biopsy::analyze::latency::LatencySummary;
 use biopsy::clock::now_ns;
 use biopsy::envelope::{Envelope, Missing, Reason};
 use biopsy::host::Host;
 use biopsy::recording::folder::{self, Folder};
 use biopsy::recording::io::Parts;
-use biopsy::recording::manifest::{Ended, Manifest, Recorded};
+use biopsy::recording::manifest::{EndReason, Manifest, RecordedView};
 use biopsy::recording::redact::Redactor;
-use biopsy::recording::ring::{Held, Ring};
+use biopsy::recording::ring::{IntervalRing, RingInterval};
 use biopsy::recording::tape::{Tape, dump};
 use biopsy::refusal::{Refusal, plain, reason};
 use biopsy::render::text;
@@ -23,7 +23,7 @@ use biopsy::session::record::{Opening, Views};
 use biopsy::session::slowest::{HeldIos, MOST, WindowIos};
 use biopsy::session::{stop, wall_clock};
 
-use super::views::{self, Asked, Named};
+use super::views::{self, RecordOptions, SelectedDevices};
 use super::watch::Watch;
 use super::{Usage, await_begin, begin, clocks, collect, create, doubts, due, follow, put, trace, write};
 use crate::cli::{Record, Recordable};
@@ -38,11 +38,11 @@ const HOUR: Duration = Duration::from_secs(3600);
 pub struct Trigger {
     /// The parsed bound and its text.
     when: Option<(Condition, String)>,
-    state: Mutex<State>,
+    state: Mutex<TriggerState>,
 }
 
 #[derive(Default)]
-struct State {
+struct TriggerState {
     /// The bound was crossed, and the value has not come back yet.
     is_crossed: bool,
     /// The requested dump.
@@ -68,8 +68,8 @@ impl Trigger {
         } else if let Some(crossed) = condition.crossed(summary) {
             state.is_crossed = true;
             let value = match condition.metric {
-                Metric::Iops => text::count(crossed.value as u64),
-                Metric::Latency { .. } => text::time(crossed.value as u64),
+                TriggerMetric::Iops => text::count(crossed.value as u64),
+                TriggerMetric::Latency { .. } => text::time(crossed.value as u64),
             };
             let op = crossed.op.map(|op| format!(" {}", op.name())).unwrap_or_default();
             let why = format!("{words}: {value} of {}{op}", text::clean(&crossed.device));
@@ -88,13 +88,13 @@ impl Trigger {
 }
 
 /// The intervals of each view.
-type Rings = Vec<(&'static str, Arc<Mutex<Ring>>)>;
+type Rings = Vec<(&'static str, Arc<Mutex<IntervalRing>>)>;
 
 pub fn run(
     args: &Record,
     length: Duration,
     host: &Host,
-    named: &Named,
+    named: &SelectedDevices,
     machine: &[u8],
     redactor: &Option<Arc<Redactor>>,
 ) -> Result<()> {
@@ -124,9 +124,10 @@ pub fn run(
     let trigger = Trigger { when: args.when.clone(), state: Mutex::default() };
     std::thread::scope(|scope| {
         let mut views = Views::new(scope, args.window.max_loss);
-        let asked = Asked { args, host, named, trigger: Some(&trigger), ios: ios.as_ref(), folder: None };
+        let asked =
+            RecordOptions { args, host, named, trigger: Some(&trigger), ios: ios.as_ref(), folder: None };
         let tape = |view: Recordable| {
-            let ring = Arc::new(Mutex::new(Ring::new(keep_ns)));
+            let ring = Arc::new(Mutex::new(IntervalRing::new(keep_ns)));
             rings.lock().unwrap_or_else(PoisonError::into_inner).push((view.name(), Arc::clone(&ring)));
             Ok(Tape::hold(view.name(), &ring)?.redacted(redactor.clone()))
         };
@@ -139,7 +140,7 @@ pub fn run(
         let (envelope, manifest) = begin(args, missing)?;
         let rings = std::mem::take(&mut *rings.lock().unwrap_or_else(PoisonError::into_inner));
         views.begin(Opening { at, interval: args.interval, length: args.window.length });
-        let writer = Writer {
+        let writer = RecordingWriter {
             into: &into,
             machine,
             envelope: &envelope,
@@ -209,7 +210,7 @@ struct Dumps {
 
 impl Dumps {
     /// A failure is not fatal: a full disk may have space for the next dump.
-    fn write(&mut self, writer: &Writer<'_>, due: &Due) {
+    fn write(&mut self, writer: &RecordingWriter<'_>, due: &Due) {
         match writer.write(due) {
             Ok(()) => {
                 self.written += 1;
@@ -242,7 +243,7 @@ impl Dumps {
 }
 
 /// Writes the intervals in memory as a recording.
-pub struct Writer<'a> {
+pub struct RecordingWriter<'a> {
     into: &'a Path,
     machine: &'a [u8],
     envelope: &'a Envelope,
@@ -253,17 +254,18 @@ pub struct Writer<'a> {
     usage: Usage,
 }
 
-impl Writer<'_> {
+impl RecordingWriter<'_> {
     /// The intervals of each view that ended after `from_ns`, up to and including `to_ns`.
-    pub fn between(&self, from_ns: u64, to_ns: u64) -> Vec<(&'static str, Vec<Held>)> {
-        let held =
-            |ring: &Mutex<Ring>| ring.lock().unwrap_or_else(PoisonError::into_inner).between(from_ns, to_ns);
+    pub fn between(&self, from_ns: u64, to_ns: u64) -> Vec<(&'static str, Vec<RingInterval>)> {
+        let held = |ring: &Mutex<IntervalRing>| {
+            ring.lock().unwrap_or_else(PoisonError::into_inner).between(from_ns, to_ns)
+        };
         self.rings.iter().map(|(view, ring)| (*view, held(ring))).collect()
     }
 
     /// Whether all views have an interval that ended at this time or later.
     pub fn reaches(&self, at_ns: u64) -> bool {
-        let end = |ring: &Mutex<Ring>| ring.lock().unwrap_or_else(PoisonError::into_inner).end_ns();
+        let end = |ring: &Mutex<IntervalRing>| ring.lock().unwrap_or_else(PoisonError::into_inner).end_ns();
         self.rings.iter().all(|(_, ring)| end(ring).is_some_and(|end| end >= at_ns))
     }
 
@@ -274,9 +276,10 @@ impl Writer<'_> {
     }
 
     fn write(&self, due: &Due) -> Result<()> {
-        let until =
-            |ring: &Mutex<Ring>| ring.lock().unwrap_or_else(PoisonError::into_inner).take_until(due.at_ns);
-        let all: Vec<(&str, Vec<Held>)> =
+        let until = |ring: &Mutex<IntervalRing>| {
+            ring.lock().unwrap_or_else(PoisonError::into_inner).take_until(due.at_ns)
+        };
+        let all: Vec<(&str, Vec<RingInterval>)> =
             self.rings.iter().map(|(view, ring)| (*view, until(ring))).collect();
         let mut folder = self.folder()?;
         put(&folder, folder::HOST, self.machine)?;
@@ -285,7 +288,7 @@ impl Writer<'_> {
         }
         let mut manifest = Manifest {
             run_id: super::run_id()?,
-            ended: Some(Ended::Dump),
+            ended: Some(EndReason::Dump),
             trigger: Some(due.why.clone()),
             recorder_cpu_percent: self.usage.cpu_percent(),
             ..self.manifest.clone()
@@ -348,7 +351,7 @@ impl Writer<'_> {
 }
 
 /// Writes the slowest I/Os as a table.
-fn slowest(folder: &Folder, window: &WindowIos) -> Result<Recorded> {
+fn slowest(folder: &Folder, window: &WindowIos) -> Result<RecordedView> {
     let mut parts = Parts::create(folder.path(), &Arc::default())?;
     let offset = wall_clock::unix_ns_now().saturating_sub(now_ns());
     for io in &window.ios {
@@ -356,7 +359,7 @@ fn slowest(folder: &Folder, window: &WindowIos) -> Result<Recorded> {
         parts.add(&trace::row(&window.scene, io, ended))?;
     }
     parts.finish()?;
-    let mut recorded = Recorded { bytes: parts.bytes, ..Recorded::default() };
+    let mut recorded = RecordedView { bytes: parts.bytes, ..RecordedView::default() };
     recorded.lost.events = window.lost;
     Ok(recorded)
 }

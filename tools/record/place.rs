@@ -8,13 +8,13 @@ use std::path::Path;
 use anyhow::Result;
 use biopsy::host::{Host, select};
 
-use super::views::Named;
+use super::views::SelectedDevices;
 
 /// From linux/magic.h.
 const RAMFS_MAGIC: i64 = 0x8584_58f6;
 
 /// The disk of a recording's folder.
-pub enum Place {
+pub enum FolderDisk {
     /// A traced disk or partition, or a device below it.
     Traced(String),
     /// In memory, or on another disk.
@@ -23,10 +23,10 @@ pub enum Place {
     Unknown,
 }
 
-impl Place {
+impl FolderDisk {
     /// # Errors
     /// If the folder is gone.
-    pub fn of(host: &Host, named: &Named, recording: &Path) -> Result<Self> {
+    pub fn of(host: &Host, named: &SelectedDevices, recording: &Path) -> Result<Self> {
         let device = std::fs::metadata(recording)?.dev();
         let number = format!("{}:{}", libc::major(device), libc::minor(device));
         let Ok(device) = select::find(host, Path::new("/"), &number) else {

@@ -19,12 +19,12 @@ use biopsy::recording::tape::Tape;
 use biopsy::refusal::Refusal;
 use biopsy::render::json;
 use biopsy::session::io_stream::{IoReceiver, IoSender, Message, link};
-use biopsy::session::record::{Opened, Views};
-use biopsy::session::trace::{Tracer, Whole};
+use biopsy::session::record::{OpenInterval, Views};
+use biopsy::session::trace::{TraceTotals, Tracer};
 use biopsy::session::wall_clock;
 
-use super::place::Place;
-use super::views::{Asked, Named};
+use super::place::FolderDisk;
+use super::views::{RecordOptions, SelectedDevices};
 use crate::window;
 
 /// Poll interval for the end of the recording.
@@ -52,10 +52,10 @@ impl Link {
 pub fn add<'scope>(
     views: &mut Views<'scope, '_, Tape>,
     tape: Tape,
-    asked: &Asked<'scope>,
+    asked: &RecordOptions<'scope>,
     from: Option<IoReceiver>,
 ) -> Result<()> {
-    let Asked { args, host, named, folder, .. } = *asked;
+    let RecordOptions { args, host, named, folder, .. } = *asked;
     let (recording, total) = folder.context("each I/O is recorded in a folder")?;
     if !args.onto_traced {
         refuse_own(host, named, recording)?;
@@ -65,7 +65,7 @@ pub fn add<'scope>(
     if let Some(from) = from {
         return views.add_with("trace", tape, parts, move |parts, tape, opened| {
             let _window = opened.window();
-            receive(Table::new(parts), &from, tape, max_loss)
+            receive(IoTable::new(parts), &from, tape, max_loss)
         });
     }
     let options = Options {
@@ -86,15 +86,15 @@ pub fn each() -> EventOptions {
 }
 
 /// Refuses to record to a traced disk: each write would cause I/Os that are recorded in turn.
-fn refuse_own(host: &Host, named: &Named, recording: &Path) -> Result<()> {
-    let why = match Place::of(host, named, recording)? {
-        Place::Untraced => return Ok(()),
-        Place::Unknown => format!(
+fn refuse_own(host: &Host, named: &SelectedDevices, recording: &Path) -> Result<()> {
+    let why = match FolderDisk::of(host, named, recording)? {
+        FolderDisk::Untraced => return Ok(()),
+        FolderDisk::Unknown => format!(
             "the disk of {} is unknown and may be traced: name another folder with -o (/dev/shm is in \
              memory), or use --onto-traced",
             recording.display()
         ),
-        Place::Traced(name) => format!(
+        FolderDisk::Traced(name) => format!(
             "{} is on {name}, which is traced: name a folder on another disk with -o, other disks with -d, \
              or use --onto-traced",
             recording.display()
@@ -108,13 +108,13 @@ fn record(
     parts: Parts,
     mut probe: LatencyProbe,
     tape: &mut Tape,
-    opened: Opened<'_>,
+    opened: OpenInterval<'_>,
     max_loss: f64,
 ) -> Result<Option<String>> {
     let start = wall_clock::envelope();
     probe.begin()?;
     let mut window = opened.window();
-    let mut table = Table::new(parts);
+    let mut table = IoTable::new(parts);
     let start_ns = probe.start().at_ns;
     let scene = Scene::new(host, probe.planned(), probe.request_flags(), start_ns);
     let mut tracer = Tracer::new(&scene);
@@ -126,19 +126,19 @@ fn record(
     while let Some(ios) = tracer.rest(&probe)? {
         table.put(&scene, &ios)?;
     }
-    let whole = Whole::read(host, &probe, &end, start)?;
+    let whole = TraceTotals::read(host, &probe, &end, start)?;
     let traced = tracer.summary(tracer.ios(), whole.emitted.matched, whole.latency.devices.clone());
     table.finish(tape, &whole, &traced, max_loss)
 }
 
 /// The table of I/Os.
-struct Table {
+struct IoTable {
     parts: Parts,
     /// Difference between the time since 1970 and the clock of the stamps.
     offset: u64,
 }
 
-impl Table {
+impl IoTable {
     fn new(parts: Parts) -> Self {
         Self { parts, offset: wall_clock::unix_ns_now().saturating_sub(now_ns()) }
     }
@@ -160,7 +160,7 @@ impl Table {
     fn finish(
         mut self,
         tape: &mut Tape,
-        whole: &Whole,
+        whole: &TraceTotals,
         trace: &TraceSummary,
         max_loss: f64,
     ) -> Result<Option<String>> {
@@ -172,7 +172,7 @@ impl Table {
 }
 
 /// Writes the I/Os that the latency view sends.
-fn receive(mut table: Table, from: &IoReceiver, tape: &mut Tape, max_loss: f64) -> Result<Option<String>> {
+fn receive(mut table: IoTable, from: &IoReceiver, tape: &mut Tape, max_loss: f64) -> Result<Option<String>> {
     let mut scene = Scene::default();
     while let Some(message) = from.next() {
         match message {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use anyhow::Result;
 use biopsy::analyze::flame::FlameSummary;
 use biopsy::analyze::latency::LatencySummary;
-use biopsy::analyze::threads::Column;
+use biopsy::analyze::threads::GroupColumn;
 use biopsy::envelope::{Missing, Reason, View};
 use biopsy::host::{Host, kernel};
 use biopsy::probe;
@@ -35,7 +35,7 @@ use biopsy::session::slowest::{HeldIos, SlowestSink};
 use biopsy::session::system::{SystemProbe, SystemView};
 use biopsy::session::threads::{self, ThreadView};
 use biopsy::session::top::{Disks, TopView};
-use biopsy::session::watch::Shown;
+use biopsy::session::watch::IntervalView;
 use clap::ValueEnum;
 
 use super::flight::Trigger;
@@ -54,13 +54,13 @@ const FREQUENCY: u64 = 99;
 const SLOWEST_RING: u32 = 1 << 20;
 
 /// The devices of `-d`, with layers for some views and as disks for others.
-pub struct Named {
+pub struct SelectedDevices {
     pub layers: Vec<String>,
     /// An error if one of them has no requests.
     disks: Result<Vec<String>, Refusal>,
 }
 
-impl Named {
+impl SelectedDevices {
     pub fn new(host: &Host, devices: &[String]) -> Result<Self> {
         Ok(Self {
             layers: window::resolve_layers(host, devices)?,
@@ -97,7 +97,7 @@ impl Recordable {
 /// always an error: without permission nothing is recorded.
 pub fn add_all<'scope>(
     views: &mut Views<'scope, '_, Tape>,
-    asked: &Asked<'scope>,
+    asked: &RecordOptions<'scope>,
     tape: impl Fn(Recordable) -> Result<Tape>,
     drop: impl Fn(Recordable),
 ) -> Result<Vec<Missing>> {
@@ -135,7 +135,7 @@ pub fn add_all<'scope>(
         {
             missing.push(refused(Recordable::Trace, error));
             drop(view);
-            added = add(views, view, tape(view)?, &Asked { ios: None, ..*asked }, &mut link);
+            added = add(views, view, tape(view)?, &RecordOptions { ios: None, ..*asked }, &mut link);
         }
         if let Err(error) = added {
             if !with.is_empty() || view == Recordable::Latency {
@@ -159,10 +159,10 @@ fn refused(view: Recordable, error: &anyhow::Error) -> Missing {
 
 /// The options of the recording.
 #[derive(Clone, Copy)]
-pub struct Asked<'a> {
+pub struct RecordOptions<'a> {
     pub args: &'a Record,
     pub host: &'a Host,
-    pub named: &'a Named,
+    pub named: &'a SelectedDevices,
     pub trigger: Option<&'a Trigger>,
     /// Collects the slowest I/Os of each interval, if requested.
     pub ios: Option<&'a Arc<Mutex<HeldIos>>>,
@@ -175,16 +175,16 @@ fn add<'scope>(
     views: &mut Views<'scope, '_, Tape>,
     view: Recordable,
     tape: Tape,
-    asked: &Asked<'scope>,
+    asked: &RecordOptions<'scope>,
     link: &mut Link,
 ) -> Result<()> {
-    let Asked { args, host, named, trigger, ios, .. } = *asked;
+    let RecordOptions { args, host, named, trigger, ios, .. } = *asked;
     let root = Path::new("/");
     let cost = !args.window.no_cost;
     match view {
         Recordable::Latency => {
             let options = Options { layers: true, ..window::options(named.layers.clone(), &args.window) };
-            let keep = move |tape: &mut Tape, shown: &Shown<'_, LatencySummary>| {
+            let keep = move |tape: &mut Tape, shown: &IntervalView<'_, LatencySummary>| {
                 if let Some(trigger) = trigger {
                     trigger.look(shown.summary, shown.end_ns);
                 }
@@ -235,7 +235,7 @@ fn add<'scope>(
             let memory = probe::pagecache::Options { devices: disks.to_vec(), functions: true, cost };
             let prepare = move || {
                 let probes = Probes::prepare(host, &locks, &memory)?;
-                let naming = pressure::Naming::new(host, disks, !probes.follows_functions());
+                let naming = pressure::PressureSymbolizer::new(host, disks, !probes.follows_functions());
                 Ok((PressureView { naming, has_cost: cost }, probes))
             };
             views.add(view.name(), tape, prepare, keep)
@@ -250,9 +250,9 @@ fn add<'scope>(
                 ..Default::default()
             };
             let prepare = move || {
-                let naming = threads::Naming::new(host, root);
+                let naming = threads::ThreadSymbolizer::new(host, root);
                 Ok((
-                    ThreadView { naming, columns: &Column::USUAL, shares_process: true },
+                    ThreadView { naming, columns: &GroupColumn::USUAL, shares_process: true },
                     ThreadProbe::prepare(root, options)?,
                 ))
             };
@@ -261,7 +261,7 @@ fn add<'scope>(
         Recordable::Stacks => {
             let prepare = || Ok((OnCpuView::new(), StacksProbe::prepare(FREQUENCY, &[])?));
             let place = kernel::hostname(root).unwrap_or_default();
-            let keep = move |tape: &mut Tape, shown: &Shown<'_, FlameSummary>| {
+            let keep = move |tape: &mut Tape, shown: &IntervalView<'_, FlameSummary>| {
                 let profile = flame::profile(shown.summary, shown.envelope, &place, None);
                 tape.add(&profile, shown.envelope, shown.end_ns)
             };
@@ -288,6 +288,6 @@ fn add<'scope>(
     }
 }
 
-fn keep<V: View>(tape: &mut Tape, shown: &Shown<'_, V>) -> Result<()> {
+fn keep<V: View>(tape: &mut Tape, shown: &IntervalView<'_, V>) -> Result<()> {
     tape.add(&json::view(shown.envelope, shown.summary, shown.status), shown.envelope, shown.end_ns)
 }

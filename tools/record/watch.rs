@@ -14,9 +14,9 @@ use biopsy::recording::{Pieces, Span};
 use biopsy::render::{json, text};
 use biopsy::rules::summary::DiagnosisSummary;
 
-use super::flight::{Due, Writer};
+use super::flight::{Due, RecordingWriter};
 use crate::cli::Record;
-use crate::diagnose::kept::Kept;
+use crate::diagnose::kept::IntervalSource;
 use crate::output;
 
 /// Length of a diagnosed interval. Several rules need rates over two seconds or more.
@@ -64,7 +64,7 @@ impl Watch {
 
     /// The new finding of the next interval. It is diagnosed when all views have reached its end, or `patience` is
     /// over.
-    pub fn look(&mut self, writer: &Writer<'_>, patience: Duration) -> Option<Due> {
+    pub fn look(&mut self, writer: &RecordingWriter<'_>, patience: Duration) -> Option<Due> {
         let to_ns = self.from_ns.saturating_add(self.window_ns);
         let late = now_ns().checked_sub(to_ns)?;
         if !writer.reaches(to_ns) && u128::from(late) <= patience.as_nanos() {
@@ -75,7 +75,7 @@ impl Watch {
         let views = writer.between(self.from_ns + late_ns, to_ns + late_ns);
         // Skip intervals that passed while this thread did not run: they hold no data.
         self.from_ns = to_ns.saturating_add(late / self.window_ns * self.window_ns);
-        let found = self.diagnose(Kept::Held(&views)).unwrap_or_else(|error| {
+        let found = self.diagnose(IntervalSource::Held(&views)).unwrap_or_else(|error| {
             let is_empty = error.downcast_ref::<Absent>().is_some();
             if !is_empty && !std::mem::replace(&mut self.is_told, true) {
                 output::warn(&format!("the interval in memory cannot be diagnosed: {error:#}"));
@@ -86,7 +86,7 @@ impl Watch {
     }
 
     /// The first finding that the previous diagnosis did not have.
-    fn diagnose(&mut self, kept: Kept<'_>) -> Result<Option<Due>> {
+    fn diagnose(&mut self, kept: IntervalSource<'_>) -> Result<Option<Due>> {
         let measured = kept.window(Span::default())?.measured;
         if loss::distrust(&measured.latency, &measured.envelope.lost, self.max_loss).is_some() {
             return Ok(None);

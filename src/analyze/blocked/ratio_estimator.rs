@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use crate::analyze::confidence::widest;
-use crate::wire::blocked::{Process, RawBlocked, Waits};
+use crate::wire::blocked::{ProcessName, RawBlocked, Waits};
 
 /// The group that is scaled to one count.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,13 +21,13 @@ enum Home {
 
 /// A group's exact count, and what its stacks represent, for certain and by sampling, ns.
 #[derive(Debug, Clone, Copy, Default)]
-struct Share {
+struct GroupShare {
     counted: u64,
     sure: u64,
     estimated: u64,
 }
 
-impl Share {
+impl GroupShare {
     fn add(&mut self, other: Self) {
         self.counted += other.counted;
         self.sure += other.sure;
@@ -70,15 +70,15 @@ pub struct RatioEstimator {
     homes: BTreeMap<u32, Home>,
     /// Names with a group of their own.
     names: BTreeMap<Vec<u8>, Home>,
-    shares: BTreeMap<Home, Share>,
+    shares: BTreeMap<Home, GroupShare>,
     /// Each process by itself.
-    own: BTreeMap<u32, Share>,
+    own: BTreeMap<u32, GroupShare>,
 }
 
 impl RatioEstimator {
     /// Assigns each process to a group.
     pub fn of(raw: &RawBlocked) -> Self {
-        let mut shares: BTreeMap<(u32, Vec<u8>), Share> = BTreeMap::new();
+        let mut shares: BTreeMap<(u32, Vec<u8>), GroupShare> = BTreeMap::new();
         let mut longest: BTreeMap<u32, (u64, &[u8])> = BTreeMap::new();
         for ((pid, comm), sum) in &raw.processes {
             let name = longest.entry(*pid).or_insert((sum.ns, comm));
@@ -103,7 +103,7 @@ impl RatioEstimator {
         // Mean weight of a sampled wait, weighted by time.
         let weight = if estimated > 0.0 { squares / estimated } else { 0.0 };
         // Does not depend on the number of samples: selecting groups by their samples would bias the estimate.
-        let has_enough = |share: Share| {
+        let has_enough = |share: GroupShare| {
             let is_whole = share.counted > 0 && share.counted >= share.sure;
             let is_sure = share.left() == 0 || estimated == 0.0;
             is_whole && (is_sure || share.estimated > 0 && share.left() as f64 >= FEW * weight)
@@ -114,7 +114,7 @@ impl RatioEstimator {
             shares: BTreeMap::new(),
             own: shares.iter().map(|((pid, _), share)| (*pid, *share)).filter(|(pid, _)| *pid != 0).collect(),
         };
-        let mut by_name: BTreeMap<Vec<u8>, Share> = BTreeMap::new();
+        let mut by_name: BTreeMap<Vec<u8>, GroupShare> = BTreeMap::new();
         for ((pid, name), share) in shares {
             if pid == 0 {
                 strata.shares.entry(Home::Rest).or_default().add(share);
@@ -142,7 +142,7 @@ impl RatioEstimator {
         }
     }
 
-    fn share(&self, home: &Home) -> Share {
+    fn share(&self, home: &Home) -> GroupShare {
         self.shares.get(home).copied().unwrap_or_default()
     }
 
@@ -159,9 +159,10 @@ impl RatioEstimator {
     }
 
     /// Time without stacks, by process and thread name: of waits known to have none, and of counts without any sample.
-    pub fn without_stack(&self, raw: &RawBlocked) -> BTreeMap<Process, u64> {
-        let bare = |(process, waits): (&Process, &Waits)| (process.clone(), self.scaled(process.0, waits));
-        let mut left: BTreeMap<Process, u64> = raw.bare.iter().map(bare).collect();
+    pub fn without_stack(&self, raw: &RawBlocked) -> BTreeMap<ProcessName, u64> {
+        let bare =
+            |(process, waits): (&ProcessName, &Waits)| (process.clone(), self.scaled(process.0, waits));
+        let mut left: BTreeMap<ProcessName, u64> = raw.bare.iter().map(bare).collect();
         for ((pid, comm), sum) in &raw.processes {
             let home = self.share(self.home(*pid));
             let share = self.own.get(pid).copied().unwrap_or(home);

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::known;
 use super::link::{HopRecord, LinkRecord};
 use crate::host::absence::{self, Absence};
-use crate::host::iocost::Cost;
+use crate::host::iocost::IoCost;
 use crate::host::nvme::identity::Identity;
 use crate::host::{BlockDevice, HardwareQueue, Host, Partition, Throttle, Vector};
 
@@ -61,7 +61,7 @@ pub struct DeviceRecord {
     pub vectors: Vec<Vector>,
     /// What cgroups allow on it. Null: no cgroup could be read; an empty list is no limit.
     pub limits: Option<Vec<Throttle>>,
-    pub io_cost: Option<Cost>,
+    pub io_cost: Option<IoCost>,
     /// Why what is null here or in `link` is not there.
     pub absent: Vec<Absence>,
 }

@@ -3,7 +3,7 @@ use serde_json::json;
 use super::super::fixtures::json;
 use super::*;
 use crate::host::idle::Idle;
-use crate::host::iocost::{Cost, Model, Target};
+use crate::host::iocost::{IoCost, Model, Target};
 use crate::host::nvme::identity::{Coalescing, Identity};
 use crate::host::nvme::{Choice, Health, Performance, Use};
 use crate::host::{Aspm, HardwareQueue, Hop, Link, Partition, Throttle, Vector};
@@ -152,11 +152,11 @@ fn host() -> Host {
             write_ios_per_second: Some(50),
             ..limit
         }],
-        costs: vec![Cost {
+        costs: vec![IoCost {
             device: "nvme0n1".into(),
             read: target,
             model: Some(Model::default()),
-            ..Cost::default()
+            ..IoCost::default()
         }],
         limits_told: true,
         ..Host::default()

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use super::super::blocked::BlockedSummary;
 use super::super::latency::DeviceLatency;
 use super::super::locks::StackSampling;
-use super::super::locks::waits::Waited;
+use super::super::locks::waits::WaitProfiles;
 use super::super::stack_quality::StackQuality;
-use super::super::submits::{Part, SubmitSummary};
+use super::super::submits::{SubmitSummary, TimePart};
 use crate::wire::stacks::Sampler;
 use crate::wire::submits::Submits;
 
@@ -65,7 +65,7 @@ pub enum Note {
     /// Time ready to run, which is not included in the values.
     Queued(u64),
     /// Time of I/Os by stage.
-    Stages(BTreeMap<Part, u64>),
+    Stages(BTreeMap<TimePart, u64>),
     /// The I/Os of this device are also counted on the disk below.
     CountedTwice(String),
     /// Time by which taking stacks delayed I/Os.
@@ -120,7 +120,7 @@ impl Note {
         notes
     }
 
-    pub fn of_lock_waits(waited: &Waited, stacks: &StackSampling) -> Vec<Self> {
+    pub fn of_lock_waits(waited: &WaitProfiles, stacks: &StackSampling) -> Vec<Self> {
         let mut notes = Vec::new();
         let taken = Self::LockStacks { taken: stacks.taken, of: stacks.of };
         notes.extend(stacks.is_estimated().then_some(taken));

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::analyze::fixtures::{json, not_doubled};
-use crate::host::interrupts::Line;
+use crate::host::interrupts::InterruptLine;
 use crate::wire::interrupts::{QUEUE_UNKNOWN, WireQueue};
 
 /// A drive with vectors 40 (admin), 41 and 42, its host and two readings: an empty one, and one that the test fills.
@@ -27,7 +27,7 @@ fn carried(each: &[u64]) -> VectorSample {
 }
 
 fn table(counts: &[(u32, u32)], notifications: u32) -> Interrupts {
-    let line = |n: u32| Line { counts: BTreeMap::from([(0, n)]), msi: true };
+    let line = |n: u32| InterruptLine { counts: BTreeMap::from([(0, n)]), msi: true };
     Interrupts {
         lines: counts.iter().map(|(irq, n)| (*irq, line(*n))).collect(),
         named: BTreeMap::from([("PMN".to_string(), BTreeMap::from([(0, notifications)]))]),
@@ -54,7 +54,9 @@ impl Window {
             kernel_after: Some(Counters::default()),
             ..DeviceSample::default()
         };
-        let at = |irq| (Place::Vector(irq), VectorSample { by_cpu: vec![0; 4], ..VectorSample::default() });
+        let at = |irq| {
+            (InterruptSource::Vector(irq), VectorSample { by_cpu: vec![0; 4], ..VectorSample::default() })
+        };
         let zero = table(&[(40, 0), (41, 0), (42, 0)], 0);
         let start = Reading {
             places: vec![at(40), at(41), at(42)],
@@ -256,7 +258,7 @@ fn a_neighbour_on_the_same_vectors_is_named() {
 #[test]
 fn its_json_is_read_back_and_has_the_keys_of_the_contract() {
     let hist = |n: u64| Histogram::from_iter([n; 3]);
-    let carried = Carried { completions: 9, empty: 1, per_interrupt: hist(3) };
+    let carried = CompletionCounts { completions: 9, empty: 1, per_interrupt: hist(3) };
     let vector = VectorSummary {
         irq: 41,
         name: Some("nvme0q1".to_string()),
@@ -271,7 +273,7 @@ fn its_json_is_read_back_and_has_the_keys_of_the_contract() {
         by_cpu: vec![CpuInterrupts { cpu: 1, interrupts: 4 }],
         carried: Some(carried),
         handler: hist(1_000),
-        interrupted: Interrupted { idle: 2, kernel: 1, user: 0 },
+        interrupted: InterruptedContexts { idle: 2, kernel: 1, user: 0 },
         ..VectorSummary::default()
     };
     let admin = VectorSummary { irq: 40, ..VectorSummary::default() };
@@ -281,7 +283,7 @@ fn its_json_is_read_back_and_has_the_keys_of_the_contract() {
         kernel_ios: Some(Bracket { min: 8, max: 10 }),
         interrupts: Some(4),
         ios_per_interrupt: Some(2.25),
-        completed: Completed { interrupt: 5, softirq: 1, remote_softirq: 2, task: 1 },
+        completed: CompletionContexts { interrupt: 5, softirq: 1, remote_softirq: 2, task: 1 },
         elsewhere: 7,
         hard_percent: Some(0.5),
         busiest: Some(Busiest { cpu: 1, share: 1.0, cpus: 1 }),

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use super::super::counting::{Bracket, KernelCount};
 use super::super::op::KernelClass;
-use super::{Invariant, Measured, figure, not_tested, too_many};
+use super::{Invariant, TestedRun, figure, not_tested, too_many};
 
 /// The kernel's own counters: c − b ≤ seen + lost ≤ d − a, class by class.
-pub fn kernel_counters(m: &Measured<'_>) -> Invariant {
+pub fn kernel_counters(m: &TestedRun<'_>) -> Invariant {
     const NAME: &str = "kernel-counters";
     let mut classes: BTreeMap<KernelClass, (Bracket, u64)> = BTreeMap::new();
     let mut broken = Vec::new();
@@ -61,7 +61,7 @@ pub fn kernel_counters(m: &Measured<'_>) -> Invariant {
 }
 
 /// Few I/Os lack stages, and all of them are reported.
-pub fn loss(m: &Measured<'_>) -> Invariant {
+pub fn loss(m: &TestedRun<'_>) -> Invariant {
     let numbers: Vec<_> = [figure("lost", m.lost.ios)]
         .into_iter()
         .chain(m.lost.kinds().map(|(kind, n)| figure(kind, n)))

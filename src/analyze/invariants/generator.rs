@@ -2,10 +2,10 @@
 
 use super::super::latency::{DeviceLatency, LatencySummary};
 use super::super::op::Op;
-use super::{Invariant, Measured, NOT_FOLLOWED, fail, figure, not_tested, pass};
+use super::{Invariant, NOT_FOLLOWED, TestedRun, fail, figure, not_tested, pass};
 
 /// Operations of the generator = operations traced, and each of these has a read of its own.
-pub fn count(m: &Measured<'_>) -> Invariant {
+pub fn count(m: &TestedRun<'_>) -> Invariant {
     const NAME: &str = "generator-count";
     let load = match m.load {
         Ok(load) => load,
@@ -52,7 +52,7 @@ pub fn count(m: &Measured<'_>) -> Invariant {
 }
 
 /// The kernel-side time of an operation lies within the generator's time.
-pub fn time(m: &Measured<'_>) -> Invariant {
+pub fn time(m: &TestedRun<'_>) -> Invariant {
     const NAME: &str = "generator-time";
     let Ok(load) = m.load else { return not_tested(NAME, "no load was driven") };
     match operations_seen(m.summary) {

@@ -1,12 +1,14 @@
 //! Checks the probes themselves: their tables, missed runs, cost and removal.
 
-use super::{Invariant, Left, Measured, Number, Outcome, fail, figure, not_tested, pass, too_many};
+use super::{
+    FigureValue, Invariant, KernelObjects, Outcome, TestedRun, fail, figure, not_tested, pass, too_many,
+};
 
 /// With fewer I/Os the cost is not checked, because the caches are cold.
 const LEAST_IOS: u64 = 1000;
 
 /// Every slot belongs to one request at a time, and every request finds one.
-pub fn slots(m: &Measured<'_>) -> Invariant {
+pub fn slots(m: &TestedRun<'_>) -> Invariant {
     const NAME: &str = "slots";
     let (mut outside, mut stale) = (0, 0);
     for delta in m.deltas() {
@@ -36,7 +38,7 @@ pub fn slots(m: &Measured<'_>) -> Invariant {
 pub const UNLEARNED: &str = "unlearned";
 
 /// Runs that the kernel skipped, by program.
-pub fn misses(m: &Measured<'_>) -> Invariant {
+pub fn misses(m: &TestedRun<'_>) -> Invariant {
     const NAME: &str = "misses";
     if !m.misses_counted {
         return not_tested(NAME, "this kernel does not count the runs that it skips (before 6.1)");
@@ -50,13 +52,13 @@ pub fn misses(m: &Measured<'_>) -> Invariant {
     m.of_ios(NAME, numbers, broken)
 }
 
-fn missed<'a>(m: &Measured<'a>) -> impl Iterator<Item = (&'static str, u64)> + use<'a> {
+fn missed<'a>(m: &TestedRun<'a>) -> impl Iterator<Item = (&'static str, u64)> + use<'a> {
     let then = &m.start.missed;
     m.end.missed.iter().map(|(name, n)| (*name, n.saturating_sub(then.get(name).copied().unwrap_or(0))))
 }
 
 /// The probes' own cost is known, and the counting programs ran.
-pub fn cost(m: &Measured<'_>) -> Invariant {
+pub fn cost(m: &TestedRun<'_>) -> Invariant {
     const NAME: &str = "cost";
     if let Some(why) = m.no_cost {
         return not_tested(NAME, why);
@@ -68,13 +70,13 @@ pub fn cost(m: &Measured<'_>) -> Invariant {
         return not_tested(NAME, "too few I/Os were measured while the kernel's program statistics were on");
     }
     let runs = |name: &str| m.cost.programs.iter().find(|p| p.name == name).map_or(0, |p| p.runs);
-    let mut numbers: Vec<(String, Number)> = [
+    let mut numbers: Vec<(String, FigureValue)> = [
         ("ns_per_io", m.cost.ns_per_io),
         ("attach_ns_per_io", m.cost.attach_ns_per_io),
         ("cpu_percent", m.cost.cpu_percent),
     ]
     .into_iter()
-    .filter_map(|(key, value)| Some((key.to_string(), Number::Measure(value?))))
+    .filter_map(|(key, value)| Some((key.to_string(), FigureValue::Measure(value?))))
     .collect();
     numbers.push(figure("map_bytes", m.cost.map_bytes));
     numbers.push(figure("issue_runs", runs("rq_issue")));
@@ -95,11 +97,11 @@ pub fn cost(m: &Measured<'_>) -> Invariant {
 }
 
 /// Nothing of the probes remains in the kernel.
-pub fn detached(m: &Measured<'_>) -> Invariant {
+pub fn detached(m: &TestedRun<'_>) -> Invariant {
     const NAME: &str = "detached";
     match m.left {
         Err(why) => not_tested(NAME, why),
-        Ok(Left { held, left }) => {
+        Ok(KernelObjects { held, left }) => {
             let numbers = vec![figure("held", held), figure("left", left)];
             match left {
                 0 => pass(NAME, numbers),

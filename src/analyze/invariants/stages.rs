@@ -5,11 +5,11 @@ use super::super::op::Op;
 use super::super::operations;
 use super::super::stage::Stage;
 use super::sums::{add_up, counts_agree};
-use super::{Invariant, Measured, NOT_FOLLOWED, fail, figure, not_tested, pass};
+use super::{Invariant, NOT_FOLLOWED, TestedRun, fail, figure, not_tested, pass};
 use crate::hist::Histogram;
 
 /// No stage ends before it begins.
-pub fn order(m: &Measured<'_>) -> Invariant {
+pub fn order(m: &TestedRun<'_>) -> Invariant {
     let negative: u64 = m.summary.devices.iter().map(|d| d.negative).sum();
     let broken = (negative > 0).then(|| {
         format!("{negative} I/Os ended before they began: the CPUs' clocks disagree (dmesg | grep -i tsc)")
@@ -19,7 +19,7 @@ pub fn order(m: &Measured<'_>) -> Invariant {
 
 /// The stages of operations add up to their totals, to the nanosecond: in each cover, and in each power of two of the
 /// total.
-pub fn sums(m: &Measured<'_>) -> Invariant {
+pub fn sums(m: &TestedRun<'_>) -> Invariant {
     const NAME: &str = "stage-sums";
     if m.summary.devices.iter().all(|device| device.operations.is_none()) {
         return not_tested(NAME, NOT_FOLLOWED);
@@ -55,7 +55,7 @@ pub fn sums(m: &Measured<'_>) -> Invariant {
 }
 
 /// Each histogram is consistent, and has every I/O except for those reported as missing.
-pub fn histograms(m: &Measured<'_>) -> Invariant {
+pub fn histograms(m: &TestedRun<'_>) -> Invariant {
     let (mut device_count, mut queue_count, mut named) = (0, 0, 0);
     let mut broken = None;
     for (device, delta) in m.summary.devices.iter().filter_map(|device| {

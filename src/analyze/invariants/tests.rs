@@ -10,7 +10,7 @@ use crate::hist::{self, Histogram};
 use crate::host::Host;
 use crate::host::counters::Counters;
 use crate::load::{Direction, Job, JobResult, Target, Transfer};
-use crate::wire::rows::{OperationRow, Row};
+use crate::wire::rows::{IoRow, OperationRow};
 use crate::wire::{COVERS, OPERATION_STAGES, OPS, OPS_SHARDED, TOTALS};
 
 /// Reads of one disk, with all stages; a test modifies `end`.
@@ -21,7 +21,7 @@ struct World {
     load: Option<LoadSummary>,
     misses_counted: bool,
     own_stamps: bool,
-    left: Result<Left, &'static str>,
+    left: Result<KernelObjects, &'static str>,
 }
 
 const READS: u64 = 2000;
@@ -37,7 +37,7 @@ fn counters(reads: u64) -> Option<Counters> {
 }
 
 fn sample(reads: u64) -> DeviceSample {
-    let mut row = Row { bytes: reads * 4096, ..Row::default() };
+    let mut row = IoRow { bytes: reads * 4096, ..IoRow::default() };
     row.stages[0] = times(TIMES[1], reads);
     row.stages[1] = times(TIMES[2], reads);
     let mut operations =
@@ -50,14 +50,14 @@ fn sample(reads: u64) -> DeviceSample {
     let mut sums = [0; OPERATION_STAGES - 1];
     sums.iter_mut().zip(TIMES).for_each(|(sum, ns)| *sum = ns * reads);
     operations[0].by_total[total.ilog2() as usize] = (reads, sums);
-    let mut rows = vec![Row::default(); OPS_SHARDED];
+    let mut rows = vec![IoRow::default(); OPS_SHARDED];
     rows[0] = row;
     DeviceSample {
         name: "sda".into(),
         hw_queues: 1,
         shards: 1,
         rows,
-        rare: vec![Row::default(); OPS - OPS_SHARDED],
+        rare: vec![IoRow::default(); OPS - OPS_SHARDED],
         operations,
         operation_shards: 1,
         kernel_before: counters(reads),
@@ -102,7 +102,7 @@ impl World {
             }),
             misses_counted: true,
             own_stamps: false,
-            left: Ok(Left { held: 20, left: 0 }),
+            left: Ok(KernelObjects { held: 20, left: 0 }),
         }
     }
 
@@ -113,7 +113,7 @@ impl World {
     fn test(&self) -> Vec<Invariant> {
         let summary = summarize(&Host::default(), &self.start, &self.end);
         let lost = lost(&summary, &self.start, &self.end);
-        all(&Measured {
+        all(&TestedRun {
             summary: &summary,
             start: &self.start,
             end: &self.end,
@@ -140,7 +140,7 @@ impl World {
 fn number(tested: &[Invariant], name: &str, key: &str) -> u64 {
     let one = tested.iter().find(|one| one.name == name).unwrap();
     match one.numbers.iter().find(|(of, _)| of == key) {
-        Some((_, Number::Count(n))) => *n,
+        Some((_, FigureValue::Count(n))) => *n,
         other => panic!("{name}: {other:?} {:?}", one.numbers),
     }
 }
@@ -189,7 +189,7 @@ fn an_io_of_no_operation_that_is_in_one_row_alone_fails() {
         let mut world = World::new();
         for device in [&mut world.start.devices[0], &mut world.end.devices[0]] {
             device.unowned_shards = 1;
-            device.unowned = vec![Row::default(); OPS];
+            device.unowned = vec![IoRow::default(); OPS];
         }
         let device = world.device();
         device.rows[0].unowned = 3;
@@ -415,7 +415,7 @@ fn a_cost_that_saw_few_of_the_ios_is_not_tested() {
 #[test]
 fn what_stays_in_the_kernel_fails() {
     let mut world = World::new();
-    world.left = Ok(Left { held: 20, left: 1 });
+    world.left = Ok(KernelObjects { held: 20, left: 1 });
     assert_eq!(world.failed(), ["detached"]);
     world.left = Err("no rights");
     assert_eq!(world.in_state(Outcome::NotTested), ["detached"]);

@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::super::files::{File, FileKind};
+use super::super::files::{FileKind, IoFile};
 use super::super::fixtures::{json, reading, sample};
-use super::super::groups::{Cgroup, CpuPair, Dimension, Group, Process, Values};
+use super::super::groups::{Cgroup, CpuPair, Dimension, Group, GroupValues, Process};
 use super::super::operations::{NotCovered, TotalClass};
 use super::super::sharing::Relation;
 use super::*;
@@ -60,7 +60,7 @@ fn mixed() -> DeviceSample {
     last.operations = vec![OperationRow::default(); COVERS * OPS];
     last.operation_shards = 1;
     last.unowned_shards = 2;
-    last.unowned = vec![Row::default(); 2 * OPS_SHARDED + OPS - OPS_SHARDED];
+    last.unowned = vec![IoRow::default(); 2 * OPS_SHARDED + OPS - OPS_SHARDED];
     // On two CPUs, one each.
     for (shard, times) in [[10, 100], [30, 300]].into_iter().enumerate() {
         let row = &mut last.unowned[shard * OPS_SHARDED];
@@ -74,7 +74,7 @@ fn mixed() -> DeviceSample {
 fn whole(last: DeviceSample) -> DeviceLatency {
     let mut first = last.clone();
     for row in first.rows.iter_mut().chain(&mut first.unowned) {
-        *row = Row::default();
+        *row = IoRow::default();
     }
     summarize(&Host::default(), &reading(0, first), &reading(1, last)).devices.remove(0)
 }
@@ -103,7 +103,7 @@ fn ios_of_no_operation_have_stages_of_their_own_and_stay_among_all() {
 #[test]
 fn an_interval_has_its_own_ios_of_no_operation() {
     let mut then = mixed();
-    then.unowned[OPS_SHARDED] = Row::default();
+    then.unowned[OPS_SHARDED] = IoRow::default();
     then.rows[0].unowned = 1;
     then.rows[0].stages[0] = [10, 20].into_iter().collect();
     then.rows[0].stages[1] = [100, 200].into_iter().collect();
@@ -202,8 +202,8 @@ fn its_json_is_read_back_and_has_the_keys_of_the_contract() {
         bios_ns: Some((4, 1_600)),
         ..OpLatency::default()
     };
-    let file = |kind| File { kind, device: "8:1".to_string(), inode: None, path: None };
-    let regular = File { inode: Some(9), path: Some("/a".to_string()), ..file(FileKind::Regular) };
+    let file = |kind| IoFile { kind, device: "8:1".to_string(), inode: None, path: None };
+    let regular = IoFile { inode: Some(9), path: Some("/a".to_string()), ..file(FileKind::Regular) };
     let row = |file, others| FileIos { file, others, bios: 32, bytes: 4096, sampled: 2, share: 0.5 };
     let bracket = |min, max| Bracket { min, max };
     let disk = DeviceLatency {
@@ -239,12 +239,12 @@ fn its_json_is_read_back_and_has_the_keys_of_the_contract() {
         ..DeviceLatency::default()
     };
     let unseen = DeviceLatency { name: "sdb".to_string(), ..DeviceLatency::default() };
-    let by = Values {
+    let by = GroupValues {
         size: Some((4096, 8192)),
         process: Some(Process { pid: 7, comm: "dd".to_string() }),
         cgroup: Some(Cgroup::Id(9)),
         file: Some(regular),
-        ..Values::default()
+        ..GroupValues::default()
     };
     let groups = Groups {
         by: vec![Dimension::Size, Dimension::Cpu],

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::analyze::cliff::{Cliff, cliff};
 use crate::host::nvme::{Health, Use};
-use crate::load::{Drive, Sampled};
+use crate::load::{BlockCounts, Drive};
 
 /// Facts of a drive.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -24,7 +24,7 @@ pub struct DriveFacts {
 
 impl DriveFacts {
     pub fn of(drive: &Drive) -> Self {
-        let content = |sampled: Sampled| ContentRecord {
+        let content = |sampled: BlockCounts| ContentRecord {
             sampled,
             empty: sampled.empty(),
             empty_percent: sampled.empty_percent(),
@@ -45,7 +45,7 @@ impl DriveFacts {
 #[serde(default)]
 pub struct ContentRecord {
     #[serde(flatten)]
-    pub sampled: Sampled,
+    pub sampled: BlockCounts,
     /// Zeros, and what was not written.
     pub empty: u64,
     pub empty_percent: Option<f64>,
@@ -104,7 +104,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::load::Interval;
+    use crate::load::SeriesInterval;
 
     #[test]
     fn what_is_not_known_is_null() {
@@ -128,9 +128,9 @@ mod tests {
             ..before
         };
         let drive = Drive {
-            sampled: Some(Sampled { samples: 64, zeros: 16, ..Sampled::default() }),
+            sampled: Some(BlockCounts { samples: 64, zeros: 16, ..BlockCounts::default() }),
             health: Some((before, after)),
-            written: vec![Interval { duration_ns: 100, bytes: 4096 }],
+            written: vec![SeriesInterval { duration_ns: 100, bytes: 4096 }],
             ..Drive::default()
         };
         let keys = json!(DriveFacts::of(&drive));

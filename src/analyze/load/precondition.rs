@@ -4,7 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::analyze::cliff::{Cliff, cliff};
-use crate::load::{BlockSizes, End, Fill, MOST_RANGE, MOST_SLOPE, Preconditioned, Round, Window};
+use crate::load::{
+    BlockSizes, Fill, MOST_RANGE, MOST_SLOPE, PreconditionEnd, PreconditionResult, RoundTrend, WriteRound,
+};
 
 /// The fill and the random writes. Of several targets everything is their sum.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -16,7 +18,7 @@ pub struct PreconditionRecord {
     pub block_sizes: BlockSizes,
     pub rounds: Vec<RoundRecord>,
     pub steady: bool,
-    pub end: End,
+    pub end: PreconditionEnd,
     /// The last rounds; null where there were too few.
     pub window: Option<WindowRecord>,
     pub duration_ns: u64,
@@ -54,7 +56,7 @@ pub struct WindowRecord {
 }
 
 impl PreconditionRecord {
-    pub fn of(done: &Preconditioned) -> Self {
+    pub fn of(done: &PreconditionResult) -> Self {
         Self {
             targets: done.targets.clone(),
             area_bytes: done.area,
@@ -65,7 +67,7 @@ impl PreconditionRecord {
             },
             block_sizes: done.block_sizes.clone(),
             rounds: done.rounds.iter().map(RoundRecord::of).collect(),
-            steady: done.end == End::Steady,
+            steady: done.end == PreconditionEnd::Steady,
             end: done.end,
             window: done.window.map(WindowRecord::of),
             duration_ns: done.duration_ns,
@@ -74,13 +76,13 @@ impl PreconditionRecord {
 }
 
 impl RoundRecord {
-    fn of(round: &Round) -> Self {
+    fn of(round: &WriteRound) -> Self {
         Self { ios: round.operations, bytes: round.bytes, iops: round.iops(), duration_ns: round.duration_ns }
     }
 }
 
 impl WindowRecord {
-    fn of(window: Window) -> Self {
+    fn of(window: RoundTrend) -> Self {
         Self {
             average_iops: window.average,
             range_percent: window.range * 100.0,
@@ -98,12 +100,12 @@ pub mod tests {
     use super::*;
 
     /// 64 MiB that became steady after six rounds of a second.
-    pub fn steady() -> Preconditioned {
+    pub fn steady() -> PreconditionResult {
         let rounds = [9_000, 5_000, 5_100, 4_900, 5_050, 4_950];
         let iops: Vec<f64> = rounds.iter().map(|n| *n as f64).collect();
         let round =
-            |operations: u64| Round { operations, bytes: operations << 12, duration_ns: 1_000_000_000 };
-        Preconditioned {
+            |operations: u64| WriteRound { operations, bytes: operations << 12, duration_ns: 1_000_000_000 };
+        PreconditionResult {
             targets: vec!["/dev/nvme0n1".to_string()],
             area: 64 << 20,
             fill: Fill { bytes: 64 << 20, duration_ns: 500_000_000 },
@@ -111,8 +113,8 @@ pub mod tests {
             fill_block: 1 << 20,
             block_sizes: BlockSizes::fixed(4096),
             rounds: rounds.into_iter().map(round).collect(),
-            window: Window::of(&iops),
-            end: End::Steady,
+            window: RoundTrend::of(&iops),
+            end: PreconditionEnd::Steady,
             duration_ns: 6_600_000_000,
         }
     }
@@ -131,7 +133,8 @@ pub mod tests {
 
     #[test]
     fn what_was_not_reached_is_null_and_not_steady() {
-        let cut = Preconditioned { rounds: Vec::new(), window: None, end: End::Time, ..steady() };
+        let cut =
+            PreconditionResult { rounds: Vec::new(), window: None, end: PreconditionEnd::Time, ..steady() };
         let value = json!(PreconditionRecord::of(&cut));
         assert_eq!(
             (&value["steady"], &value["end"], &value["window"]),

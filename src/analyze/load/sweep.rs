@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Figures, LoadResult};
 use crate::analyze::knee::Knee;
-use crate::analyze::sweep::{Curve, Metric, Point, Sweep};
+use crate::analyze::sweep::{Curve, Metric, Sweep, SweepPoint};
 
 /// The sweep of a load.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -23,12 +23,12 @@ pub struct SweepRecord {
 }
 
 /// A value for each option.
-pub type Values = BTreeMap<String, String>;
+pub type OptionValues = BTreeMap<String, String>;
 
 /// What a single run would be, with its values and what was wrong with it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PointRecord {
-    pub values: Values,
+    pub values: OptionValues,
     pub failed: Option<String>,
     pub cut: bool,
     /// Absent as all figures are where it was not run.
@@ -51,7 +51,7 @@ pub struct KneeRecord {
 #[serde(default)]
 pub struct CurveRecord {
     /// The other words.
-    pub values: Values,
+    pub values: OptionValues,
     pub best: Option<String>,
     pub enough: Option<String>,
     pub knee: Option<String>,
@@ -88,7 +88,7 @@ fn names(words: &[String]) -> Vec<String> {
 }
 
 impl PointRecord {
-    fn of(words: &[String], point: &Point) -> Self {
+    fn of(words: &[String], point: &SweepPoint) -> Self {
         Self {
             values: words.iter().cloned().zip(point.values.iter().cloned()).collect(),
             failed: point.failed.clone(),

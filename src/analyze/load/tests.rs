@@ -2,12 +2,12 @@ use serde_json::{Value, json};
 
 use super::precondition::tests::steady;
 use super::*;
-use crate::analyze::sweep::{Point, Sweep, literal};
+use crate::analyze::sweep::{Sweep, SweepPoint, literal};
 use crate::hist::Histogram;
 use crate::host::nvme::{Health, Use};
 use crate::load::{
-    BlockShare, BlockSizes, ClockQuality, Direction, Drive, Failures, Fill, Interval, Job, JobResult,
-    Pattern, RingWorkers, Sampled, Target, Timestamps, Transfer,
+    BlockCounts, BlockShare, BlockSizes, ClockQuality, Direction, Drive, Failures, Fill, Job, JobResult,
+    Pattern, RingWorkers, SeriesInterval, Target, Timestamps, Transfer,
 };
 
 /// A load without any measurement.
@@ -118,11 +118,11 @@ pub fn full(stonewall: bool) -> LoadSummary {
         job.failures.insert(0, Failures { direction: Direction::Read, errno: libc::ENODATA, count: 1 });
         job.ended[0] = 1;
     }
-    let interval = |bytes: u64| Interval { duration_ns: 100_000_000, bytes };
+    let interval = |bytes: u64| SeriesInterval { duration_ns: 100_000_000, bytes };
     let cool = Health { temperature: Some(40), transitions: [Some(7), None], ..Health::default() };
     let hot = Health { temperature: Some(81), transitions: [Some(9), None], critical_warning: 2, ..cool };
     load.drive = Drive {
-        sampled: Some(Sampled { samples: 64, zeros: 15, unread: 1, ..Sampled::default() }),
+        sampled: Some(BlockCounts { samples: 64, zeros: 15, unread: 1, ..BlockCounts::default() }),
         usage: Some(Use { size: 3 << 40, capacity: 2 << 40, used: 1 << 40 }),
         health: Some((cool, hot)),
         written: [vec![interval(512 << 20); 24], vec![interval(128 << 20); 40]].concat(),
@@ -139,7 +139,7 @@ pub fn swept() -> Sweep {
         "iodepth",
         &[("1", 10, 100), ("2", 20, 100), ("4", 40, 100), ("8", 78, 103), ("16", 80, 200)],
     );
-    let point = |loads, failed: Option<&str>| Point {
+    let point = |loads, failed: Option<&str>| SweepPoint {
         loads,
         failed: failed.map(str::to_string),
         cut: true,

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::hist::{Histogram, counts};
 use crate::load::{
-    ClockQuality, Direction, Failures, JobResult, LoadSummary, OwnLimit, ReadBack, RingWorkers, Served,
-    Transfer, served,
+    ClockQuality, Direction, Failures, JobResult, LoadSummary, OwnLimit, ReadBack, RingWorkers,
+    ServedLatencies, Transfer, served,
 };
 
 /// What a thread did, or all of them.
@@ -148,7 +148,7 @@ pub struct PriorityRecord {
 }
 
 impl PriorityRecord {
-    fn of(one: Served) -> Self {
+    fn of(one: ServedLatencies) -> Self {
         let (class, level) = one.priority.map(|priority| (priority >> 13, priority & 7)).unzip();
         Self { class, level, clat: measured(one.clat), lat: measured(one.lat) }
     }

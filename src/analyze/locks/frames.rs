@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Stack, Who};
+use super::{LockStack, Who};
 use crate::analyze::stack_quality::ending;
 use crate::analyze::stacks::{user_frames, who};
 use crate::symbols::{Names, UNKNOWN};
@@ -10,14 +10,14 @@ use crate::wire::locks::Reading;
 use crate::wire::locks::stacks::{StackKey, StackSample};
 
 /// The function outside the locking code with the longest wait, if a stack has one.
-pub fn caller(stacks: &[Stack]) -> Option<&str> {
+pub fn caller(stacks: &[LockStack]) -> Option<&str> {
     stacks.iter().find_map(|stack| stack.frames.iter().find(|frame| !is_locking(frame))).map(String::as_str)
 }
 
 /// Stacks by lock, longest wait first.
-pub fn stacks_by_lock(start: &Reading, end: &Reading, names: &Names) -> BTreeMap<u64, Vec<Stack>> {
+pub fn stacks_by_lock(start: &Reading, end: &Reading, names: &Names) -> BTreeMap<u64, Vec<LockStack>> {
     // Different return addresses within the same functions are the same stack to users.
-    let mut merged: BTreeMap<u64, BTreeMap<Way, StackSample>> = BTreeMap::new();
+    let mut merged: BTreeMap<u64, BTreeMap<WaiterStack, StackSample>> = BTreeMap::new();
     let leader = |pid: u32| end.processes.get(&pid).map(|process| process.comm.as_slice());
     for (key, now) in &end.stacks {
         let then = start.stacks.get(key).copied().unwrap_or_default();
@@ -31,15 +31,15 @@ pub fn stacks_by_lock(start: &Reading, end: &Reading, names: &Names) -> BTreeMap
         sum.wait_ns += now.wait_ns.saturating_sub(then.wait_ns);
         sum.samples += samples;
     }
-    let stack = |((who, frames), sample): (Way, StackSample)| Stack {
+    let stack = |((who, frames), sample): (WaiterStack, StackSample)| LockStack {
         who,
         frames,
         contentions: (sample.contentions + 128) / 256,
         wait_ns: sample.wait_ns,
         samples: sample.samples,
     };
-    let of_lock = |(lock, all): (u64, BTreeMap<Way, StackSample>)| {
-        let mut all: Vec<Stack> = all.into_iter().map(stack).collect();
+    let of_lock = |(lock, all): (u64, BTreeMap<WaiterStack, StackSample>)| {
+        let mut all: Vec<LockStack> = all.into_iter().map(stack).collect();
         all.sort_by(|a, b| (b.wait_ns, &a.frames, &a.who).cmp(&(a.wait_ns, &b.frames, &b.who)));
         (lock, all)
     };
@@ -47,10 +47,10 @@ pub fn stacks_by_lock(start: &Reading, end: &Reading, names: &Names) -> BTreeMap
 }
 
 /// The waiting thread, and its stack.
-type Way = (Option<Who>, Vec<String>);
+type WaiterStack = (Option<Who>, Vec<String>);
 
 /// `leader`: the name of the process.
-fn way(key: &StackKey, leader: Option<&[u8]>, names: &Names) -> Way {
+fn way(key: &StackKey, leader: Option<&[u8]>, names: &Names) -> WaiterStack {
     let of = |stack| Who {
         labels: who(stack, names, leader)
             .iter()

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Kind, longest, name_of};
+use super::{WireLockKind, longest, name_of};
 use crate::merge::merge;
 use crate::wire::locks::{HolderSample, Reading};
 
@@ -72,7 +72,7 @@ pub struct Waiter {
     pub comm: String,
     /// The lock's name, which has parts that strangers write, its kind and its address in hexadecimal digits.
     pub lock: String,
-    pub kind: Kind,
+    pub kind: WireLockKind,
     pub address: String,
     /// Up to the end of the window.
     #[serde(rename = "wait_ns")]
@@ -85,7 +85,7 @@ pub(super) fn waiting(end: &Reading) -> Option<Vec<Waiter>> {
         tid: waiter.tid,
         comm: String::from_utf8_lossy(&waiter.comm).into_owned(),
         lock: name_of(waiter.lock, &[], end).0,
-        kind: Kind::of(waiter.flags),
+        kind: WireLockKind::of(waiter.flags),
         address: format!("{:#x}", waiter.lock),
         ns: end.at_ns.saturating_sub(waiter.began_ns),
     };
@@ -152,7 +152,10 @@ mod tests {
             ..Reading::default()
         };
         let all = waiting(&end).unwrap();
-        assert_eq!((all[0].lock.as_str(), all[0].ns, all[0].kind), ("mutex of a pipe", 600, Kind::Mutex));
+        assert_eq!(
+            (all[0].lock.as_str(), all[0].ns, all[0].kind),
+            ("mutex of a pipe", 600, WireLockKind::Mutex)
+        );
         assert_eq!((all[1].lock.as_str(), all[1].ns), ("lock at 0x200", 100));
         assert_eq!(waiting(&Reading::default()), None);
     }

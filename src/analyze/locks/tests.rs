@@ -49,8 +49,8 @@ fn reading() -> Reading {
     };
     let mut row =
         WireLockCpu { contentions: 6, wait_ns: 360, stacks: 3, repeats: 1, ..WireLockCpu::default() };
-    row.begins[Kind::Spin as usize] = 5;
-    row.begins[Kind::Mutex as usize] = 2;
+    row.begins[WireLockKind::Spin as usize] = 5;
+    row.begins[WireLockKind::Mutex as usize] = 2;
     Reading {
         at_ns: 2_000_000_000,
         cpus: vec![WireLockCpu::default(), row],
@@ -189,7 +189,7 @@ fn entries_without_an_event_are_pending_bit_waiters() {
     assert_eq!(slow(&end), None, "nobody probed it");
     end.slow_path = true;
     assert_eq!(slow(&end), Some(SlowPath { calls: 9, events: 5, pending_bit_waiters: 4 }));
-    end.source = Source::SlowPath;
+    end.source = LockEventSource::SlowPath;
     assert_eq!(slow(&end), None, "the probe is the event");
 }
 
@@ -216,14 +216,15 @@ fn a_gap_that_was_none_is_not_told() {
 #[test]
 fn its_json_is_read_back_and_has_the_keys_of_the_contract() {
     let waits = Waits { contentions: 3, wait_ns: 30 };
-    let stack = Stack { frames: vec!["f".to_string()], contentions: 1, wait_ns: 7, samples: 1, who: None };
+    let stack =
+        LockStack { frames: vec!["f".to_string()], contentions: 1, wait_ns: 7, samples: 1, who: None };
     let who = Some(Who { labels: vec!["fio".to_string()], ..Who::default() });
     let holder =
         Holder { releases: 2, holds: 1, hold_ns: 9, max_hold_ns: Some(9), pid: 5, ..Holder::default() };
     let row = LockRow {
         name: "inode lock".to_string(),
         by: By::Slab,
-        kind: Kind::PercpuRwsem,
+        kind: WireLockKind::PercpuRwsem,
         address: Some("0x100".to_string()),
         contentions: 3,
         wait_ns: 30,
@@ -231,14 +232,18 @@ fn its_json_is_read_back_and_has_the_keys_of_the_contract() {
         reads: 1,
         wait: Histogram::from_iter([10; 3]),
         holder: Some(holder),
-        stacks: vec![Stack { who, ..stack.clone() }, stack],
+        stacks: vec![LockStack { who, ..stack.clone() }, stack],
         ..LockRow::default()
     };
-    let begins =
-        Begins { total: 4, by_kind: BTreeMap::from([(Kind::Spin, 4)]), unended: 1, ..Begins::default() };
+    let begins = Begins {
+        total: 4,
+        by_kind: BTreeMap::from([(WireLockKind::Spin, 4)]),
+        unended: 1,
+        ..Begins::default()
+    };
     let summary = LockSummary {
         duration_ns: 5,
-        source: Source::SlowPath,
+        source: LockEventSource::SlowPath,
         events: Events { begins, contentions: 3, wait_ns: 30, ..Events::default() },
         locks: vec![row],
         left_out: LeftOut { locks: 1, wait_ns: 2 },

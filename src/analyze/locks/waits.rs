@@ -1,6 +1,6 @@
 //! Lock waits as stacks: the lock at the root, then the waiting thread, and the waiting function as the leaf.
 
-use super::{LockRow, LockSummary, Stack};
+use super::{LockRow, LockStack, LockSummary};
 use crate::analyze::blocked::NO_STACK;
 use crate::analyze::profile::{Area, Profile, Unit};
 use crate::analyze::stacks::{NOT_TAKEN, interrupting_frames, interrupts};
@@ -9,7 +9,7 @@ use crate::merge::SaturatingSum as _;
 /// The waits of an interval by stack. Each lock's exact counts are divided among its stacks in proportion to the
 /// samples.
 #[derive(Debug, Clone)]
-pub struct Waited {
+pub struct WaitProfiles {
     /// Number of waits.
     pub counts: Profile,
     /// Time of waits, ns.
@@ -20,7 +20,7 @@ pub struct Waited {
     pub no_user_ns: u64,
 }
 
-impl Waited {
+impl WaitProfiles {
     pub fn of(summary: &LockSummary) -> Self {
         let (counts, times) = (Profile::new(Unit::Samples), Profile::new(Unit::Nanoseconds));
         let mut all = Self { counts, times, cut_ns: 0, no_user_ns: 0 };
@@ -42,9 +42,9 @@ impl Waited {
 fn add<'a>(
     row: &'a LockRow,
     all: u64,
-    of: impl Fn(&Stack) -> u64,
+    of: impl Fn(&LockStack) -> u64,
     profile: &mut Profile,
-) -> Vec<(&'a Stack, u64)> {
+) -> Vec<(&'a LockStack, u64)> {
     let lock = profile.frame(row.name.as_str(), Area::Label);
     let taken: u64 = row.stacks.iter().map(&of).saturating_sum();
     if taken == 0 {
@@ -52,11 +52,11 @@ fn add<'a>(
         profile.add(&[lock, none], all);
         return Vec::new();
     }
-    let part = |stack: &'a Stack| {
+    let part = |stack: &'a LockStack| {
         let part = u128::from(of(stack)) * u128::from(all) / u128::from(taken);
         (stack, part as u64)
     };
-    let mut parts: Vec<(&Stack, u64)> = row.stacks.iter().map(part).collect();
+    let mut parts: Vec<(&LockStack, u64)> = row.stacks.iter().map(part).collect();
     // Rounding loses less than one per stack.
     let left = all.saturating_sub(parts.iter().map(|(_, part)| part).saturating_sum());
     parts.iter_mut().take(1).for_each(|(_, part)| *part = part.saturating_add(left));
@@ -67,12 +67,12 @@ fn add<'a>(
     parts
 }
 
-fn interrupt_of(stack: &Stack) -> Option<(crate::analyze::stacks::CpuClass, usize)> {
+fn interrupt_of(stack: &LockStack) -> Option<(crate::analyze::stacks::CpuClass, usize)> {
     interrupting_frames(stack.frames.iter().map(String::as_str))
 }
 
 /// Root first. An interrupt that waits has its own stack, without the interrupted thread.
-fn path(lock: u32, stack: &Stack, profile: &mut Profile) -> Vec<u32> {
+fn path(lock: u32, stack: &LockStack, profile: &mut Profile) -> Vec<u32> {
     let mut ids = vec![lock];
     let interrupt = interrupt_of(stack);
     match (interrupt, &stack.who) {
@@ -98,11 +98,11 @@ mod tests {
     fn an_interrupt_that_waits_stands_by_itself() {
         let frames =
             ["_raw_spin_lock", "rcu_core", "handle_softirqs", "sysvec_apic_timer_interrupt", "do_munmap"];
-        let stack = Stack {
+        let stack = LockStack {
             frames: frames.map(str::to_string).to_vec(),
             wait_ns: 10,
             who: Some(who()),
-            ..Stack::default()
+            ..LockStack::default()
         };
         let row = LockRow {
             name: "a".to_string(),
@@ -110,8 +110,8 @@ mod tests {
             stacks: vec![stack],
             ..LockRow::default()
         };
-        let Waited { times, cut_ns, .. } =
-            Waited::of(&LockSummary { locks: vec![row], ..LockSummary::default() });
+        let WaitProfiles { times, cut_ns, .. } =
+            WaitProfiles::of(&LockSummary { locks: vec![row], ..LockSummary::default() });
         let names = |ids: &[u32]| -> Vec<String> {
             ids.iter().map(|id| times.frames()[*id as usize].name.clone()).collect()
         };
@@ -127,11 +127,11 @@ mod tests {
 
     #[test]
     fn who_waits_stands_between_the_lock_and_the_kernel() {
-        let stack = |who: Option<Who>, wait_ns| Stack {
+        let stack = |who: Option<Who>, wait_ns| LockStack {
             who,
             frames: ["_raw_spin_lock", "do_munmap"].map(str::to_string).to_vec(),
             wait_ns,
-            ..Stack::default()
+            ..LockStack::default()
         };
         let bare = Who { labels: vec![String::new()], frames: vec![NOT_TAKEN.to_string()], is_cut: false };
         let row = LockRow {
@@ -140,7 +140,7 @@ mod tests {
             stacks: vec![stack(Some(who()), 15), stack(Some(bare), 4), stack(None, 1)],
             ..LockRow::default()
         };
-        let all = Waited::of(&LockSummary { locks: vec![row], ..LockSummary::default() });
+        let all = WaitProfiles::of(&LockSummary { locks: vec![row], ..LockSummary::default() });
         let line = |s: &crate::analyze::profile::Stack| {
             (all.times.named(s).map(|f| f.name.as_str()).collect::<Vec<_>>().join(";"), s.value)
         };
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn stacks_share_what_was_counted_of_their_lock() {
-        let stack = |frame: &str, contentions, wait_ns| Stack {
+        let stack = |frame: &str, contentions, wait_ns| LockStack {
             who: None,
             frames: vec!["_raw_spin_lock".to_string(), frame.to_string()],
             contentions,
@@ -173,7 +173,7 @@ mod tests {
             ],
             ..LockSummary::default()
         };
-        let Waited { counts, times, .. } = Waited::of(&summary);
+        let WaitProfiles { counts, times, .. } = WaitProfiles::of(&summary);
         assert_eq!((counts.total(), times.total()), (4, 307));
         let lines: Vec<_> = times
             .stacks()

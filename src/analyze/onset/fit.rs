@@ -7,7 +7,7 @@ pub const SHORTEST: usize = 3;
 /// stored as deviations from the mean in units of the noise: sums of squares of large numbers would lose small
 /// differences.
 #[derive(Debug, Clone)]
-pub struct Series {
+pub struct SignalSeries {
     mean: f64,
     noise: f64,
     /// Up to each step: the number of values; the sums of t, y, t², t·y, y² with t as time; and those of t, t², t·y
@@ -15,7 +15,7 @@ pub struct Series {
     sums: Vec<[f64; 9]>,
 }
 
-impl Series {
+impl SignalSeries {
     /// `times` in seconds, one for each value. None where no value is known, or all are equal.
     pub fn new(times: &[f64], values: &[Option<f64>]) -> Option<Self> {
         let known: Vec<f64> = values.iter().flatten().copied().collect();
@@ -110,7 +110,7 @@ fn noise(known: &[f64]) -> f64 {
 
 /// The cuts with the smallest sum of the lines' errors and `penalty` per cut. All signals are cut at the same steps.
 /// Dynamic programming over the last cut finds the exact minimum.
-pub fn cuts(signals: &[Series], steps: usize, penalty: f64) -> Vec<usize> {
+pub fn cuts(signals: &[SignalSeries], steps: usize, penalty: f64) -> Vec<usize> {
     let cost = |from, to| signals.iter().map(|signal| signal.left(from, to)).sum::<f64>();
     let mut best = vec![f64::INFINITY; steps + 1];
     let mut last = vec![0; steps + 1];
@@ -137,9 +137,9 @@ pub fn cuts(signals: &[Series], steps: usize, penalty: f64) -> Vec<usize> {
 mod tests {
     use super::*;
 
-    fn series(values: &[f64]) -> Series {
+    fn series(values: &[f64]) -> SignalSeries {
         let times: Vec<f64> = (0..values.len()).map(|t| t as f64).collect();
-        Series::new(&times, &values.iter().copied().map(Some).collect::<Vec<_>>()).unwrap()
+        SignalSeries::new(&times, &values.iter().copied().map(Some).collect::<Vec<_>>()).unwrap()
     }
 
     #[test]
@@ -156,8 +156,8 @@ mod tests {
     fn slopes_and_one_value_have_no_cuts() {
         let slope: Vec<f64> = (0..50).map(f64::from).collect();
         assert!(cuts(&[series(&slope)], 50, 1.0).is_empty());
-        assert!(Series::new(&[0.0, 1.0], &[Some(3.0), Some(3.0)]).is_none());
-        assert!(Series::new(&[0.0], &[None]).is_none());
+        assert!(SignalSeries::new(&[0.0, 1.0], &[Some(3.0), Some(3.0)]).is_none());
+        assert!(SignalSeries::new(&[0.0], &[None]).is_none());
         assert!(cuts(&[], 2, 1.0).is_empty(), "too short to cut");
     }
 

@@ -2,7 +2,7 @@
 
 use crate::analyze::memory_sample::MemorySample;
 use crate::host::memory_reading::{DiskTotals, MemoryReading};
-use crate::host::vmstat::Counter;
+use crate::host::vmstat::VmstatCounter;
 use crate::wire::pagecache::{Reading, Step};
 
 /// Samples that end inside the interval. The first may begin before it, if there is an earlier reading at its start.
@@ -32,18 +32,19 @@ fn inside<'a>(start: &Reading, end: &'a Reading) -> Vec<&'a Step> {
 fn moment(start_ns: u64, first: &Step, last: &Step) -> MemorySample {
     let (from, to) = (&first.memory, &last.memory);
     let grown = |counter| to.vmstat.since(&from.vmstat, counter);
-    let sum = |counters: &[Counter]| to.vmstat.sum_since(&from.vmstat, counters);
-    let both = |a: Counter, b: Counter| Some(grown(a)? + grown(b)?);
-    let scanned = both(Counter::ScanFile, Counter::ScanAnon);
+    let sum = |counters: &[VmstatCounter]| to.vmstat.sum_since(&from.vmstat, counters);
+    let both = |a: VmstatCounter, b: VmstatCounter| Some(grown(a)? + grown(b)?);
+    let scanned = both(VmstatCounter::ScanFile, VmstatCounter::ScanAnon);
     // Everything that was not scanned in the background: the kernel does not count cgroup reclaim separately.
-    let background = sum(&[Counter::ScanKswapd, Counter::ScanKhugepaged, Counter::ScanProactive]);
+    let background =
+        sum(&[VmstatCounter::ScanKswapd, VmstatCounter::ScanKhugepaged, VmstatCounter::ScanProactive]);
     let disks = from.disks.zip(to.disks);
     let moved = |of: fn(&(_, _)) -> Option<u64>| disks.as_ref().and_then(of);
     let shares = shares(from, to);
     let stalls = match (first.reclaims, last.reclaims) {
         // Includes cgroup reclaim, which the kernel does not count here.
         (Some(before), Some(now)) => now.checked_sub(before),
-        _ => grown(Counter::Stalls),
+        _ => grown(VmstatCounter::Stalls),
     };
     MemorySample {
         at_ns: to.at_ns.saturating_sub(start_ns),
@@ -56,8 +57,8 @@ fn moment(start_ns: u64, first: &Step, last: &Step) -> MemorySample {
         dirty_bytes: to.memory.dirty_bytes,
         writeback_bytes: to.memory.writeback_bytes,
         scanned_pages: scanned,
-        stolen_pages: both(Counter::StealFile, Counter::StealAnon),
-        refault_pages: sum(&[Counter::RefaultFile, Counter::RefaultAnon]),
+        stolen_pages: both(VmstatCounter::StealFile, VmstatCounter::StealAnon),
+        refault_pages: sum(&[VmstatCounter::RefaultFile, VmstatCounter::RefaultAnon]),
         direct_scanned_pages: scanned.zip(background).map(|(all, others)| all.saturating_sub(others)),
         direct_reclaims: stalls,
         spin_percent: first.spin_wait_ns.zip(last.spin_wait_ns).and_then(|(before, now)| {
@@ -79,20 +80,20 @@ fn more(now: &DiskTotals, then: &DiskTotals, of: fn(&DiskTotals) -> u64) -> Opti
 }
 
 #[derive(Clone, Copy)]
-struct Shares {
+struct CpuTimeShares {
     system: f64,
     iowait: f64,
     idle: f64,
 }
 
 /// Shares of all CPUs together. A column that went back, as `iowait` can, counts as zero in that sample.
-fn shares(from: &MemoryReading, to: &MemoryReading) -> Option<Shares> {
+fn shares(from: &MemoryReading, to: &MemoryReading) -> Option<CpuTimeShares> {
     let (before, now) = (from.cpus.ticks?, to.cpus.ticks?);
     let delta: [f64; 8] = std::array::from_fn(|i| now[i].saturating_sub(before[i]) as f64);
     let all: f64 = delta.iter().sum();
     let percent = |ticks: f64| 100.0 * ticks / all;
     // user, nice, system, idle, iowait, irq, softirq, steal: interrupts are kernel work too.
-    (all > 0.0).then(|| Shares {
+    (all > 0.0).then(|| CpuTimeShares {
         system: percent(delta[2] + delta[5] + delta[6]),
         iowait: percent(delta[4]),
         idle: percent(delta[3]),

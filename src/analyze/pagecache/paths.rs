@@ -15,7 +15,7 @@ use crate::wire::stacks::{RawProfile, Sample};
 names! {
     /// How the time of a function is measured.
     #[derive(Default, Hash)]
-    pub enum Source {
+    pub enum TimingMethod {
         Fentry = "fentry",
         Kprobe = "kprobe",
         /// From the stacks of CPU samples.
@@ -29,7 +29,7 @@ names! {
 #[serde(default)]
 pub struct PathSummary {
     pub function: String,
-    pub source: Source,
+    pub source: TimingMethod,
     /// None of samples.
     pub calls: Option<u64>,
     /// Time within it, also of what it calls; with a function that follows it goes on while the task sleeps.
@@ -53,7 +53,7 @@ merge!(PathSummary {
     both: calls spins samples;
     derived: spin_ratio cpu_percent;
 });
-row!(PathSummary, (String, Source), |path| (path.function.clone(), path.source));
+row!(PathSummary, (String, TimingMethod), |path| (path.function.clone(), path.source));
 
 /// Computes what follows from merged counts, and sorts.
 pub fn settle(all: &mut [PathSummary], duration_ns: u64) {
@@ -128,8 +128,8 @@ fn path(start: &Reading, last: &PathSample, duration_ns: u64) -> PathSummary {
     PathSummary {
         function: last.function.to_string(),
         source: match last.by {
-            Follower::Fentry => Source::Fentry,
-            Follower::Kprobe => Source::Kprobe,
+            Follower::Fentry => TimingMethod::Fentry,
+            Follower::Kprobe => TimingMethod::Kprobe,
         },
         calls: Some(delta.calls),
         ns: delta.ns,
@@ -150,7 +150,7 @@ pub fn is_wait(function: &str) -> bool {
 pub fn sampled(raw: &RawProfile, names: &Names) -> Vec<PathSummary> {
     let mut found: BTreeMap<&str, [u64; 3]> = BTreeMap::new();
     for (sample, tally) in &raw.samples {
-        let stack = Stack::of(sample, names);
+        let stack = StackFacts::of(sample, names);
         for function in &stack.functions {
             let sums = found.entry(function).or_default();
             sums[0] += tally.samples;
@@ -164,7 +164,7 @@ pub fn sampled(raw: &RawProfile, names: &Names) -> Vec<PathSummary> {
         .into_iter()
         .map(|(function, [samples, least, most])| PathSummary {
             function: function.to_string(),
-            source: Source::Sampled,
+            source: TimingMethod::Sampled,
             calls: None,
             ns: ns(samples),
             spins: None,
@@ -180,14 +180,14 @@ pub fn sampled(raw: &RawProfile, names: &Names) -> Vec<PathSummary> {
 }
 
 /// The relevant facts of a sample's kernel stack.
-struct Stack {
+struct StackFacts {
     /// Each once.
     functions: BTreeSet<&'static str>,
     waits: bool,
     may_wait: bool,
 }
 
-impl Stack {
+impl StackFacts {
     fn of(sample: &Sample, names: &Names) -> Self {
         let mut stack = Self { functions: BTreeSet::new(), waits: false, may_wait: false };
         for (depth, address) in sample.kernel_lookups().enumerate() {

@@ -2,7 +2,7 @@ use std::collections::HashMap;
 
 use serde_json::json;
 
-use super::paths::{self, Source};
+use super::paths::{self, TimingMethod};
 use super::*;
 use crate::analyze::fixtures::json;
 use crate::analyze::pressure::PressureSummary;
@@ -12,7 +12,7 @@ use crate::symbols::Names;
 use crate::wire::pagecache::{
     Follower, PathSample, Reclaimer, Step, WireIsolated, WirePath, WireReadahead, WireReclaimer,
 };
-use crate::wire::stacks::{RawProfile, Sample, Sampler, Tally};
+use crate::wire::stacks::{RawProfile, Sample, SampleTotal, Sampler};
 
 /// The kernel's counters, accumulated.
 fn kernel(at_ns: u64, scanned: u64, stolen: u64) -> MemoryReading {
@@ -53,24 +53,27 @@ fn sample(begun: u64, times: &[u64], scanned: u64) -> ReclaimSample {
 fn reclaim_is_summed_by_kind_and_by_node() {
     let start = reading(1_000, 100);
     let mut end = reading(1_001_000, 400);
-    end.reclaims.insert((Kind::Memcg, 0), sample(3, &[10, 20], 200));
-    end.reclaims.insert((Kind::Memcg, 1), sample(1, &[5], 40));
-    end.reclaims.insert((Kind::Kswapd, 1), sample(2, &[50], 60));
-    end.isolated.insert(Kind::Memcg, WireIsolated { looked_at: [2, 240], taken: [2, 230] });
-    end.isolated.insert(Kind::Kswapd, WireIsolated { looked_at: [1, 60], taken: [1, 60] });
+    end.reclaims.insert((ReclaimKind::Memcg, 0), sample(3, &[10, 20], 200));
+    end.reclaims.insert((ReclaimKind::Memcg, 1), sample(1, &[5], 40));
+    end.reclaims.insert((ReclaimKind::Kswapd, 1), sample(2, &[50], 60));
+    end.isolated.insert(ReclaimKind::Memcg, WireIsolated { looked_at: [2, 240], taken: [2, 230] });
+    end.isolated.insert(ReclaimKind::Kswapd, WireIsolated { looked_at: [1, 60], taken: [1, 60] });
     let nodes = [0, 1].map(|node| (node, Meminfo::default()));
     let around = Surroundings { nodes: nodes.into(), ..Surroundings::default() };
     let summary = summarize(&around, &start, &end);
-    let memcg = summary.reclaim(Kind::Memcg);
+    let memcg = summary.reclaim(ReclaimKind::Memcg);
     assert_eq!(
         (memcg.count, memcg.time.count(), memcg.time.sum(), memcg.scanned_file_pages),
         (4, 3, 35, 240)
     );
     assert_eq!((memcg.scanned_pages, memcg.stolen_pages), (242, 120));
-    assert_eq!(summary.scanned, Scanned { in_batches: 300, looked_at: 300, taken: 290 });
+    assert_eq!(summary.scanned, ScannedPages { in_batches: 300, looked_at: 300, taken: 290 });
     assert_eq!(summary.scanned_pages, Some(300));
     assert_eq!(summary.nodes.iter().map(|n| n.scanned_pages).collect::<Vec<_>>(), [201, 102]);
-    assert_eq!(summary.nodes[1].reclaims, BTreeMap::from([(Kind::Kswapd, 2), (Kind::Memcg, 1)]));
+    assert_eq!(
+        summary.nodes[1].reclaims,
+        BTreeMap::from([(ReclaimKind::Kswapd, 2), (ReclaimKind::Memcg, 1)])
+    );
     let scanned = &summary.checks[0];
     assert!(scanned.holds && (scanned.seen, scanned.kernel_min, scanned.kernel_max) == (300, 300, 300));
     assert_eq!(summary.memory.file_bytes, Some(25 << 10));
@@ -80,7 +83,7 @@ fn reclaim_is_summed_by_kind_and_by_node() {
 #[test]
 fn a_difference_is_told_where_the_counts_must_be_equal() {
     let (start, mut end) = (reading(0, 0), reading(1_000_000, 100));
-    end.isolated.insert(Kind::Memcg, WireIsolated { looked_at: [0, 99], taken: [0, 99] });
+    end.isolated.insert(ReclaimKind::Memcg, WireIsolated { looked_at: [0, 99], taken: [0, 99] });
     let check = |lru_gen| {
         summarize(&Surroundings { lru_gen, ..Surroundings::default() }, &start, &end).checks.remove(0)
     };
@@ -102,7 +105,8 @@ fn what_the_kernel_does_not_count_is_absent_with_its_reason() {
 #[test]
 fn who_reclaims_is_named_with_the_group() {
     let mut end = reading(1_000_000, 100);
-    let who = |pid, cgroup| Reclaimer { kind: Some(Kind::Direct), cgroup, pid, comm: b"a\x1bb".to_vec() };
+    let who =
+        |pid, cgroup| Reclaimer { kind: Some(ReclaimKind::Direct), cgroup, pid, comm: b"a\x1bb".to_vec() };
     end.reclaimers
         .insert(who(7, 40), WireReclaimer { count: 2, ns: 30, max_ns: 20, ..WireReclaimer::default() });
     end.reclaimers
@@ -244,13 +248,13 @@ fn a_followed_function_has_its_share_of_spinning() {
     ];
     let paths = summarize(&Surroundings::default(), &start, &end).paths;
     let spin = &paths[0];
-    assert_eq!((spin.source, spin.spin_ns, spin.spin_ratio), (Source::Kprobe, (900, 900), None));
+    assert_eq!((spin.source, spin.spin_ns, spin.spin_ratio), (TimingMethod::Kprobe, (900, 900), None));
     let shrink = &paths[1];
     assert_eq!((shrink.calls, shrink.ns, shrink.spin_ns), (Some(2), 400, (300, 300)));
     assert_eq!((shrink.spin_ratio, shrink.cpu_percent), (Some((3.0, 3.0)), Some(40.0)));
 }
 
-fn profile(samples: HashMap<Sample, Tally>) -> RawProfile {
+fn profile(samples: HashMap<Sample, SampleTotal>) -> RawProfile {
     RawProfile {
         sampler: Sampler::CpuClock,
         frequency: 100,
@@ -284,7 +288,7 @@ fn samples_tell_of_spinning_as_a_range() {
     });
     let names = Names { kernel: names.collect(), ..Names::default() };
     let sample = |leaf: u64, caller: u64| Sample::new(1, 1, 0, b"dd", &[leaf * 16, caller * 16], &[]);
-    let tally = |samples| Tally { samples, ..Tally::default() };
+    let tally = |samples| SampleTotal { samples, ..SampleTotal::default() };
     let samples = [
         (sample(2, 1), tally(1)),
         (sample(3, 1), tally(1)),
@@ -297,7 +301,7 @@ fn samples_tell_of_spinning_as_a_range() {
     let shrink = &paths[0];
     assert_eq!(
         (shrink.function.as_str(), shrink.samples, shrink.source),
-        ("shrink_lruvec", Some(4), Source::Sampled)
+        ("shrink_lruvec", Some(4), TimingMethod::Sampled)
     );
     assert_eq!((shrink.ns, shrink.spin_ns), (40_000_000, (10_000_000, 20_000_000)));
     assert_eq!(shrink.spin_ratio, Some((1.0 / 3.0, 1.0)));
@@ -308,7 +312,7 @@ fn samples_tell_of_spinning_as_a_range() {
 #[test]
 fn its_json_is_read_back_and_has_the_keys_of_the_contract() {
     let mut end = reading(1_000_000, 100);
-    end.reclaims.insert((Kind::Softlimit, 0), sample(1, &[5], 40));
+    end.reclaims.insert((ReclaimKind::Softlimit, 0), sample(1, &[5], 40));
     let summary = summarize(&Surroundings::default(), &reading(0, 0), &end);
     let path = PathSummary { spin_ns: (1, 2), spin_ratio: Some((0.5, 1.0)), ..PathSummary::default() };
     let moment = MemorySample { at_ns: 1, spin_percent: Some((0.5, 1.5)), ..MemorySample::default() };
@@ -346,10 +350,10 @@ fn intervals_are_merged() {
     let around = Surroundings::default();
     let [a, b, c] = [(0, 100), (1_000_000, 400), (2_000_000, 900)].map(|(at_ns, scanned)| {
         let mut reading = reading(at_ns, scanned);
-        let who = Reclaimer { kind: Some(Kind::Direct), cgroup: 40, pid: 7, comm: b"dd".to_vec() };
+        let who = Reclaimer { kind: Some(ReclaimKind::Direct), cgroup: 40, pid: 7, comm: b"dd".to_vec() };
         let (count, ns) = (scanned / 100, scanned);
         reading.reclaimers.insert(who, WireReclaimer { count, ns, max_ns: ns, ..WireReclaimer::default() });
-        reading.reclaims.insert((Kind::Memcg, 0), sample(scanned, &[10], scanned));
+        reading.reclaims.insert((ReclaimKind::Memcg, 0), sample(scanned, &[10], scanned));
         reading
     });
     let mut merged = summarize(&around, &a, &b);
@@ -359,7 +363,7 @@ fn intervals_are_merged() {
     assert_eq!(merged.reclaimers, whole.reclaimers);
     assert_eq!((merged.checks, merged.counters), (whole.checks, whole.counters));
     assert_eq!((merged.scanned_pages, merged.absent), (Some(800), whole.absent));
-    assert_eq!(merged.reclaims[&Kind::Memcg].count, whole.reclaims[&Kind::Memcg].count);
+    assert_eq!(merged.reclaims[&ReclaimKind::Memcg].count, whole.reclaims[&ReclaimKind::Memcg].count);
     let moment = |at_ns| PagecacheSummary {
         duration_ns: 10,
         series: vec![MemorySample { at_ns, ..MemorySample::default() }],

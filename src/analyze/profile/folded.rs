@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, ensure};
 use super::{Area, Profile, Unit};
 use crate::analyze::blocked::NO_STACK;
 use crate::analyze::stacks::{KERNEL_MARK, MARKS, RING_POLLERS, RING_WORKERS};
-use crate::analyze::submits::Part;
+use crate::analyze::submits::TimePart;
 
 /// Labels that may also occur within a stack.
 const LABELS: [&str; 3] = [RING_WORKERS, RING_POLLERS, NO_STACK];
@@ -89,7 +89,7 @@ fn add_stack(profile: &mut Profile, stack: &str, value: u64) {
             Some(_) => Area::of_kernel(&name),
             None if ids.is_empty() || LABELS.contains(&text) => Area::Label,
             // Only the leaf can be a stage, where I/Os were followed.
-            None if frames.peek().is_none() && Part::of_frame(&name).is_some() => Area::Stage,
+            None if frames.peek().is_none() && TimePart::of_frame(&name).is_some() => Area::Stage,
             None => Area::User,
         };
         ids.push(profile.frame(name, area));

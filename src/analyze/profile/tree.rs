@@ -5,7 +5,7 @@
 
 /// A stack to add to a tree.
 #[derive(Debug, Clone, Copy)]
-pub struct Row<'a> {
+pub struct StackRow<'a> {
     /// Root first. Rows must be sorted, so that stacks with a common prefix are adjacent.
     pub frames: &'a [u32],
     pub value: u64,
@@ -36,7 +36,7 @@ pub struct Tree {
 
 impl Tree {
     /// The tree of sorted rows without the parts that hold less than `min_share` of the total.
-    pub fn new<'a>(rows: impl Iterator<Item = Row<'a>> + Clone, min_share: f64) -> Tree {
+    pub fn new<'a>(rows: impl Iterator<Item = StackRow<'a>> + Clone, min_share: f64) -> Tree {
         let total = rows.clone().fold(0u64, |sum, row| sum.saturating_add(row.value));
         let mut builder = Builder::new(total, min_share);
         let mut last: &[u32] = &[];

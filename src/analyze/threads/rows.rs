@@ -1,16 +1,16 @@
 //! Counts samples by batch, and estimates averages with their error.
 
-use super::Share;
-use crate::wire::threads::Sampled;
+use super::ThreadShare;
+use crate::wire::threads::ThreadSamples;
 
 /// With fewer batches of equal length the spread is unknown.
 const LEAST_BATCHES: usize = 8;
 
 /// Number of samples by batch.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Counted(Vec<u64>);
+pub struct BatchCounts(Vec<u64>);
 
-impl Counted {
+impl BatchCounts {
     pub fn add(&mut self, batch: usize, n: u64) {
         if self.0.len() <= batch {
             self.0.resize(batch + 1, 0);
@@ -23,15 +23,15 @@ impl Counted {
     }
 
     /// The average over the whole interval.
-    pub fn share(&self, sampled: &Sampled) -> Share {
+    pub fn share(&self, sampled: &ThreadSamples) -> ThreadShare {
         let samples: u64 = self.0.iter().sum();
         let rounds = sampled.rounds.max(1) as f64;
-        Share { samples, average_threads: samples as f64 / rounds, error: self.error(sampled) }
+        ThreadShare { samples, average_threads: samples as f64 / rounds, error: self.error(sampled) }
     }
 
     /// From the spread of the batches' averages: rounds are not independent, because a thread's state lasts longer than
     /// a round, but batches nearly are.
-    fn error(&self, sampled: &Sampled) -> Option<f64> {
+    fn error(&self, sampled: &ThreadSamples) -> Option<f64> {
         let full = sampled.batches.iter().map(|batch| batch.rounds).max()?;
         let of = |(at, rounds): (usize, u64)| self.0.get(at).copied().unwrap_or(0) as f64 / rounds as f64;
         let whole = sampled.batches.iter().enumerate().filter(|(_, batch)| batch.rounds == full);

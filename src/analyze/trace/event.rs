@@ -2,8 +2,8 @@
 
 use super::super::op::Op;
 use super::super::stage::Stage;
-use super::io::{Owner, Route, Stages, TracedIo};
-use super::operation::{Kind, OperationEnd, TracedOperation};
+use super::io::{Owner, Route, StageTimes, TracedIo};
+use super::operation::{OperationEnd, SubmitMethod, TracedOperation};
 use super::scene::TracedDevice;
 use crate::wire::events::{
     IO_BIO, IO_FLUSHED, IO_FUSED, IO_HAS_SUBMITTER, IO_MERGED, IO_NEGATIVE, IO_STARTED_BEFORE,
@@ -40,7 +40,7 @@ pub fn traced(devices: &[TracedDevice], io: &WireIo, operation: Option<&WireOper
         };
         let mut traced = ended(operation, last);
         if let Some(end) = traced.end.as_mut().filter(|_| bio) {
-            end.stages = end.stages.map(Stages::of_bio);
+            end.stages = end.stages.map(StageTimes::of_bio);
         }
         traced
     });
@@ -58,7 +58,7 @@ pub fn traced(devices: &[TracedDevice], io: &WireIo, operation: Option<&WireOper
         queued_ns: queued,
         issued_ns: issued,
         ended_ns: io.ended,
-        stages: Stages(stages),
+        stages: StageTimes(stages),
         total_ns: span(queued.or(issued), Some(io.ended)),
         started_before: marked(IO_STARTED_BEFORE),
         negative: marked(IO_NEGATIVE),
@@ -115,19 +115,19 @@ pub fn ended(operation: &WireOperation, last: bool) -> TracedOperation {
         stages[Stage::Reap as usize] = None;
     }
     let kind = match u8::try_from(operation.from) {
-        Ok(CALL_RING) => Kind::Ring,
-        Ok(CALL_AIO) => Kind::Aio,
-        _ => Kind::Call,
+        Ok(CALL_RING) => SubmitMethod::Ring,
+        Ok(CALL_AIO) => SubmitMethod::Aio,
+        _ => SubmitMethod::Call,
     };
     TracedOperation {
         id: operation.operation,
         end: Some(OperationEnd {
             kind,
-            user_data: (kind != Kind::Call).then_some(operation.user_data),
-            opcode: (kind == Kind::Ring).then_some(operation.opcode),
+            user_data: (kind != SubmitMethod::Call).then_some(operation.user_data),
+            opcode: (kind == SubmitMethod::Ring).then_some(operation.opcode),
             ios: operation.parts,
             last,
-            stages: in_order.then_some(Stages(stages)),
+            stages: in_order.then_some(StageTimes(stages)),
             total_ns: in_order.then(|| stamps[5] - stamps[0]),
         }),
     }

@@ -29,7 +29,7 @@ pub struct TracedIo {
     pub issued_ns: Option<u64>,
     pub ended_ns: u64,
     /// Queue, device and complete.
-    pub stages: Stages,
+    pub stages: StageTimes,
     /// From `queued_ns` to `ended_ns`, or from `issued_ns` if only that is known.
     pub total_ns: Option<u64>,
     /// It was issued before the trace, and so has no stages.
@@ -56,9 +56,9 @@ pub fn openers(ios: &[TracedIo]) -> impl Iterator<Item = (WireFile, u32)> {
 
 /// The known stages, in the order of [`Stage::ALL`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Stages(pub(super) [Option<u64>; 5]);
+pub struct StageTimes(pub(super) [Option<u64>; 5]);
 
-impl Stages {
+impl StageTimes {
     /// For tests.
     #[cfg(test)]
     pub(crate) fn of(all: &[(Stage, u64)]) -> Self {

@@ -34,7 +34,7 @@ impl Hasher for ByNumber {
     }
 }
 
-type Numbered<T> = HashMap<u64, T, BuildHasherDefault<ByNumber>>;
+type NumberMap<T> = HashMap<u64, T, BuildHasherDefault<ByNumber>>;
 
 /// Joins I/Os with their operations. An I/O is returned when its operation's event has arrived, or after a timeout.
 #[derive(Debug, Default)]
@@ -42,15 +42,15 @@ pub struct Join {
     devices: Vec<TracedDevice>,
     round: u64,
     /// By operation: its I/Os, and when they came.
-    waiting: Numbered<Vec<(u64, WireIo)>>,
+    waiting: NumberMap<Vec<(u64, WireIo)>>,
     /// Start of each wait, and the operation waited for.
     since: VecDeque<(u64, u64)>,
     /// Operations whose I/Os may still be in another ring.
-    ended: Numbered<Ended>,
+    ended: NumberMap<FinishedOperation>,
     /// Operations to forget, by round.
     forget: VecDeque<(u64, u64)>,
     /// Operations by the I/O that ended them, where that names another operation.
-    merged: Numbered<Vec<WireOperation>>,
+    merged: NumberMap<Vec<WireOperation>>,
     /// I/Os of several bios, complete except for the other bios' operations.
     held: VecDeque<(u64, TracedIo)>,
     /// I/Os returned.
@@ -62,7 +62,7 @@ pub struct Join {
 }
 
 #[derive(Debug)]
-struct Ended {
+struct FinishedOperation {
     operation: WireOperation,
     shown: bool,
 }
@@ -137,7 +137,7 @@ impl Join {
             self.merged.entry(operation.io).or_default().push(operation);
         }
         self.forget.push_back((self.round, operation.operation));
-        self.ended.insert(operation.operation, Ended { operation, shown });
+        self.ended.insert(operation.operation, FinishedOperation { operation, shown });
     }
 
     /// An I/O of several bios waits for the other bios' operations, which end at the same time.
@@ -196,7 +196,7 @@ impl Join {
 #[cfg(test)]
 mod tests {
     use super::super::fixtures::{io, numbers, operation, scene};
-    use super::super::operation::{Kind, OperationEnd, TracedOperation};
+    use super::super::operation::{OperationEnd, SubmitMethod, TracedOperation};
     use super::*;
     use crate::wire::events::IO_MERGED;
 
@@ -213,7 +213,7 @@ mod tests {
         assert_eq!((io.total_ns, io.offset, io.bytes), (Some(5_001), Some(4096), Some(4096)));
         assert_eq!(io.stages.iter().map(|(_, ns)| ns).sum::<u64>(), 5_001);
         let end = end(io);
-        assert_eq!((end.kind, end.user_data, end.opcode), (Kind::Ring, Some(77), Some(0)));
+        assert_eq!((end.kind, end.user_data, end.opcode), (SubmitMethod::Ring, Some(77), Some(0)));
         assert_eq!(end.stages.unwrap().iter().map(|(_, ns)| ns).sum::<u64>(), 6_100);
         assert_eq!((end.total_ns, end.last), (Some(6_100), true));
         join.finish();

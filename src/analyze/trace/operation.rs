@@ -1,6 +1,6 @@
 //! The operation of an I/O, as far as it is known.
 
-use super::io::Stages;
+use super::io::StageTimes;
 
 /// One operation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub struct TracedOperation {
 /// Facts that are known when an operation has ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct OperationEnd {
-    pub kind: Kind,
+    pub kind: SubmitMethod,
     /// The application's `user_data`; None for a system call, which has none.
     pub user_data: Option<u64>,
     /// For io_uring.
@@ -24,13 +24,13 @@ pub struct OperationEnd {
     /// This I/O was the last of them, so the operation's stages belong to it.
     pub last: bool,
     /// They add up to the total. None where parts that ended at the same time mixed their stamps.
-    pub stages: Option<Stages>,
+    pub stages: Option<StageTimes>,
     pub total_ns: Option<u64>,
 }
 
 /// How an operation is submitted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Kind {
+pub enum SubmitMethod {
     /// A blocking system call.
     #[default]
     Call,
@@ -38,7 +38,7 @@ pub enum Kind {
     Aio,
 }
 
-impl Kind {
+impl SubmitMethod {
     pub fn name(self) -> &'static str {
         match self {
             Self::Call => "call",

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::super::files::File;
+use super::super::files::IoFile;
 use super::io::TracedIo;
 use crate::host::{BlockDevice, Host};
 use crate::wire::WireDevice;
@@ -77,9 +77,9 @@ impl Scene {
     }
 
     /// What an I/O reads or writes; None: unknown.
-    pub fn file(&self, io: &TracedIo) -> Option<File> {
+    pub fn file(&self, io: &TracedIo) -> Option<IoFile> {
         let file = io.file?;
-        File::new(&file, self.files.get(&file).map(String::as_str))
+        IoFile::new(&file, self.files.get(&file).map(String::as_str))
     }
 
     /// Path of a cgroup.

@@ -10,8 +10,8 @@ use anyhow::Result;
 
 use super::comparison::{Arm, Round};
 use super::load::apply;
-use super::metric::Kind;
-use super::printed::Printed;
+use super::metric::MetricKind;
+use super::printed::PrintedMetric;
 use super::rounds::{Driver, Observer, observed};
 use crate::refusal::{Refusal, reason};
 use crate::settings::Keeper;
@@ -22,7 +22,7 @@ pub struct CommandDriver<'a> {
     /// Run by `sh -c` before each round, and not counted.
     pub prepare: Option<&'a str>,
     /// A number in its output is a metric.
-    pub printed: Option<&'a Printed>,
+    pub printed: Option<&'a PrintedMetric>,
     pub arms: Vec<Arm>,
     pub keeper: Option<&'a mut Keeper>,
     pub observers: Vec<&'a mut dyn Observer>,
@@ -128,9 +128,9 @@ impl CommandDriver<'_> {
         let begin = Instant::now();
         let text = run(command, program, self.printed.is_some(), self.stop)?;
         let mut values =
-            BTreeMap::from([(Kind::Elapsed.name().to_string(), begin.elapsed().as_nanos() as f64)]);
+            BTreeMap::from([(MetricKind::Elapsed.name().to_string(), begin.elapsed().as_nanos() as f64)]);
         if let Some(printed) = self.printed.filter(|_| !self.stop.load(Ordering::Relaxed)) {
-            let kind = if printed.less_is_better { Kind::LessValue } else { Kind::Value };
+            let kind = if printed.less_is_better { MetricKind::LessValue } else { MetricKind::Value };
             let number = printed.number(&text).map_err(|why| {
                 Refusal::Refused(format!("'{}' has no value: {why}", program.escape_debug()))
             })?;

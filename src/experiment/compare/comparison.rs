@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::metric::Kind;
+use super::metric::MetricKind;
 use super::stages::{self, StageDifference, StageMean};
 use crate::envelope::View;
 use crate::experiment::ratio::{ERROR, LEAST_BLOCKS};
-use crate::experiment::{Plan, Verdict};
+use crate::experiment::{EvaluationPlan, Verdict};
 use crate::names::names;
-use crate::stats::{Paired, drift, holm, welch};
+use crate::stats::{PairedDifferences, drift, holm, welch};
 
 /// A drift is reported below this p, if the change over the whole run is at least this large.
 const DRIFT_P: f64 = 0.01;
@@ -49,7 +49,7 @@ pub struct Round {
 
 names! {
     /// Why there are no more rounds.
-    pub enum End {
+    pub enum StopReason {
         /// The interval is as narrow as `--until` requires, or entirely beyond the margin.
         Precise = "precise",
         /// All planned rounds were run.
@@ -63,8 +63,8 @@ names! {
 
 /// A metric of an arm, compared with the first arm.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Metric {
-    pub name: Kind,
+pub struct MetricComparison {
+    pub name: MetricKind,
     pub unit: String,
     /// The arm that is compared with the first: its place among `arms`.
     pub arm: usize,
@@ -114,9 +114,9 @@ pub struct Comparison {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
     /// What was named beforehand to decide by. The others are corrected for their number (Holm).
-    pub primary: Option<Kind>,
+    pub primary: Option<MetricKind>,
     /// The primary one first.
-    pub metrics: Vec<Metric>,
+    pub metrics: Vec<MetricComparison>,
     /// Where `--stages` measured them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stages: Vec<StageDifference>,
@@ -125,7 +125,7 @@ pub struct Comparison {
     pub stages_per: Option<String>,
     /// What the primary metric changed by over the run, in both arms; null where it did not.
     pub drift_percent: Option<f64>,
-    pub end: Option<End>,
+    pub end: Option<StopReason>,
     /// What qualifies the result.
     pub notes: Vec<String>,
 }
@@ -188,20 +188,21 @@ impl Comparison {
     }
 
     /// Whether the primary metric of every arm is known precisely enough.
-    pub fn is_enough(&self, plan: &Plan, p: f64) -> bool {
+    pub fn is_enough(&self, plan: &EvaluationPlan, p: f64) -> bool {
         let Some(primary) = self.primary else { return false };
         (1..self.arms.len()).all(|arm| {
             let (b, a) = self.pairs(primary.name(), arm);
-            let paired = Paired::of_ratios(&b, &a).filter(|paired| paired.pairs >= LEAST_BLOCKS);
+            let paired = PairedDifferences::of_ratios(&b, &a).filter(|paired| paired.pairs >= LEAST_BLOCKS);
             paired.is_some_and(|paired| plan.is_enough(paired.estimate().interval(p)))
         })
     }
 
     /// Computes what follows from the rounds. `p` is that of the last look, `margin` that of means and rates.
-    pub fn derive(&mut self, plan: &Plan, p: f64, margin: f64) {
-        let measured = |kind: &Kind| self.rounds.iter().any(|round| round.values.contains_key(kind.name()));
-        let others = Kind::ALL.into_iter().filter(|kind| Some(*kind) != self.primary && measured(kind));
-        let kinds: Vec<Kind> = self.primary.into_iter().chain(others).collect();
+    pub fn derive(&mut self, plan: &EvaluationPlan, p: f64, margin: f64) {
+        let measured =
+            |kind: &MetricKind| self.rounds.iter().any(|round| round.values.contains_key(kind.name()));
+        let others = MetricKind::ALL.into_iter().filter(|kind| Some(*kind) != self.primary && measured(kind));
+        let kinds: Vec<MetricKind> = self.primary.into_iter().chain(others).collect();
         let mut metrics = Vec::new();
         let mut tests = Vec::new();
         for (kind, arm) in kinds.iter().flat_map(|kind| (1..self.arms.len()).map(move |arm| (*kind, arm))) {
@@ -225,10 +226,10 @@ impl Comparison {
     }
 
     /// A metric, and the p-value of the hypothesis that both arms are equal.
-    fn metric(&self, name: Kind, arm: usize, p: f64, margin: f64) -> (Metric, f64) {
+    fn metric(&self, name: MetricKind, arm: usize, p: f64, margin: f64) -> (MetricComparison, f64) {
         let (b, a) = self.pairs(name.name(), arm);
         let margin = name.margin(margin);
-        let paired = Paired::of_ratios(&b, &a).filter(|_| self.is_paired);
+        let paired = PairedDifferences::of_ratios(&b, &a).filter(|_| self.is_paired);
         let means = (geometric(&b), geometric(&a));
         let estimate = match self.is_paired {
             true => paired.filter(|paired| paired.pairs >= LEAST_BLOCKS).map(|paired| paired.estimate()),
@@ -243,7 +244,7 @@ impl Comparison {
         let is_unclear = verdict == Verdict::Unclear && estimate.is_some();
         let needed =
             paired.filter(|_| is_unclear).and_then(|paired| paired.needed(margin.ln_1p() / 2.0, ERROR));
-        let metric = Metric {
+        let metric = MetricComparison {
             name,
             unit: name.unit().to_string(),
             arm,
@@ -262,9 +263,9 @@ impl Comparison {
     }
 
     /// The primary metric, of the arm that differs most if there are several.
-    pub fn answer(&self) -> Option<&Metric> {
+    pub fn answer(&self) -> Option<&MetricComparison> {
         let of_primary = self.metrics.iter().filter(|metric| Some(metric.name) == self.primary);
-        let rank = |metric: &&Metric| {
+        let rank = |metric: &&MetricComparison| {
             let size = metric.ratio.filter(|ratio| *ratio > 0.0).map_or(0.0, |ratio| ratio.ln().abs());
             (matches!(metric.verdict, Verdict::Better | Verdict::Worse), size)
         };
@@ -275,12 +276,12 @@ impl Comparison {
     }
 
     /// A metric's title in a table: a printed value has its own name.
-    pub fn title(&self, kind: Kind) -> &str {
+    pub fn title(&self, kind: MetricKind) -> &str {
         self.value.as_deref().filter(|_| kind.is_printed()).unwrap_or(kind.title())
     }
 
     /// An arm that is worse than the first by the primary metric.
-    pub fn worse(&self) -> Option<&Metric> {
+    pub fn worse(&self) -> Option<&MetricComparison> {
         self.metrics
             .iter()
             .find(|metric| Some(metric.name) == self.primary && metric.verdict == Verdict::Worse)
@@ -339,8 +340,8 @@ pub(crate) mod tests {
             device: Some("loop7".to_string()),
             arms: vec![arm("none"), arm("mq-deadline")],
             rounds,
-            primary: Some(Kind::Iops),
-            end: Some(End::Planned),
+            primary: Some(MetricKind::Iops),
+            end: Some(StopReason::Planned),
             ..Comparison::default()
         };
         found.derive_at_once();
@@ -350,20 +351,23 @@ pub(crate) mod tests {
     impl Comparison {
         fn derive_at_once(&mut self) {
             let blocks = self.whole_blocks().len();
-            let mut plan = Plan::fixed(blocks.max(1), 0.05, 0.05);
+            let mut plan = EvaluationPlan::fixed(blocks.max(1), 0.05, 0.05);
             let p = plan.look(blocks);
             self.derive(&plan, p, 0.05);
         }
     }
 
-    fn verdicts(comparison: &Comparison) -> Vec<(Kind, Verdict)> {
+    fn verdicts(comparison: &Comparison) -> Vec<(MetricKind, Verdict)> {
         comparison.metrics.iter().map(|metric| (metric.name, metric.verdict)).collect()
     }
 
     #[test]
     fn half_the_rate_is_worse_and_so_is_twice_the_latency() {
         let found = of(&[100.0, 101.0, 99.0, 100.5], &[50.0, 50.5, 49.5, 50.0]);
-        assert_eq!(verdicts(&found), [(Kind::Iops, Verdict::Worse), (Kind::Mean, Verdict::Worse)]);
+        assert_eq!(
+            verdicts(&found),
+            [(MetricKind::Iops, Verdict::Worse), (MetricKind::Mean, Verdict::Worse)]
+        );
         let iops = found.answer().unwrap();
         assert!(iops.ratio_low.unwrap() < 0.5 && iops.ratio_high.unwrap() > 0.498, "{iops:?}");
         assert_eq!((iops.blocks, iops.rounds_needed, found.worse()), (4, None, Some(iops)));
@@ -391,7 +395,7 @@ pub(crate) mod tests {
     #[test]
     fn equal_rounds_are_the_same_without_any_doubt() {
         let found = of(&[100.0; 4], &[100.0; 4]);
-        assert_eq!(verdicts(&found), [(Kind::Iops, Verdict::Same), (Kind::Mean, Verdict::Same)]);
+        assert_eq!(verdicts(&found), [(MetricKind::Iops, Verdict::Same), (MetricKind::Mean, Verdict::Same)]);
         assert_eq!(found.answer().unwrap().ratio_low, Some(1.0));
     }
 
@@ -417,7 +421,7 @@ pub(crate) mod tests {
             }
         }
         found.derive_at_once();
-        let median = found.metrics.iter().find(|metric| metric.name == Kind::Median).unwrap();
+        let median = found.metrics.iter().find(|metric| metric.name == MetricKind::Median).unwrap();
         assert!(median.ratio_low.unwrap() > 1.0, "{median:?}");
         assert_eq!(median.verdict, Verdict::Unclear, "{median:?}");
         found
@@ -425,7 +429,7 @@ pub(crate) mod tests {
             .iter_mut()
             .for_each(|round| round.values.retain(|name, _| name == "iops" || name == "p50_ns"));
         found.derive_at_once();
-        let median = found.metrics.iter().find(|metric| metric.name == Kind::Median).unwrap();
+        let median = found.metrics.iter().find(|metric| metric.name == MetricKind::Median).unwrap();
         assert_eq!(median.verdict, Verdict::Worse, "alone it is");
     }
 

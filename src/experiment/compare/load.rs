@@ -9,11 +9,11 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::comparison::{Arm, Round};
-use super::metric::Kind;
+use super::metric::MetricKind;
 use super::rounds::{Driver, Observer, observed};
 use crate::host::counters::Counters;
 use crate::load::random::seeded;
-use crate::load::{Job, LoadSummary, Permission, Prepared, ScratchFiles, Target, prepare_again};
+use crate::load::{Job, LoadSummary, Permission, PreparedJobs, ScratchFiles, Target, prepare_again};
 use crate::refusal::Refusal;
 use crate::settings::Keeper;
 
@@ -37,20 +37,20 @@ pub struct LoadDriver<'a> {
     /// Duration of a round.
     pub round: Duration,
     /// Runs a prepared load.
-    pub drive: &'a dyn Fn(&mut Prepared) -> Result<LoadSummary>,
+    pub drive: &'a dyn Fn(&mut PreparedJobs) -> Result<LoadSummary>,
     pub observers: Vec<&'a mut dyn Observer>,
     /// The values of a round; an error ends the comparison.
     pub values: &'a dyn Fn(&LoadSummary) -> Result<BTreeMap<String, f64>>,
     /// Of the first round of the first arm.
     pub first: Option<LoadSummary>,
     /// Open targets, by arm and run length.
-    pub prepared: BTreeMap<(usize, Duration), Prepared>,
+    pub prepared: BTreeMap<(usize, Duration), PreparedJobs>,
 }
 
 /// All values of a round, with quantiles interpolated within their buckets.
 pub fn values(load: &LoadSummary) -> Result<BTreeMap<String, f64>> {
-    let value = |kind: Kind| Some((kind.name().to_string(), kind.of(load)?));
-    Ok(Kind::ALL.into_iter().filter_map(value).collect())
+    let value = |kind: MetricKind| Some((kind.name().to_string(), kind.of(load)?));
+    Ok(MetricKind::ALL.into_iter().filter_map(value).collect())
 }
 
 /// Applies the settings of an arm.

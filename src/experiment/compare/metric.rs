@@ -5,7 +5,7 @@ use crate::names::names;
 
 names! {
     /// A value measured in each round.
-    pub enum Kind {
+    pub enum MetricKind {
         Iops = "iops",
         Bandwidth = "bytes_per_second",
         Mean = "mean_ns",
@@ -20,7 +20,7 @@ names! {
     }
 }
 
-impl Kind {
+impl MetricKind {
     /// The title in a table.
     pub fn title(self) -> &'static str {
         match self {
@@ -82,13 +82,13 @@ impl Kind {
 }
 
 /// The default metric: latency if a rate is set; bytes if the arms' block sizes differ.
-pub fn default_for(jobs: &[&Job]) -> Kind {
+pub fn default_for(jobs: &[&Job]) -> MetricKind {
     let first = jobs.first();
     if jobs.iter().any(|job| job.rate.is_some()) {
-        Kind::Mean
+        MetricKind::Mean
     } else if jobs.iter().any(|job| first.is_some_and(|first| (&job.bs, job.rw) != (&first.bs, first.rw))) {
-        Kind::Bandwidth
+        MetricKind::Bandwidth
     } else {
-        Kind::Iops
+        MetricKind::Iops
     }
 }

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use serde::Deserialize as _;
 use serde_json::Value;
 
-use super::comparison::{Arm, Comparison, Difference, End, Round};
-use super::metric::Kind;
-use crate::experiment::Plan;
+use super::comparison::{Arm, Comparison, Difference, Round, StopReason};
+use super::metric::MetricKind;
+use crate::experiment::EvaluationPlan;
 use crate::experiment::ratio::ERROR;
 use crate::settings::Key;
 
@@ -16,7 +16,7 @@ const MOST_SAMPLES: usize = 10;
 
 /// The content of a file or recording.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Source {
+pub struct SampleSource {
     pub name: String,
     /// The set-up of the measurement, by name.
     pub setup: BTreeMap<String, String>,
@@ -29,7 +29,7 @@ pub struct Source {
 /// Names that count as a difference only if both results have them, because not all do.
 const SAID_BY_SOME: [&str; 1] = ["host"];
 
-impl Source {
+impl SampleSource {
     /// Reads the JSON values of a file: of `biopsy load`, `biopsy compare` (its first arm), `biopsy latency`, or fio.
     /// None if a value is none of these.
     pub fn of(name: &str, values: &[Value]) -> Option<Self> {
@@ -67,12 +67,12 @@ impl Source {
 }
 
 type Setup = Vec<(&'static str, String)>;
-type Sample = BTreeMap<String, f64>;
+type MetricValues = BTreeMap<String, f64>;
 
 /// The set-up by name, with the samples of a value.
-type Kept = (BTreeMap<String, String>, Vec<Sample>);
+type SetupSamples = (BTreeMap<String, String>, Vec<MetricValues>);
 
-fn one((setup, sample): (Setup, Sample)) -> Kept {
+fn one((setup, sample): (Setup, MetricValues)) -> SetupSamples {
     (setup.into_iter().map(|(what, value)| (what.to_string(), value)).collect(), vec![sample])
 }
 
@@ -82,7 +82,7 @@ fn is_setting(key: &str) -> bool {
 }
 
 /// The first arm of `biopsy.compare/1`, to which its other arms were compared.
-fn of_compare(value: &Value) -> Option<Kept> {
+fn of_compare(value: &Value) -> Option<SetupSamples> {
     let found = Comparison::deserialize(value).ok()?;
     let counts = |round: &&Round| round.arm == 0 && round.left_out.is_none();
     let samples = found.rounds.iter().filter(counts).map(|round| round.values.clone()).collect();
@@ -99,8 +99,8 @@ fn of_compare(value: &Value) -> Option<Kept> {
     Some((setup, samples))
 }
 
-fn sample(values: &[(Kind, Option<f64>)]) -> Sample {
-    let known = |(kind, value): &(Kind, Option<f64>)| {
+fn sample(values: &[(MetricKind, Option<f64>)]) -> MetricValues {
+    let known = |(kind, value): &(MetricKind, Option<f64>)| {
         Some((kind.name().to_string(), value.filter(|value| value.is_finite())?))
     };
     values.iter().filter_map(known).collect()
@@ -116,7 +116,7 @@ fn text(value: &Value) -> Option<String> {
 }
 
 /// `biopsy.load/1` of one job.
-fn of_load(load: &Value) -> (Setup, Sample) {
+fn of_load(load: &Value) -> (Setup, MetricValues) {
     let words = ["rw", "iodepth", "numjobs", "engine", "direct", "rwmixread", "hipri", "size"];
     let said = words.iter().filter_map(|word| Some(format!("{word}={}", text(&load[*word])?)));
     let setup = [
@@ -134,12 +134,12 @@ fn of_load(load: &Value) -> (Setup, Sample) {
     let system = number("system_ns").map(|own| own + workers);
     let cpu = number("user_ns").zip(system).zip(number("ios"));
     let sample = sample(&[
-        (Kind::Iops, number("iops")),
-        (Kind::Bandwidth, number("bytes_per_second")),
-        (Kind::Mean, mean),
-        (Kind::Median, latency("p50_ns")),
-        (Kind::P99, latency("p99_ns")),
-        (Kind::CpuPerIo, cpu.map(|((user, system), ios)| (user + system) / ios)),
+        (MetricKind::Iops, number("iops")),
+        (MetricKind::Bandwidth, number("bytes_per_second")),
+        (MetricKind::Mean, mean),
+        (MetricKind::Median, latency("p50_ns")),
+        (MetricKind::P99, latency("p99_ns")),
+        (MetricKind::CpuPerIo, cpu.map(|((user, system), ios)| (user + system) / ios)),
     ]);
     (known(setup), sample)
 }
@@ -149,13 +149,13 @@ fn known<const N: usize>(setup: [(&'static str, Option<String>); N]) -> Setup {
 }
 
 /// An interval of `biopsy.latency/1`: all its devices together.
-fn of_latency(line: &Value) -> (Setup, Sample) {
+fn of_latency(line: &Value) -> (Setup, MetricValues) {
     let devices = || line["devices"].as_array().into_iter().flatten();
     let names: Vec<&str> = devices().filter_map(|device| device["name"].as_str()).collect();
     let setup = [("kernel", text(&line["kernel"])), ("device", Some(names.join(", ")))];
     let sum = |key: &str| devices().filter_map(|device| device[key].as_f64()).sum::<f64>();
     let Some(seconds) = line["duration_ns"].as_f64().filter(|ns| *ns > 0.0).map(|ns| ns / 1e9) else {
-        return (known(setup), Sample::new());
+        return (known(setup), MetricValues::new());
     };
     let ops = devices().filter_map(|device| device["ops"].as_object()).flat_map(|ops| ops.values());
     // The sum of the request stages is the time in the block layer.
@@ -163,15 +163,15 @@ fn of_latency(line: &Value) -> (Setup, Sample) {
     let time: f64 = stages.filter_map(|stage| stage["sum_ns"].as_f64()).sum();
     let ios = sum("ios");
     let sample = sample(&[
-        (Kind::Iops, Some(ios / seconds)),
-        (Kind::Bandwidth, Some(sum("bytes") / seconds)),
-        (Kind::Mean, (ios > 0.0 && time > 0.0).then(|| time / ios)),
+        (MetricKind::Iops, Some(ios / seconds)),
+        (MetricKind::Bandwidth, Some(sum("bytes") / seconds)),
+        (MetricKind::Mean, (ios > 0.0 && time > 0.0).then(|| time / ios)),
     ]);
     (known(setup), sample)
 }
 
 /// fio's JSON: all its jobs together. Quantiles only for a single job with one direction, since they cannot be added.
-fn of_fio(result: &Value) -> (Setup, Sample) {
+fn of_fio(result: &Value) -> (Setup, MetricValues) {
     const DIRECTIONS: [&str; 3] = ["read", "write", "trim"];
     let jobs = || result["jobs"].as_array().into_iter().flatten();
     let word = |job: &Value, word: &str| {
@@ -201,11 +201,11 @@ fn of_fio(result: &Value) -> (Setup, Sample) {
         _ => None,
     };
     let sample = sample(&[
-        (Kind::Iops, Some(sum("iops"))),
-        (Kind::Bandwidth, Some(sum("bw_bytes"))),
-        (Kind::Mean, (ios > 0.0 && time > 0.0).then(|| time / ios)),
-        (Kind::Median, quantile("50.000000")),
-        (Kind::P99, quantile("99.000000")),
+        (MetricKind::Iops, Some(sum("iops"))),
+        (MetricKind::Bandwidth, Some(sum("bw_bytes"))),
+        (MetricKind::Mean, (ios > 0.0 && time > 0.0).then(|| time / ios)),
+        (MetricKind::Median, quantile("50.000000")),
+        (MetricKind::P99, quantile("99.000000")),
     ]);
     (known(setup), sample)
 }
@@ -224,14 +224,14 @@ fn bytes(word: &str) -> Option<u64> {
 }
 
 /// Averages consecutive samples, so that few remain.
-fn averaged(samples: &[Sample]) -> Vec<Sample> {
+fn averaged(samples: &[MetricValues]) -> Vec<MetricValues> {
     if samples.len() <= MOST_SAMPLES {
         return samples.to_vec();
     }
     let part = |index: usize| {
         let bound = |index: usize| index * samples.len() / MOST_SAMPLES;
         let part = &samples[bound(index)..bound(index + 1)];
-        let mut mean = Sample::new();
+        let mut mean = MetricValues::new();
         for name in part.iter().flat_map(BTreeMap::keys) {
             let values: Vec<f64> = part.iter().filter_map(|sample| sample.get(name).copied()).collect();
             mean.insert(name.clone(), values.iter().sum::<f64>() / values.len() as f64);
@@ -255,19 +255,20 @@ pub fn differences(a: &BTreeMap<String, String>, b: &BTreeMap<String, String>) -
 
 /// Compares two stored results, including the differences of their set-ups; the caller decides whether they may be
 /// compared.
-pub fn offline(a: &Source, b: &Source, primary: Kind, margin: f64) -> Comparison {
-    let arm = |source: &Source| Arm { name: source.name.clone(), settings: source.setup.clone() };
+pub fn offline(a: &SampleSource, b: &SampleSource, primary: MetricKind, margin: f64) -> Comparison {
+    let arm = |source: &SampleSource| Arm { name: source.name.clone(), settings: source.setup.clone() };
     // Quantiles of whole buckets are up to 6 % wide.
     let is_alike = a.are_interpolated == b.are_interpolated;
-    let is_quantile = |name: &str| [Kind::Median, Kind::P99].iter().any(|kind| kind.name() == name);
+    let is_quantile =
+        |name: &str| [MetricKind::Median, MetricKind::P99].iter().any(|kind| kind.name() == name);
     let has_quantile =
-        |source: &Source| source.samples.iter().flat_map(BTreeMap::keys).any(|name| is_quantile(name));
+        |source: &SampleSource| source.samples.iter().flat_map(BTreeMap::keys).any(|name| is_quantile(name));
     let notes = (!is_alike && has_quantile(a) && has_quantile(b)).then(|| {
         "percentiles are left out: in one of the results they are those of whole buckets, up to 6 % wide"
             .to_string()
     });
     let rounds = [a, b].into_iter().enumerate().flat_map(|(arm, source)| {
-        let round = move |(block, values): (usize, &Sample)| Round {
+        let round = move |(block, values): (usize, &MetricValues)| Round {
             arm,
             block,
             values: values
@@ -287,11 +288,11 @@ pub fn offline(a: &Source, b: &Source, primary: Kind, margin: f64) -> Comparison
         is_paired: false,
         differences: differences(&a.setup, &b.setup),
         notes: notes.into_iter().collect(),
-        end: Some(End::Planned),
+        end: Some(StopReason::Planned),
         ..Comparison::default()
     };
     let samples = a.samples.len().min(b.samples.len());
-    let mut plan = Plan::fixed(samples.max(1), margin, ERROR);
+    let mut plan = EvaluationPlan::fixed(samples.max(1), margin, ERROR);
     let p = plan.look(samples);
     comparison.derive(&plan, p, margin);
     comparison
@@ -312,20 +313,20 @@ mod tests {
         })
     }
 
-    fn loads(kernel: &str, iops: &[f64]) -> Source {
-        Source::of(kernel, &iops.iter().map(|iops| load(*iops, kernel)).collect::<Vec<_>>()).unwrap()
+    fn loads(kernel: &str, iops: &[f64]) -> SampleSource {
+        SampleSource::of(kernel, &iops.iter().map(|iops| load(*iops, kernel)).collect::<Vec<_>>()).unwrap()
     }
 
     #[test]
     fn runs_of_a_load_are_compared_with_what_differs() {
         let (a, b) = (loads("6.1", &[100.0, 101.0, 99.0]), loads("6.12", &[120.0, 121.0, 119.0, 120.0]));
-        let found = offline(&a, &b, Kind::Iops, 0.05);
+        let found = offline(&a, &b, MetricKind::Iops, 0.05);
         assert_eq!(found.answer().unwrap().verdict, Verdict::Better);
         let differences: Vec<&str> = found.differences.iter().map(|one| one.what.as_str()).collect();
         assert_eq!(differences, ["kernel"]);
         assert_eq!(a.samples[0]["cpu_ns_per_io"], 10.0);
         assert_eq!((a.samples[0]["mean_ns"], a.samples[0].get("p99_ns")), (5000.0, None));
-        let one = offline(&loads("6.1", &[100.0]), &loads("6.1", &[50.0]), Kind::Iops, 0.05);
+        let one = offline(&loads("6.1", &[100.0]), &loads("6.1", &[50.0]), MetricKind::Iops, 0.05);
         let answer = one.answer().unwrap();
         assert!(
             (answer.ratio.unwrap() - 0.5).abs() < 1e-9 && answer.verdict == Verdict::Unclear,
@@ -338,7 +339,7 @@ mod tests {
     #[test]
     fn a_run_without_any_io_is_no_answer() {
         let (a, b) = (loads("6.1", &[100.0, 101.0, 99.0]), loads("6.1", &[0.0, 0.0, 100.0, 101.0, 99.0]));
-        let found = offline(&a, &b, Kind::Iops, 0.05);
+        let found = offline(&a, &b, MetricKind::Iops, 0.05);
         let answer = found.answer().unwrap();
         assert_eq!((answer.verdict, answer.ratio, answer.ratio_low), (Verdict::Unclear, None, None));
     }
@@ -346,7 +347,12 @@ mod tests {
     #[test]
     fn runs_of_one_file_that_differ_are_like_no_other() {
         let mixed: Vec<Value> = ["6.1", "6.12"].iter().map(|kernel| load(100.0, kernel)).collect();
-        let found = offline(&Source::of("a", &mixed).unwrap(), &loads("6.12", &[100.0]), Kind::Iops, 0.05);
+        let found = offline(
+            &SampleSource::of("a", &mixed).unwrap(),
+            &loads("6.12", &[100.0]),
+            MetricKind::Iops,
+            0.05,
+        );
         assert_eq!(found.differences[0].a.as_deref(), Some("6.1; 6.12"));
     }
 
@@ -361,14 +367,15 @@ mod tests {
         let two = fio(json!([
             {"job options": {"bs": "4k"}, "read": part(300.0, 30.0, 1000.0), "write": part(100.0, 10.0, 5000.0), "trim": none}
         ]));
-        let source = Source::of("x", &[two]).unwrap();
+        let source = SampleSource::of("x", &[two]).unwrap();
         let sample = &source.samples[0];
         assert_eq!((sample["iops"], sample["mean_ns"], sample.get("p50_ns")), (40.0, 2000.0, None));
         assert_eq!(
             (source.setup["load"].as_str(), source.setup["block size"].as_str()),
             ("rw=randrw", "4096")
         );
-        let one = Source::of("x", &[fio(json!([{"read": part(3.0, 1.0, 1.0), "write": none}]))]).unwrap();
+        let one =
+            SampleSource::of("x", &[fio(json!([{"read": part(3.0, 1.0, 1.0), "write": none}]))]).unwrap();
         assert_eq!((one.samples[0]["p50_ns"], one.samples[0]["p99_ns"]), (7.0, 9.0));
     }
 
@@ -392,16 +399,16 @@ mod tests {
         found.setup = BTreeMap::from([("kernel".to_string(), "6.1".to_string())]);
         let mut value = serde_json::to_value(&found).unwrap();
         value["schema"] = json!("biopsy.compare/1");
-        let source = Source::of("x", &[value]).unwrap();
+        let source = SampleSource::of("x", &[value]).unwrap();
         let iops: Vec<f64> = source.samples.iter().map(|sample| sample["iops"]).collect();
         assert_eq!((iops, source.setup["kernel"].as_str()), (vec![100.0, 101.0, 99.0], "6.1"));
-        assert_eq!(Source::of("x", &[json!({"schema": "biopsy.compare/1", "arms": 7})]), None);
+        assert_eq!(SampleSource::of("x", &[json!({"schema": "biopsy.compare/1", "arms": 7})]), None);
         // A setting of its arm is a difference to a result with another value, not to one without any.
         let mut with = |scheduler: &str| {
             found.arms[0].settings = BTreeMap::from([("scheduler".to_string(), scheduler.to_string())]);
             let mut value = serde_json::to_value(&found).unwrap();
             value["schema"] = json!("biopsy.compare/1");
-            Source::of("x", &[value]).unwrap().setup
+            SampleSource::of("x", &[value]).unwrap().setup
         };
         let (none, bfq) = (with("none"), with("bfq"));
         assert_eq!(differences(&none, &bfq)[0].what, "scheduler");
@@ -412,12 +419,12 @@ mod tests {
     #[test]
     fn quantiles_of_two_kinds_are_not_compared() {
         let (a, b) = (loads("6.1", &[100.0, 101.0, 99.0]), loads("6.1", &[120.0, 121.0, 119.0]));
-        let has_median = |a: &Source, b: &Source| {
-            let found = offline(a, b, Kind::Iops, 0.05);
-            (found.metrics.iter().any(|metric| metric.name == Kind::Median), found.notes.len())
+        let has_median = |a: &SampleSource, b: &SampleSource| {
+            let found = offline(a, b, MetricKind::Iops, 0.05);
+            (found.metrics.iter().any(|metric| metric.name == MetricKind::Median), found.notes.len())
         };
         assert_eq!(has_median(&a, &b), (true, 0));
-        assert_eq!(has_median(&a, &Source { are_interpolated: true, ..b }), (false, 1));
+        assert_eq!(has_median(&a, &SampleSource { are_interpolated: true, ..b }), (false, 1));
     }
 
     /// A host name in only one of them is not a difference; a kernel is.
@@ -444,7 +451,7 @@ mod tests {
                     "ops": {"read": {"request_stages": {"queue": {"sum_ns": n * 10}, "device": {"sum_ns": n * 90}}}}}
             ]})
         };
-        let source = Source::of("x", &(0..25).map(|n| line(100 + n)).collect::<Vec<_>>()).unwrap();
+        let source = SampleSource::of("x", &(0..25).map(|n| line(100 + n)).collect::<Vec<_>>()).unwrap();
         assert_eq!(source.samples.len(), MOST_SAMPLES);
         assert_eq!((source.samples[0]["iops"], source.samples[9]["mean_ns"]), (100.5, 100.0));
     }
@@ -458,9 +465,9 @@ mod tests {
             vec![json!({"schema": "biopsy.top/1"})],
             vec![json!([])],
         ] {
-            assert_eq!(Source::of("x", &values), None, "{values:?}");
+            assert_eq!(SampleSource::of("x", &values), None, "{values:?}");
         }
         let idle = json!({"schema": "biopsy.latency/1", "duration_ns": 0, "devices": []});
-        assert_eq!(Source::of("x", &[idle]), None);
+        assert_eq!(SampleSource::of("x", &[idle]), None);
     }
 }

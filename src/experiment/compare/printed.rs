@@ -4,13 +4,13 @@ use serde_json::Value;
 
 /// A path in JSON, and whether a smaller number there is better.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Printed {
+pub struct PrintedMetric {
     /// Keys and indices separated by dots: `jobs.0.read.iops`.
     pub path: String,
     pub less_is_better: bool,
 }
 
-impl Printed {
+impl PrintedMetric {
     /// The number in the last JSON value of the output. An error says why there is none.
     pub fn number(&self, text: &str) -> Result<f64, String> {
         let last = last_value(text)?;
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     fn number(path: &str, text: &str) -> Result<f64, String> {
-        Printed { path: path.to_string(), less_is_better: false }.number(text)
+        PrintedMetric { path: path.to_string(), less_is_better: false }.number(text)
     }
 
     #[test]

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use super::comparison::{Comparison, End, Round};
-use crate::experiment::Plan;
+use super::comparison::{Comparison, Round, StopReason};
+use crate::experiment::EvaluationPlan;
 use crate::experiment::order::blocks;
 use crate::experiment::ratio::ERROR;
 use crate::stats::slope;
@@ -65,7 +65,7 @@ pub struct Options {
 
 /// Progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Step {
+pub struct RoundProgress {
     pub block: usize,
     pub blocks: usize,
     pub arm: usize,
@@ -78,15 +78,15 @@ pub fn run(
     options: &Options,
     driver: &mut dyn Driver,
     stop: &AtomicBool,
-    progress: &dyn Fn(Step),
+    progress: &dyn Fn(RoundProgress),
 ) -> Result<()> {
     let begin = Instant::now();
     let arms = comparison.arms.len();
     // Every arm but the first is compared with it. A single arm is compared with a stored result.
     let error = ERROR / (arms - 1).max(1) as f64;
     let mut plan = match options.rounds {
-        Some(rounds) => Plan::fixed(rounds, options.margin, error),
-        None => Plan::until(options.until, options.margin, options.most_rounds, error),
+        Some(rounds) => EvaluationPlan::fixed(rounds, options.margin, error),
+        None => EvaluationPlan::until(options.until, options.margin, options.most_rounds, error),
     };
     let is_stopped = || stop.load(Ordering::Relaxed);
     for arm in 0..arms {
@@ -96,15 +96,15 @@ pub fn run(
     }
     let first = Instant::now();
     let (mut number, mut p, mut looked) = (0, 0.0, 0);
-    let mut end = End::Planned;
+    let mut end = StopReason::Planned;
     // Blocks that are left out are repeated, up to the same number again.
     'blocks: for (block, order) in blocks(arms, 2 * plan.maximum(), options.seed).into_iter().enumerate() {
         for arm in order {
             if is_stopped() || begin.elapsed() > options.longest {
-                end = if is_stopped() { End::Stopped } else { End::Time };
+                end = if is_stopped() { StopReason::Stopped } else { StopReason::Time };
                 break 'blocks;
             }
-            progress(Step { block, blocks: plan.maximum(), arm });
+            progress(RoundProgress { block, blocks: plan.maximum(), arm });
             driver.apply(arm)?;
             number += 1;
             let begin_ns = u64::try_from(first.elapsed().as_nanos()).unwrap_or(u64::MAX);
@@ -129,7 +129,7 @@ pub fn run(
                 break;
             }
             if options.rounds.is_none() && comparison.is_enough(&plan, p) {
-                end = End::Precise;
+                end = StopReason::Precise;
                 break;
             }
         }
@@ -185,7 +185,7 @@ mod tests {
 
     use super::*;
     use crate::experiment::Verdict;
-    use crate::experiment::compare::{Arm, Kind};
+    use crate::experiment::compare::{Arm, MetricKind};
 
     /// Arms with fixed rates, and an alternating noise of 1 %.
     struct Fixed {
@@ -218,7 +218,7 @@ mod tests {
     fn run_with(driver: &mut Fixed, change: impl Fn(&mut Options)) -> Comparison {
         let arm = |n: usize| Arm { name: n.to_string(), ..Arm::default() };
         let arms = (0..driver.rates.len()).map(arm).collect();
-        let mut comparison = Comparison { arms, primary: Some(Kind::Iops), ..Comparison::default() };
+        let mut comparison = Comparison { arms, primary: Some(MetricKind::Iops), ..Comparison::default() };
         let mut options = Options {
             rounds: None,
             most_rounds: 24,
@@ -235,23 +235,23 @@ mod tests {
     #[test]
     fn it_ends_when_it_is_sure_and_goes_on_when_it_is_not() {
         let half = run_with(&mut fixed(&[100.0, 50.0]), |_| ());
-        assert_eq!((half.end, half.rounds.len()), (Some(End::Precise), 16));
+        assert_eq!((half.end, half.rounds.len()), (Some(StopReason::Precise), 16));
         assert_eq!(half.answer().unwrap().verdict, Verdict::Worse);
         let same = run_with(&mut fixed(&[100.0, 100.0]), |options| options.until = 1e-6);
-        assert_eq!((same.end, same.rounds.len()), (Some(End::Planned), 48));
+        assert_eq!((same.end, same.rounds.len()), (Some(StopReason::Planned), 48));
         assert_eq!(same.answer().unwrap().verdict, Verdict::Same);
     }
 
     #[test]
     fn a_number_of_rounds_is_kept_and_time_ends_it() {
         let three = run_with(&mut fixed(&[100.0, 50.0, 200.0]), |options| options.rounds = Some(4));
-        assert_eq!((three.end, three.rounds.len(), three.metrics.len()), (Some(End::Planned), 12, 2));
+        assert_eq!((three.end, three.rounds.len(), three.metrics.len()), (Some(StopReason::Planned), 12, 2));
         assert_eq!(three.metrics[0].verdict, Verdict::Worse);
         assert_eq!(three.metrics[1].verdict, Verdict::Better);
         let one = run_with(&mut fixed(&[100.0, 50.0]), |options| options.rounds = Some(1));
         assert_eq!(one.answer().unwrap().verdict, Verdict::Unclear, "one round has no interval");
         let none = run_with(&mut fixed(&[100.0, 50.0]), |options| options.longest = Duration::ZERO);
-        assert_eq!((none.end, none.rounds.len()), (Some(End::Time), 0));
+        assert_eq!((none.end, none.rounds.len()), (Some(StopReason::Time), 0));
     }
 
     #[test]
@@ -267,8 +267,11 @@ mod tests {
         let stop = AtomicBool::new(false);
         let seen = Cell::new(0);
         let arm = |n: &str| Arm { name: n.to_string(), ..Arm::default() };
-        let mut comparison =
-            Comparison { arms: vec![arm("a"), arm("b")], primary: Some(Kind::Iops), ..Comparison::default() };
+        let mut comparison = Comparison {
+            arms: vec![arm("a"), arm("b")],
+            primary: Some(MetricKind::Iops),
+            ..Comparison::default()
+        };
         let longest = Duration::from_secs(60);
         let options = Options { rounds: None, most_rounds: 24, margin: 0.05, until: 1e-6, longest, seed: 1 };
         let progress = |_| {
@@ -276,7 +279,7 @@ mod tests {
             stop.store(seen.get() == 12, Ordering::Relaxed);
         };
         run(&mut comparison, &options, &mut fixed(&[100.0, 50.0]), &stop, &progress).unwrap();
-        assert_eq!((comparison.end, comparison.rounds.len()), (Some(End::Stopped), 11));
+        assert_eq!((comparison.end, comparison.rounds.len()), (Some(StopReason::Stopped), 11));
         assert_eq!(
             (comparison.answer().unwrap().blocks, comparison.answer().unwrap().verdict),
             (5, Verdict::Worse)

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::comparison::{Comparison, Round};
 use crate::experiment::ratio::LEAST_BLOCKS;
-use crate::stats::Paired;
+use crate::stats::PairedDifferences;
 
 /// Sum of all stages.
 pub const ALL: &str = "all";
@@ -79,7 +79,7 @@ fn difference(
         |values: Vec<f64>| (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64);
     let differences: Vec<f64> =
         pairs.iter().map(|(b, a)| value(b).unwrap_or(0.0) - value(a).unwrap_or(0.0)).collect();
-    let paired = Paired::of(&differences).filter(|paired| paired.pairs >= LEAST_BLOCKS);
+    let paired = PairedDifferences::of(&differences).filter(|paired| paired.pairs >= LEAST_BLOCKS);
     let at = |p: f64| {
         let interval = paired.map(|paired| paired.estimate().interval(p));
         interval.filter(|(low, high)| low.is_finite() && high.is_finite())

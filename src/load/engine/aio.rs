@@ -8,10 +8,10 @@ use anyhow::Result;
 
 use super::super::buffers::Slots;
 use super::super::job::{Direction, Job};
-use super::super::sequence::Piece;
-use super::sync::Done;
+use super::super::sequence::PlannedIo;
+use super::sync::SyncResults;
 use super::trim::{one_by_one, trim};
-use super::{Engine, Place, rw_flags};
+use super::{Engine, OpenTarget, rw_flags};
 use crate::refusal::{Refusal, reason};
 
 /// `IOCB_CMD_*` of linux/aio_abi.h.
@@ -41,19 +41,19 @@ struct Iocb {
 /// `struct io_event` of linux/aio_abi.h.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
-struct Event {
+struct IoEvent {
     data: u64,
     iocb: u64,
     result: i64,
     result2: i64,
 }
 
-const _: () = assert!(size_of::<Iocb>() == 64 && size_of::<Event>() == 32);
+const _: () = assert!(size_of::<Iocb>() == 64 && size_of::<IoEvent>() == 32);
 
 /// `struct aio_ring` of fs/aio.c. The kernel maps it at the address that is the context's id, and its events follow.
 /// The reader moves the head.
 #[repr(C)]
-struct Shared {
+struct AioRing {
     id: u32,
     events: u32,
     head: AtomicU32,
@@ -78,12 +78,12 @@ pub struct Aio {
     queued: Vec<*mut Iocb>,
     /// Submitted operations whose event was not fetched yet.
     outside: u32,
-    events: Vec<Event>,
+    events: Vec<IoEvent>,
     /// Number of fetched events that are not reaped yet.
     fetched: usize,
-    done: Done,
+    done: SyncResults,
     slots: Slots,
-    places: Vec<Place>,
+    places: Vec<OpenTarget>,
     /// By direction.
     rw_flags: [u32; 3],
 }
@@ -91,7 +91,7 @@ pub struct Aio {
 impl Aio {
     /// A context for the job's depth, with buffers on the given nodes. The targets must stay open while it lives. Also
     /// returns requested features that are not available.
-    pub fn new(job: &Job, places: &[Place], nodes: &[u32]) -> Result<(Self, Vec<String>)> {
+    pub fn new(job: &Job, places: &[OpenTarget], nodes: &[u32]) -> Result<(Self, Vec<String>)> {
         let (slots, mut missing) = Slots::new(job, nodes)?;
         let depth = slots.depth();
         let mut context: libc::c_ulong = 0;
@@ -110,12 +110,12 @@ impl Aio {
             );
         }
         missing.extend(one_by_one(job));
-        let shared = context as *const Shared;
+        let shared = context as *const AioRing;
         // SAFETY: the kernel maps the ring there, at least a page, until the context is destroyed.
         let visible = unsafe {
             (*shared).magic == MAGIC
                 && (*shared).incompatible == 0
-                && (*shared).header_bytes as usize == size_of::<Shared>()
+                && (*shared).header_bytes as usize == size_of::<AioRing>()
         };
         let aio = Self {
             context,
@@ -123,9 +123,9 @@ impl Aio {
             iocbs: vec![Iocb::default(); depth as usize],
             queued: Vec::with_capacity(depth as usize),
             outside: 0,
-            events: vec![Event::default(); depth as usize],
+            events: vec![IoEvent::default(); depth as usize],
             fetched: 0,
-            done: Done::new(depth),
+            done: SyncResults::new(depth),
             slots,
             places: places.to_vec(),
             rw_flags: Direction::ALL.map(|direction| rw_flags(job, direction)),
@@ -134,7 +134,7 @@ impl Aio {
     }
 
     #[inline]
-    fn transfer(&mut self, slot: u32, piece: &Piece, priority: Option<u16>) {
+    fn transfer(&mut self, slot: u32, piece: &PlannedIo, priority: Option<u16>) {
         /// `IOCB_FLAG_IOPRIO`.
         const PRIORITY: u32 = 2;
         let place = self.places[usize::from(piece.file)];
@@ -215,11 +215,11 @@ impl Aio {
         if !self.visible {
             return;
         }
-        let shared = self.context as *const Shared;
+        let shared = self.context as *const AioRing;
         // SAFETY: the ring is mapped until the context is destroyed. The kernel fills an event before it moves the
         // tail. It does not write there again until the head has passed it, and only this thread moves the head.
         unsafe {
-            let (events, count) = (shared.add(1).cast::<Event>(), (*shared).events);
+            let (events, count) = (shared.add(1).cast::<IoEvent>(), (*shared).events);
             let mut head = (*shared).head.load(Ordering::Relaxed);
             let tail = (*shared).tail.load(Ordering::Acquire);
             while head != tail && self.fetched < self.events.len() {
@@ -263,11 +263,11 @@ impl Engine for Aio {
     }
 
     #[inline]
-    fn queue(&mut self, slot: u32, piece: &Piece) {
+    fn queue(&mut self, slot: u32, piece: &PlannedIo) {
         self.transfer(slot, piece, None);
     }
 
-    fn queue_with_priority(&mut self, slot: u32, piece: &Piece, priority: u16) {
+    fn queue_with_priority(&mut self, slot: u32, piece: &PlannedIo, priority: u16) {
         self.transfer(slot, piece, Some(priority));
     }
 
@@ -354,7 +354,7 @@ mod tests {
     use super::*;
     use crate::load::job;
 
-    fn engine(depth: u32, places: &[Place]) -> Aio {
+    fn engine(depth: u32, places: &[OpenTarget]) -> Aio {
         Aio::new(&tests::job(job::Engine::Libaio, depth), places, &[]).unwrap().0
     }
 
@@ -391,7 +391,7 @@ mod tests {
         let mut turned = 0;
         for _ in 0..20 {
             for (file, bytes) in [(0, LONG), (1, BLOCK)] {
-                let piece = Piece { direction: Direction::Read, file, bytes, offset: 0 };
+                let piece = PlannedIo { direction: Direction::Read, file, bytes, offset: 0 };
                 engine.queue(file.into(), &piece);
             }
             let mut order = Vec::new();
@@ -414,7 +414,7 @@ mod tests {
 
     #[test]
     fn an_error_is_a_result() {
-        tests::errors_are_results(&mut engine(1, &[Place { fd: -1, is_device: false }]), -libc::EBADF);
+        tests::errors_are_results(&mut engine(1, &[OpenTarget { fd: -1, is_device: false }]), -libc::EBADF);
         let Some(disk) = Disk::filled("aio-misaligned", 1 << 20, 0) else { return };
         let mut engine = engine(1, &[disk.place()]);
         assert_eq!(tests::one(&mut engine, Direction::Read, 1, BLOCK), -libc::EINVAL);
@@ -424,10 +424,10 @@ mod tests {
     #[test]
     fn one_that_is_refused_keeps_none_of_its_batch_back() {
         let file = Scratch::filled("aio-batch", 8 * BLOCK, 1);
-        let mut engine = engine(8, &[file.place(), Place { fd: -1, is_device: false }]);
+        let mut engine = engine(8, &[file.place(), OpenTarget { fd: -1, is_device: false }]);
         for slot in 0..8 {
             let (file, offset) = (u16::from(slot % 3 == 0), u64::from(slot * BLOCK));
-            engine.queue(slot, &Piece { direction: Direction::Read, file, bytes: BLOCK, offset });
+            engine.queue(slot, &PlannedIo { direction: Direction::Read, file, bytes: BLOCK, offset });
         }
         assert_eq!(engine.enter(8, None).unwrap(), 8);
         let mut results = [0; 8];

@@ -17,15 +17,15 @@ use zerocopy::{Immutable, IntoBytes};
 use super::super::buffers::{Buffers, Slots};
 use super::super::direct::has_poll_queues;
 use super::super::job::{Direction, Job};
-use super::super::sequence::Piece;
-use super::sync::Done;
+use super::super::sequence::PlannedIo;
+use super::sync::SyncResults;
 use super::uring::Uring;
 use super::uring::abi::{self, Entry, Head, Rest, Verb};
-use super::{Engine, Place};
+use super::{Engine, OpenTarget};
 use crate::host::nvme::command::{
     COMMAND_BYTES, Command, IDENTIFY_BYTES, Queue, identify_namespace, namespace_of,
 };
-use crate::host::nvme::{self, Format};
+use crate::host::nvme::{self, NamespaceFormat};
 use crate::refusal::{Refusal, reason};
 
 /// Opcodes of the NVM command set ...
@@ -153,8 +153,10 @@ fn device_name(fd: RawFd) -> String {
 fn format_of(identify: &[u8; IDENTIFY_BYTES]) -> Result<(u32, u64), &'static str> {
     let blocks = identify[..8].iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
     match nvme::format_of(identify) {
-        Some(Format { metadata: 1.., .. }) => Err("it is formatted with separate metadata for each block"),
-        Some(Format { shift, .. }) if blocks > 0 => Ok((shift, blocks)),
+        Some(NamespaceFormat { metadata: 1.., .. }) => {
+            Err("it is formatted with separate metadata for each block")
+        }
+        Some(NamespaceFormat { shift, .. }) if blocks > 0 => Ok((shift, blocks)),
         Some(_) => Err("the namespace is not active"),
         None => Err("it reports no valid logical block size"),
     }
@@ -178,15 +180,15 @@ fn errno_of(status: i32) -> i32 {
 }
 
 /// A ring with SQEs large enough for a command (SQE128) and CQEs for a drive's answer (CQE32).
-type Ring = Uring<{ abi::COMMAND }, { abi::ANSWER }>;
+type CommandRing = Uring<{ abi::COMMAND }, { abi::ANSWER }>;
 
 /// Opens a ring with the best delivery that this kernel supports: in the worker's own call (6.1), at its next system
 /// call (5.19), by an interrupt.
-fn open(polled: bool, depth: u32) -> io::Result<Ring> {
+fn open(polled: bool, depth: u32) -> io::Result<CommandRing> {
     let mut last = io::Error::from_raw_os_error(libc::EINVAL);
     for delivery in [abi::SETUP_SINGLE_ISSUER | abi::SETUP_DEFER_TASKRUN, abi::SETUP_COOP_TASKRUN, 0] {
         let flags = if polled { delivery | abi::SETUP_IOPOLL } else { delivery };
-        match Ring::new(depth, flags, 0) {
+        match CommandRing::new(depth, flags, 0) {
             Err(e) if e.raw_os_error() == Some(libc::EINVAL) => last = e,
             opened => return opened,
         }
@@ -196,7 +198,7 @@ fn open(polled: bool, depth: u32) -> io::Result<Ring> {
 
 /// NVMe commands, one per slot.
 pub struct Commands {
-    ring: Ring,
+    ring: CommandRing,
     slots: Slots,
     /// Block ranges of trims, read by the drives.
     ranges: ManuallyDrop<Buffers>,
@@ -210,14 +212,14 @@ pub struct Commands {
     asked: Vec<i32>,
     /// Queued and not reaped.
     outside: u32,
-    done: Done,
+    done: SyncResults,
 }
 
 impl Commands {
     /// A ring of the job's depth on the calling thread, which must be the one that uses it, with buffers on the given
     /// nodes. The targets must stay open while it lives. It reads one block to find out what the kernel supports. Also
     /// returns requested features that are not available.
-    pub fn new(job: &Job, places: &[Place], nodes: &[u32]) -> Result<(Self, Vec<String>)> {
+    pub fn new(job: &Job, places: &[OpenTarget], nodes: &[u32]) -> Result<(Self, Vec<String>)> {
         let (slots, mut missing) = Slots::new(job, nodes)?;
         if slots.depth() > MAX_DEPTH {
             return Err(Refusal::Usage(format!(
@@ -252,7 +254,7 @@ impl Commands {
             polled,
             asked: vec![0; depth as usize],
             outside: 0,
-            done: Done::new(depth),
+            done: SyncResults::new(depth),
         };
         if !commands.knows_commands() {
             return Err(too_old().into());
@@ -309,7 +311,7 @@ impl Commands {
     /// Reads one block to find out whether the kernel supports polling and registered buffers for commands.
     fn settle(&mut self, job: &Job, missing: &mut Vec<String>) -> Result<()> {
         let Some((_, drive)) = self.drives.first().copied() else { return Ok(()) };
-        let piece = Piece { direction: Direction::Read, file: 0, bytes: drive.block() as u32, offset: 0 };
+        let piece = PlannedIo { direction: Direction::Read, file: 0, bytes: drive.block() as u32, offset: 0 };
         // A slot has room for at least 4 KiB; a larger logical block needs larger buffers.
         if piece.bytes as usize > self.slots.stride() {
             return Ok(());
@@ -386,7 +388,7 @@ impl Engine for Commands {
     const SUBMITS_APART: bool = false;
 
     #[inline]
-    fn queue(&mut self, slot: u32, piece: &Piece) {
+    fn queue(&mut self, slot: u32, piece: &PlannedIo) {
         let drive = self.drives[usize::from(piece.file)].1;
         let (command, buffer) = match piece.direction {
             Direction::Read | Direction::Write => {
@@ -635,7 +637,7 @@ mod tests {
             return;
         };
         let file = fs::OpenOptions::new().read(true).write(true).open(path).unwrap();
-        let place = Place { fd: std::os::fd::AsRawFd::as_raw_fd(&file), is_device: true };
+        let place = OpenTarget { fd: std::os::fd::AsRawFd::as_raw_fd(&file), is_device: true };
         let namespace = Namespace::of(place.fd).unwrap();
         println!("{namespace:?}");
         for (hipri, registered, iodepth) in

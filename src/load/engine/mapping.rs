@@ -16,15 +16,15 @@ use anyhow::Result;
 
 use super::super::buffers::Slots;
 use super::super::job::{Advice, Direction, Job};
-use super::super::sequence::Piece;
-use super::Place;
-use super::sync::{Done, Synchronous, answer, sync};
+use super::super::sequence::PlannedIo;
+use super::OpenTarget;
+use super::sync::{SyncResults, Synchronous, answer, sync};
 use crate::refusal::{Refusal, reason};
 
 /// A target, mapped as a whole.
 #[derive(Debug)]
 struct Region {
-    place: Place,
+    place: OpenTarget,
     /// Null where the target is empty.
     base: *mut u8,
     /// Size of the target when it was mapped.
@@ -35,7 +35,7 @@ struct Region {
 }
 
 impl Region {
-    fn new(place: Place, writes: bool) -> io::Result<Self> {
+    fn new(place: OpenTarget, writes: bool) -> io::Result<Self> {
         let bytes = size(&place)?;
         let protection = libc::PROT_READ | if writes { libc::PROT_WRITE } else { 0 };
         let mut region = Self { place, base: ptr::null_mut(), bytes, protection, broken: None };
@@ -65,7 +65,7 @@ impl Region {
     }
 
     /// Copies between a buffer and the mapping, whose pages are `window`. Returns the bytes, or a negative errno.
-    fn copy(&mut self, (from, to, bytes): (*const u8, *mut u8, usize), window: Window) -> i32 {
+    fn copy(&mut self, (from, to, bytes): (*const u8, *mut u8, usize), window: CopyRange) -> i32 {
         if let Some(errno) = self.broken {
             return -errno;
         }
@@ -74,7 +74,7 @@ impl Region {
         // SAFETY: both are as long; a mapping is no memory that Rust knows of, and the handler replaces a missing page.
         unsafe { ptr::copy_nonoverlapping(from, to, bytes) };
         compiler_fence(Ordering::SeqCst);
-        if WINDOW.replace(Window::NONE).length == window.length {
+        if WINDOW.replace(CopyRange::NONE).length == window.length {
             return bytes as i32;
         }
         self.repair(window)
@@ -83,7 +83,7 @@ impl Region {
     /// Maps the target again where the handler put anonymous memory. Returns the result of the copy: 0 at the end of a
     /// shortened target, as a read would, otherwise a negative errno.
     #[cold]
-    fn repair(&mut self, window: Window) -> i32 {
+    fn repair(&mut self, window: CopyRange) -> i32 {
         let offset = window.begin - self.base as usize;
         let again = libc::MAP_SHARED | libc::MAP_FIXED;
         let at = self.base.wrapping_add(offset);
@@ -121,14 +121,14 @@ fn map(
 }
 
 /// Size of a file or device in bytes.
-fn size(place: &Place) -> io::Result<u64> {
+fn size(place: &OpenTarget) -> io::Result<u64> {
     // SAFETY: it only moves the file position, which is not used.
     let end = unsafe { libc::lseek(place.fd, 0, libc::SEEK_END) };
     u64::try_from(end).map_err(|_| io::Error::last_os_error())
 }
 
 /// Whether the file system has no room for this many bytes, so that a missing block cannot be allocated.
-fn is_full(place: &Place, bytes: u64) -> bool {
+fn is_full(place: &OpenTarget, bytes: u64) -> bool {
     let mut found = MaybeUninit::<libc::statvfs>::zeroed();
     // SAFETY: zeroed is a valid statvfs, and the call only writes to it.
     let (answer, found) = unsafe { (libc::fstatvfs(place.fd, found.as_mut_ptr()), found.assume_init()) };
@@ -146,13 +146,13 @@ fn page() -> usize {
 
 /// The pages of a mapping that this thread copies from or to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Window {
+struct CopyRange {
     begin: usize,
     /// 0: no copy is running, or the handler has replaced pages.
     length: usize,
 }
 
-impl Window {
+impl CopyRange {
     const NONE: Self = Self { begin: 0, length: 0 };
 
     /// The pages of these bytes.
@@ -164,7 +164,7 @@ impl Window {
 
 thread_local! {
     /// Has no destructor and a constant initial value, so that a signal handler may use it.
-    static WINDOW: Cell<Window> = const { Cell::new(Window::NONE) };
+    static WINDOW: Cell<CopyRange> = const { Cell::new(CopyRange::NONE) };
 }
 
 /// The previous SIGBUS action, for every SIGBUS that is not caused by a copy.
@@ -216,7 +216,7 @@ extern "C" fn on_bus_error(signal: libc::c_int, info: *mut libc::siginfo_t, cont
             );
             *libc::__errno_location() = errno;
             if memory != libc::MAP_FAILED {
-                WINDOW.set(Window { length: 0, ..window });
+                WINDOW.set(CopyRange { length: 0, ..window });
                 return;
             }
         }
@@ -253,20 +253,20 @@ fn pass_on(signal: libc::c_int, code: libc::c_int, info: *mut libc::siginfo_t, c
 
 /// Mappings of the job's targets, and buffers to copy to and from.
 #[derive(Debug)]
-pub struct Mapping {
+pub struct MappingEngine {
     slots: Slots,
     regions: Vec<Region>,
     page: usize,
     /// Drops the pages from the page cache after each operation.
     direct: bool,
-    done: Done,
+    done: SyncResults,
 }
 
-impl Mapping {
+impl MappingEngine {
     /// Maps all targets with their current sizes: files to be written must have their full length, and be open for
     /// reading and writing. The targets must stay open while it lives. Also returns requested features that are not
     /// available.
-    pub fn new(job: &Job, places: &[Place], nodes: &[u32]) -> Result<(Self, Vec<String>)> {
+    pub fn new(job: &Job, places: &[OpenTarget], nodes: &[u32]) -> Result<(Self, Vec<String>)> {
         let failed = |e: &io::Error| {
             Refusal::Refused(format!(
                 "cannot map the target into memory: {}; use --ioengine psync for it",
@@ -301,30 +301,30 @@ impl Mapping {
                     .to_string(),
             );
         }
-        let done = Done::new(slots.depth());
+        let done = SyncResults::new(slots.depth());
         Ok((Self { slots, regions, page: page(), direct: job.direct, done }, missing))
     }
 }
 
-impl Synchronous for Mapping {
+impl Synchronous for MappingEngine {
     fn slots(&self) -> &Slots {
         &self.slots
     }
 
-    fn done(&self) -> &Done {
+    fn done(&self) -> &SyncResults {
         &self.done
     }
 
-    fn done_mut(&mut self) -> &mut Done {
+    fn done_mut(&mut self) -> &mut SyncResults {
         &mut self.done
     }
 
-    fn place(&self, file: u16) -> &Place {
+    fn place(&self, file: u16) -> &OpenTarget {
         &self.regions[usize::from(file)].place
     }
 
     #[inline]
-    fn moved(&mut self, slot: u32, piece: &Piece) -> i32 {
+    fn moved(&mut self, slot: u32, piece: &PlannedIo) -> i32 {
         let buffer = self.slots.room(slot, piece.bytes);
         let region = &mut self.regions[usize::from(piece.file)];
         let (at, bytes) = region.part(piece.offset, piece.bytes);
@@ -333,7 +333,7 @@ impl Synchronous for Mapping {
             // Same as a read at the end of a file, and a write at the end of a device.
             return if writes && piece.bytes > 0 { -libc::ENOSPC } else { 0 };
         }
-        let window = Window::of(at, bytes, self.page);
+        let window = CopyRange::of(at, bytes, self.page);
         let copy = if writes { (buffer.cast_const(), at, bytes) } else { (at.cast_const(), buffer, bytes) };
         let told = region.copy(copy, window);
         if !self.direct || told < 0 {
@@ -353,17 +353,17 @@ impl Synchronous for Mapping {
     /// msync does an fdatasync of the mapped range; it has no equivalent of fsync.
     fn synced(&self, file: u16, data_only: bool) -> i32 {
         let region = &self.regions[usize::from(file)];
-        let whole = Window::of(region.base, region.bytes as usize, self.page);
+        let whole = CopyRange::of(region.base, region.bytes as usize, self.page);
         if data_only && whole.length > 0 { written_back(whole) } else { sync(&region.place, data_only) }
     }
 }
 
-fn written_back(window: Window) -> i32 {
+fn written_back(window: CopyRange) -> i32 {
     // SAFETY: whole pages of a mapping of our own.
     answer(|| unsafe { libc::msync(window.begin as *mut c_void, window.length, libc::MS_SYNC) as isize })
 }
 
-fn in_huge_pages(place: &Place) -> bool {
+fn in_huge_pages(place: &OpenTarget) -> bool {
     // SAFETY: zeroed is a valid statfs, and the call only writes to it.
     unsafe {
         let mut fs: libc::statfs = std::mem::zeroed();
@@ -379,9 +379,9 @@ mod tests {
     use crate::load::job;
     use std::time::{Duration, Instant};
 
-    fn engine(direct: bool, places: &[Place]) -> Mapping {
+    fn engine(direct: bool, places: &[OpenTarget]) -> MappingEngine {
         let job = Job { direct, ..tests::job(job::Engine::Mmap, 1) };
-        Mapping::new(&job, places, &[]).unwrap().0
+        MappingEngine::new(&job, places, &[]).unwrap().0
     }
 
     #[test]
@@ -443,7 +443,7 @@ mod tests {
         let file = Scratch::filled("mmap-races", 16 * BLOCK, 1);
         let mut large = tests::job(job::Engine::Mmap, 1);
         large.set_bs(u64::from(15 * BLOCK));
-        let (mut engine, _) = Mapping::new(&large, &[file.place()], &[]).unwrap();
+        let (mut engine, _) = MappingEngine::new(&large, &[file.place()], &[]).unwrap();
         let until = Instant::now() + Duration::from_millis(300);
         let (mut read, mut failed) = (0, 0);
         std::thread::scope(|scope| {
@@ -515,9 +515,9 @@ mod tests {
     #[test]
     fn what_cannot_be_mapped_is_refused_and_what_differs_is_named() {
         let job = Job { hipri: true, ..tests::job(job::Engine::Mmap, 1) };
-        let why = Mapping::new(&job, &[Place { fd: -1, is_device: false }], &[]).unwrap_err();
+        let why = MappingEngine::new(&job, &[OpenTarget { fd: -1, is_device: false }], &[]).unwrap_err();
         assert!(matches!(why.downcast_ref(), Some(Refusal::Refused(why)) if why.contains("psync")), "{why}");
-        let (_, missing) = Mapping::new(&job, &[], &[]).unwrap();
+        let (_, missing) = MappingEngine::new(&job, &[], &[]).unwrap();
         assert!(missing[0].starts_with("hipri: ") && missing[1].starts_with("direct: "), "{missing:?}");
     }
 }

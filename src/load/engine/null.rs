@@ -6,22 +6,22 @@ use anyhow::Result;
 
 use super::super::buffers::Slots;
 use super::super::job::Job;
-use super::super::sequence::Piece;
+use super::super::sequence::PlannedIo;
 use super::Engine;
-use super::sync::Done;
+use super::sync::SyncResults;
 
 /// As in fio, with a depth of 1 (`ALONE`) an operation is over when it is queued, and its whole latency is completion
 /// latency.
 #[derive(Debug)]
 pub struct Null<const ALONE: bool> {
     slots: Slots,
-    done: Done,
+    done: SyncResults,
 }
 
 impl<const ALONE: bool> Null<ALONE> {
     pub fn new(job: &Job, nodes: &[u32]) -> Result<(Self, Vec<String>)> {
         let (slots, missing) = Slots::new(job, nodes)?;
-        let done = Done::new(slots.depth());
+        let done = SyncResults::new(slots.depth());
         Ok((Self { slots, done }, missing))
     }
 }
@@ -31,7 +31,7 @@ impl<const ALONE: bool> Engine for Null<ALONE> {
     const SUBMITS_APART: bool = !ALONE;
 
     #[inline]
-    fn queue(&mut self, slot: u32, piece: &Piece) {
+    fn queue(&mut self, slot: u32, piece: &PlannedIo) {
         self.done.push(slot, piece.bytes as i32);
     }
 

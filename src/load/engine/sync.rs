@@ -6,19 +6,19 @@ use anyhow::Result;
 
 use super::super::buffers::Slots;
 use super::super::job::{self, Direction, Job};
-use super::super::sequence::Piece;
+use super::super::sequence::PlannedIo;
 use super::trim::trim;
-use super::{Engine, Place, rw_flags};
+use super::{Engine, OpenTarget, rw_flags};
 
 /// Results of operations that completed when queued.
 #[derive(Debug)]
-pub struct Done {
+pub struct SyncResults {
     results: Vec<(u32, i32)>,
     /// Results since the last [`Self::taken`].
     new: u32,
 }
 
-impl Done {
+impl SyncResults {
     /// Room for the results of all slots.
     pub fn new(depth: u32) -> Self {
         Self { results: Vec::with_capacity(depth as usize), new: 0 }
@@ -49,12 +49,12 @@ impl Done {
 /// An engine that does an operation when it is queued.
 pub trait Synchronous {
     fn slots(&self) -> &Slots;
-    fn done(&self) -> &Done;
-    fn done_mut(&mut self) -> &mut Done;
-    fn place(&self, file: u16) -> &Place;
+    fn done(&self) -> &SyncResults;
+    fn done_mut(&mut self) -> &mut SyncResults;
+    fn place(&self, file: u16) -> &OpenTarget;
 
     /// Reads or writes: returns the bytes, or a negative errno.
-    fn moved(&mut self, slot: u32, piece: &Piece) -> i32;
+    fn moved(&mut self, slot: u32, piece: &PlannedIo) -> i32;
 
     fn synced(&self, file: u16, data_only: bool) -> i32 {
         sync(self.place(file), data_only)
@@ -66,7 +66,7 @@ impl<S: Synchronous> Engine for S {
     const SUBMITS_APART: bool = false;
 
     #[inline]
-    fn queue(&mut self, slot: u32, piece: &Piece) {
+    fn queue(&mut self, slot: u32, piece: &PlannedIo) {
         let result = match piece.direction {
             Direction::Read | Direction::Write => self.moved(slot, piece),
             Direction::Trim => trim(self.place(piece.file), piece.offset, piece.bytes),
@@ -115,7 +115,7 @@ pub fn answer(mut call: impl FnMut() -> isize) -> i32 {
 }
 
 /// `fsync`, or `fdatasync`.
-pub fn sync(place: &Place, data_only: bool) -> i32 {
+pub fn sync(place: &OpenTarget, data_only: bool) -> i32 {
     answer(|| {
         // SAFETY: they touch no memory.
         let done = unsafe { if data_only { libc::fdatasync(place.fd) } else { libc::fsync(place.fd) } };
@@ -127,16 +127,16 @@ pub fn sync(place: &Place, data_only: bool) -> i32 {
 #[derive(Debug)]
 pub struct Sync {
     slots: Slots,
-    places: Vec<Place>,
+    places: Vec<OpenTarget>,
     /// The flags of `preadv2` and `pwritev2`, by direction; None: uses `pread` and `pwrite`.
     flags: Option<[libc::c_int; 3]>,
-    done: Done,
+    done: SyncResults,
 }
 
 impl Sync {
     /// One buffer, on the given nodes. The targets must stay open while it lives. Also returns requested features that
     /// are not available.
-    pub fn new(job: &Job, places: &[Place], nodes: &[u32]) -> Result<(Self, Vec<String>)> {
+    pub fn new(job: &Job, places: &[OpenTarget], nodes: &[u32]) -> Result<(Self, Vec<String>)> {
         let (slots, mut missing) = Slots::new(job, nodes)?;
         let polls = if job.hipri { libc::RWF_HIPRI } else { 0 };
         let of = |direction| rw_flags(job, direction) as libc::c_int | polls;
@@ -149,7 +149,7 @@ impl Sync {
                 None => format!("hipri: {} cannot poll; use --ioengine io_uring for it", job.engine.name()),
             });
         }
-        let done = Done::new(slots.depth());
+        let done = SyncResults::new(slots.depth());
         Ok((Self { slots, places: places.to_vec(), flags, done }, missing))
     }
 }
@@ -159,20 +159,20 @@ impl Synchronous for Sync {
         &self.slots
     }
 
-    fn done(&self) -> &Done {
+    fn done(&self) -> &SyncResults {
         &self.done
     }
 
-    fn done_mut(&mut self) -> &mut Done {
+    fn done_mut(&mut self) -> &mut SyncResults {
         &mut self.done
     }
 
-    fn place(&self, file: u16) -> &Place {
+    fn place(&self, file: u16) -> &OpenTarget {
         &self.places[usize::from(file)]
     }
 
     #[inline]
-    fn moved(&mut self, slot: u32, piece: &Piece) -> i32 {
+    fn moved(&mut self, slot: u32, piece: &PlannedIo) -> i32 {
         let place = self.places[usize::from(piece.file)];
         let buffer = self.slots.room(slot, piece.bytes).cast::<libc::c_void>();
         // -1 would mean the file position.
@@ -202,7 +202,7 @@ mod tests {
 
     const BOTH: [job::Engine; 2] = [job::Engine::Psync, job::Engine::Pvsync2];
 
-    fn engine(which: job::Engine, places: &[Place]) -> Sync {
+    fn engine(which: job::Engine, places: &[OpenTarget]) -> Sync {
         Sync::new(&tests::job(which, 1), places, &[]).unwrap().0
     }
 
@@ -228,7 +228,7 @@ mod tests {
     #[test]
     fn an_error_is_a_result() {
         for which in BOTH {
-            let closed = Place { fd: -1, is_device: false };
+            let closed = OpenTarget { fd: -1, is_device: false };
             tests::errors_are_results(&mut engine(which, &[closed]), -libc::EBADF);
             if let Some(disk) = Disk::filled("sync-misaligned", 1 << 20, 0) {
                 let mut engine = engine(which, &[disk.place()]);

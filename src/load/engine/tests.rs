@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::super::job::{self, Direction, Job, Pattern, Target};
-use super::super::sequence::Piece;
-use super::{Engine, Place};
+use super::super::sequence::PlannedIo;
+use super::{Engine, OpenTarget};
 
 /// The block size of all tests.
 pub const BLOCK: u32 = 4096;
@@ -36,8 +36,8 @@ impl Scratch {
         Self { file, path }
     }
 
-    pub fn place(&self) -> Place {
-        Place { fd: self.file.as_raw_fd(), is_device: false }
+    pub fn place(&self) -> OpenTarget {
+        OpenTarget { fd: self.file.as_raw_fd(), is_device: false }
     }
 
     pub fn bytes(&self) -> Vec<u8> {
@@ -94,8 +94,8 @@ impl Disk {
         Some(Self { file, path })
     }
 
-    pub fn place(&self) -> Place {
-        Place { fd: self.file.as_raw_fd(), is_device: true }
+    pub fn place(&self) -> OpenTarget {
+        OpenTarget { fd: self.file.as_raw_fd(), is_device: true }
     }
 
     /// The whole content, through the page cache.
@@ -112,7 +112,7 @@ impl Drop for Disk {
 
 /// Queues one I/O, waits for it and returns its result.
 pub fn one(engine: &mut impl Engine, direction: Direction, offset: u64, bytes: u32) -> i32 {
-    engine.queue(0, &Piece { direction, file: 0, bytes, offset });
+    engine.queue(0, &PlannedIo { direction, file: 0, bytes, offset });
     only_result(engine)
 }
 
@@ -155,7 +155,7 @@ fn drive<E: Engine>(
             let offset = u64::from(queued * BLOCK);
             offsets[slot as usize] = offset;
             before(engine, slot, offset);
-            engine.queue(slot, &Piece { direction, file: 0, bytes: BLOCK, offset });
+            engine.queue(slot, &PlannedIo { direction, file: 0, bytes: BLOCK, offset });
             queued += 1;
         }
         taken += engine.enter(1, None).unwrap();
@@ -220,7 +220,7 @@ pub fn trims_and_syncs(engine: &mut impl Engine, file: &Scratch) {
 /// The kernel refuses a priority class that does not exist. So the error shows that the priority arrived, and only with
 /// its own operation.
 pub fn a_priority_reaches_the_kernel(mut engine: impl Engine) {
-    let piece = Piece { direction: Direction::Read, file: 0, bytes: BLOCK, offset: 0 };
+    let piece = PlannedIo { direction: Direction::Read, file: 0, bytes: BLOCK, offset: 0 };
     assert_eq!(one(&mut engine, Direction::Read, 0, BLOCK), BLOCK as i32);
     engine.queue_with_priority(0, &piece, 7 << 13);
     let answer = if engine.in_flight() > 0 { only_result(&mut engine) } else { 0 };

@@ -1,14 +1,14 @@
 //! Trims through a system call: only the NVMe command engine has asynchronous requests for them.
 
 use super::super::job::Job;
-use super::Place;
+use super::OpenTarget;
 use super::sync::answer;
 
 /// `BLKDISCARD` of linux/fs.h, which libc does not have.
 const BLKDISCARD: libc::Ioctl = 0x1277;
 
 /// Trims a range: discards it on a device, punches a hole in a file. Returns its bytes, or a negative errno.
-pub fn trim(place: &Place, offset: u64, bytes: u32) -> i32 {
+pub fn trim(place: &OpenTarget, offset: u64, bytes: u32) -> i32 {
     let (Ok(moved), Ok(begin)) = (i32::try_from(bytes), libc::off_t::try_from(offset)) else {
         return -libc::EINVAL;
     };
@@ -69,9 +69,9 @@ mod tests {
         assert_eq!(trim(&file.place(), 0, 0), -libc::EINVAL);
         assert_eq!(trim(&file.place(), 0, u32::MAX), -libc::EINVAL);
         assert_eq!(trim(&file.place(), u64::MAX, BLOCK), -libc::EINVAL);
-        assert_eq!(trim(&Place { is_device: true, ..file.place() }, 0, BLOCK), -libc::ENOTTY);
+        assert_eq!(trim(&OpenTarget { is_device: true, ..file.place() }, 0, BLOCK), -libc::ENOTTY);
         for is_device in [false, true] {
-            assert_eq!(trim(&Place { fd: -1, is_device }, 0, BLOCK), -libc::EBADF);
+            assert_eq!(trim(&OpenTarget { fd: -1, is_device }, 0, BLOCK), -libc::EBADF);
         }
     }
 }

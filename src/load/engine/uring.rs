@@ -16,12 +16,12 @@ use abi::{Completion, CqOffsets, Entry, Params, Probe, ProbedOperation, Registra
 const ANY_PLACE: u32 = u32::MAX;
 
 /// Memory that is shared with the kernel.
-struct Shared {
+struct SharedMemory {
     base: NonNull<u8>,
     bytes: usize,
 }
 
-impl Shared {
+impl SharedMemory {
     fn map(fd: &OwnedFd, what: i64, bytes: usize) -> io::Result<Self> {
         // SAFETY: a new mapping at an address of the kernel's choice touches no existing memory.
         let base = unsafe {
@@ -56,7 +56,7 @@ impl Shared {
     }
 }
 
-impl Drop for Shared {
+impl Drop for SharedMemory {
     fn drop(&mut self) {
         // SAFETY: `base` and `bytes` are those of the mapping, and everything that refers to it ends with it.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
@@ -64,10 +64,10 @@ impl Drop for Shared {
 }
 
 /// A number in shared memory.
-struct Shown(NonNull<AtomicU32>);
+struct SharedNumber(NonNull<AtomicU32>);
 
-impl Shown {
-    fn new(memory: &Shared, offset: u32) -> io::Result<Self> {
+impl SharedNumber {
+    fn new(memory: &SharedMemory, offset: u32) -> io::Result<Self> {
         let place = NonNull::new(memory.at::<AtomicU32>(offset, 1)?);
         Ok(Self(place.ok_or_else(|| io::Error::other("a mapping at address 0"))?))
     }
@@ -90,33 +90,33 @@ struct Submissions<const MORE: usize> {
     taken: u32,
     /// Where `written` has to stop, as of the last check.
     end: u32,
-    head: Shown,
-    tail: Shown,
-    flags: Shown,
+    head: SharedNumber,
+    tail: SharedNumber,
+    flags: SharedNumber,
 }
 
 /// The completion queue: results before `there` had arrived at the last check, those before `seen` were returned to the
 /// kernel.
-struct Completions<const MORE: usize> {
+struct CompletionQueue<const MORE: usize> {
     entries: *const Completion<MORE>,
     mask: u32,
     seen: u32,
     there: u32,
-    head: Shown,
-    tail: Shown,
+    head: SharedNumber,
+    tail: SharedNumber,
 }
 
 /// A ring whose entries and results have the given extra bytes and words after their common fields. It may only be used
 /// by one thread, which registers it for itself.
 pub struct Uring<const ENTRY_MORE: usize = { abi::USUAL }, const RESULT_MORE: usize = { abi::NOTHING }> {
     submissions: Submissions<ENTRY_MORE>,
-    completions: Completions<RESULT_MORE>,
+    completions: CompletionQueue<RESULT_MORE>,
     /// How calls name the ring: its descriptor, or its index in the thread's table.
     name: i32,
     call_flags: u32,
     features: u32,
     // Declared after what refers to it, so it is dropped later.
-    _memory: Vec<Shared>,
+    _memory: Vec<SharedMemory>,
     fd: OwnedFd,
 }
 
@@ -146,14 +146,15 @@ impl<const ENTRY_MORE: usize, const RESULT_MORE: usize> Uring<ENTRY_MORE, RESULT
         let numbers = if listed { array as usize + count(params.sq_entries, size_of::<u32>()) } else { 0 };
         let results = cqes as usize + count(params.cq_entries, size_of::<Completion<RESULT_MORE>>());
         let (mut memory, places) = if params.features & abi::FEAT_SINGLE_MMAP != 0 {
-            (vec![Shared::map(&fd, abi::OFF_SQ_RING, numbers.max(results))?], (0, 0))
+            (vec![SharedMemory::map(&fd, abi::OFF_SQ_RING, numbers.max(results))?], (0, 0))
         } else {
-            let submissions = Shared::map(&fd, abi::OFF_SQ_RING, numbers)?;
-            (vec![submissions, Shared::map(&fd, abi::OFF_CQ_RING, results)?], (0, 1))
+            let submissions = SharedMemory::map(&fd, abi::OFF_SQ_RING, numbers)?;
+            (vec![submissions, SharedMemory::map(&fd, abi::OFF_CQ_RING, results)?], (0, 1))
         };
-        let own = Shared::map(&fd, abi::OFF_SQES, count(params.sq_entries, size_of::<Entry<ENTRY_MORE>>()))?;
+        let own =
+            SharedMemory::map(&fd, abi::OFF_SQES, count(params.sq_entries, size_of::<Entry<ENTRY_MORE>>()))?;
         let submissions = Submissions::new(&memory[places.0], &own, &params, listed)?;
-        let completions = Completions::new(&memory[places.1], &params)?;
+        let completions = CompletionQueue::new(&memory[places.1], &params)?;
         memory.push(own);
         let name = fd.as_raw_fd();
         Ok(Self {
@@ -228,7 +229,7 @@ impl<const ENTRY_MORE: usize, const RESULT_MORE: usize> Uring<ENTRY_MORE, RESULT
     /// The results of the last check that are not returned yet.
     #[inline(always)]
     pub fn results(&mut self) -> Results<'_, RESULT_MORE> {
-        let Completions { entries, mask, seen, there, .. } = self.completions;
+        let CompletionQueue { entries, mask, seen, there, .. } = self.completions;
         Results { queue: &mut self.completions, entries, mask, at: seen, there }
     }
 
@@ -362,7 +363,7 @@ impl<const ENTRY_MORE: usize, const RESULT_MORE: usize> Drop for Uring<ENTRY_MOR
 
 /// Iterates over results: `user_data` and the result code.
 pub struct Results<'a, const MORE: usize> {
-    queue: &'a mut Completions<MORE>,
+    queue: &'a mut CompletionQueue<MORE>,
     entries: *const Completion<MORE>,
     mask: u32,
     at: u32,
@@ -397,7 +398,7 @@ impl<const MORE: usize> Results<'_, MORE> {
 }
 
 impl<const MORE: usize> Submissions<MORE> {
-    fn new(memory: &Shared, entries: &Shared, params: &Params, listed: bool) -> io::Result<Self> {
+    fn new(memory: &SharedMemory, entries: &SharedMemory, params: &Params, listed: bool) -> io::Result<Self> {
         let at = &params.sq_off;
         if listed {
             // The index array maps each slot of the queue to the entry of the same number, once and for all.
@@ -415,9 +416,9 @@ impl<const MORE: usize> Submissions<MORE> {
             shown: 0,
             taken: 0,
             end: params.sq_entries,
-            head: Shown::new(memory, at.head)?,
-            tail: Shown::new(memory, at.tail)?,
-            flags: Shown::new(memory, at.flags)?,
+            head: SharedNumber::new(memory, at.head)?,
+            tail: SharedNumber::new(memory, at.tail)?,
+            flags: SharedNumber::new(memory, at.flags)?,
         };
         in_range(queue.mask, params.sq_entries)?;
         Ok(queue)
@@ -437,16 +438,16 @@ impl<const MORE: usize> Submissions<MORE> {
     }
 }
 
-impl<const MORE: usize> Completions<MORE> {
-    fn new(memory: &Shared, params: &Params) -> io::Result<Self> {
+impl<const MORE: usize> CompletionQueue<MORE> {
+    fn new(memory: &SharedMemory, params: &Params) -> io::Result<Self> {
         let at = &params.cq_off;
         let queue = Self {
             entries: memory.at(at.cqes, params.cq_entries)?,
             mask: memory.word(at.ring_mask)?,
             seen: 0,
             there: 0,
-            head: Shown::new(memory, at.head)?,
-            tail: Shown::new(memory, at.tail)?,
+            head: SharedNumber::new(memory, at.head)?,
+            tail: SharedNumber::new(memory, at.tail)?,
         };
         in_range(queue.mask, params.cq_entries)?;
         Ok(queue)

@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use super::device_graph::{self, Above, DeviceGraph, Number, unpacked};
+use super::device_graph::{self, Above, DeviceGraph, DeviceNumber, unpacked};
 use super::mounted;
 use super::openers;
 use crate::refusal::{Refusal, reason};
@@ -42,14 +42,14 @@ pub fn turn() -> MutexGuard<'static, ()> {
 
 /// The file that a path referred to when it was checked, held with O_PATH, without being opened.
 #[derive(Debug)]
-pub struct Node {
+pub struct CheckedFile {
     /// Path without symbolic links.
     pub path: PathBuf,
     pub data: Metadata,
     held: File,
 }
 
-impl Node {
+impl CheckedFile {
     pub fn of(path: &Path) -> io::Result<Self> {
         let resolved = fs::canonicalize(path)?;
         let flags = libc::O_PATH | libc::O_NOFOLLOW;
@@ -111,7 +111,7 @@ pub fn kept(path: &Path, fact: &str, remedy: &str) -> Refusal {
 pub fn claim(
     machine: Machine<'_>,
     path: &Path,
-    number: Number,
+    number: DeviceNumber,
     own: &[RawFd],
     open: &dyn Fn() -> io::Result<File>,
 ) -> Result<(File, Vec<File>), Refusal> {
@@ -325,6 +325,6 @@ pub fn is_read_only(file: &File) -> io::Result<bool> {
 }
 
 /// The device number of a node, if it is a block device.
-pub fn block_number(data: &Metadata) -> Option<Number> {
+pub fn block_number(data: &Metadata) -> Option<DeviceNumber> {
     data.file_type().is_block_device().then(|| unpacked(data.rdev()))
 }

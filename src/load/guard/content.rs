@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-use super::claim::{self, Machine, Node, kept};
+use super::claim::{self, CheckedFile, Machine, kept};
 use super::device_graph::DeviceGraph;
 use super::mounted;
 use super::openers;
@@ -36,7 +36,7 @@ const SWITCHES: [(i64, &str); 15] = [
 pub fn overwrite(
     machine: Machine<'_>,
     path: &Path,
-    node: Node,
+    node: CheckedFile,
     permission: &Permission,
     flags: libc::c_int,
 ) -> Result<File, Refusal> {

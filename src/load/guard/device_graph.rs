@@ -10,13 +10,13 @@ use std::path::{Path, PathBuf};
 use crate::refusal::{Refusal, reason};
 
 /// Major and minor number.
-pub type Number = (u32, u32);
+pub type DeviceNumber = (u32, u32);
 
 /// Device and inode number of a file.
 pub type Identity = (u64, u64);
 
 /// Splits a device number as packed by the C library.
-pub fn unpacked(rdev: u64) -> Number {
+pub fn unpacked(rdev: u64) -> DeviceNumber {
     (libc::major(rdev), libc::minor(rdev))
 }
 
@@ -32,9 +32,9 @@ pub struct DeviceGraph {
     pub sequence: Option<u64>,
     /// The device, its disk with all partitions, other disks of the same storage with theirs, and the devices below;
     /// each with its name.
-    pub blocks: BTreeMap<Number, String>,
+    pub blocks: BTreeMap<DeviceNumber, String>,
     /// Character devices of the same storage.
-    pub chars: BTreeMap<Number, String>,
+    pub chars: BTreeMap<DeviceNumber, String>,
     /// Backing files of loop devices among them; or the file itself.
     pub files: BTreeMap<Identity, String>,
     /// Names of the whole disks among `blocks` that the device is, or is part of.
@@ -44,7 +44,7 @@ pub struct DeviceGraph {
     /// What is stacked on any of them.
     pub above: Vec<Above>,
     /// Further devices to claim.
-    pub claims: BTreeMap<Number, String>,
+    pub claims: BTreeMap<DeviceNumber, String>,
 }
 
 /// A layer, or an export to another machine.
@@ -60,12 +60,12 @@ struct Loop {
     name: String,
     file: Identity,
     /// Set where the file is a block device.
-    device: Option<Number>,
+    device: Option<DeviceNumber>,
 }
 
 impl DeviceGraph {
     /// For the block device of this number, from sysfs and the loop devices below `root`.
-    pub fn of_device(root: &Path, number: Number) -> Result<Self, Refusal> {
+    pub fn of_device(root: &Path, number: DeviceNumber) -> Result<Self, Refusal> {
         let directory = directory_of(root, number).ok_or_else(|| unknown(number))?;
         let whole = whole(&directory);
         let mut kin = Self {
@@ -232,7 +232,7 @@ impl DeviceGraph {
 
 /// The names of all whole disks below the device of this number, including itself: for the root file system. It follows
 /// a loop device's file to the disk of that file.
-pub fn ground(root: &Path, number: Number) -> BTreeSet<String> {
+pub fn ground(root: &Path, number: DeviceNumber) -> BTreeSet<String> {
     let loops = loops(root).unwrap_or_default();
     let mut found = BTreeSet::new();
     let mut open = vec![number];
@@ -254,12 +254,12 @@ pub fn ground(root: &Path, number: Number) -> BTreeSet<String> {
 }
 
 /// Kernel name of a block device.
-pub fn name(root: &Path, number: Number) -> Result<String, Refusal> {
+pub fn name(root: &Path, number: DeviceNumber) -> Result<String, Refusal> {
     directory_of(root, number).map(|directory| base(&directory)).ok_or_else(|| unknown(number))
 }
 
 /// Size of a block device and of its logical block, in bytes.
-pub fn size(root: &Path, number: Number) -> Option<(u64, u64)> {
+pub fn size(root: &Path, number: DeviceNumber) -> Option<(u64, u64)> {
     /// Unit of sysfs sizes.
     const SECTOR: u64 = 512;
     let directory = directory_of(root, number)?;
@@ -268,7 +268,7 @@ pub fn size(root: &Path, number: Number) -> Option<(u64, u64)> {
     Some((sectors.checked_mul(SECTOR)?, block))
 }
 
-fn unknown(number: Number) -> Refusal {
+fn unknown(number: DeviceNumber) -> Refusal {
     Refusal::Refused(format!(
         "no block device {}:{} in /sys/dev/block: mount sysfs (mount -t sysfs sysfs /sys), or plug the device in",
         number.0, number.1
@@ -276,14 +276,14 @@ fn unknown(number: Number) -> Refusal {
 }
 
 /// The device node below `root`, if it has the checked number.
-pub fn node(root: &Path, name: &str, number: Number) -> Option<PathBuf> {
+pub fn node(root: &Path, name: &str, number: DeviceNumber) -> Option<PathBuf> {
     let path = root.join("dev").join(name.replace('!', "/"));
     let data = fs::metadata(&path).ok()?;
     (data.file_type().is_block_device() && unpacked(data.rdev()) == number).then_some(path)
 }
 
 /// The block device of an NVMe generic character device: (number, name of the character device).
-pub fn namespace_of(root: &Path, number: Number) -> Option<(Number, String)> {
+pub fn namespace_of(root: &Path, number: DeviceNumber) -> Option<(DeviceNumber, String)> {
     let link = root.join(format!("sys/dev/char/{}:{}", number.0, number.1));
     let directory = fs::canonicalize(link).ok()?;
     let name = base(&directory);
@@ -356,7 +356,7 @@ fn status(node: &Path) -> std::io::Result<Loop> {
 }
 
 /// The kernel packs device numbers differently from the C library.
-fn kernels(packed: u64) -> Number {
+fn kernels(packed: u64) -> DeviceNumber {
     let packed = packed as u32;
     ((packed & 0xf_ff00) >> 8, (packed & 0xff) | ((packed >> 12) & 0xf_ff00))
 }
@@ -403,7 +403,7 @@ fn disks(root: &Path) -> Vec<PathBuf> {
     entries(&root.join("sys/block")).iter().filter_map(|link| fs::canonicalize(link).ok()).collect()
 }
 
-fn directory_of(root: &Path, number: Number) -> Option<PathBuf> {
+fn directory_of(root: &Path, number: DeviceNumber) -> Option<PathBuf> {
     fs::canonicalize(root.join(format!("sys/dev/block/{}:{}", number.0, number.1))).ok()
 }
 
@@ -419,7 +419,7 @@ fn partitions(disk: &Path) -> Vec<PathBuf> {
     entries(disk).into_iter().filter(|path| path.join("partition").is_file()).collect()
 }
 
-fn number(directory: &Path) -> Option<Number> {
+fn number(directory: &Path) -> Option<DeviceNumber> {
     let text = text(&directory.join("dev"))?;
     let (major, minor) = text.split_once(':')?;
     Some((major.parse().ok()?, minor.parse().ok()?))
@@ -510,7 +510,7 @@ pub mod tests {
             );
         }
 
-        pub fn kin(&self, number: Number) -> DeviceGraph {
+        pub fn kin(&self, number: DeviceNumber) -> DeviceGraph {
             DeviceGraph::of_device(&self.0, number).unwrap()
         }
     }

@@ -6,14 +6,14 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use super::device_graph::{self, DeviceGraph, Number, unpacked};
+use super::device_graph::{self, DeviceGraph, DeviceNumber, unpacked};
 use super::openers::{self, Unread, present};
 use crate::host::mounts::{self, Mount, mount_of};
 use crate::refusal::reason;
 
 /// A mounted device.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mounted {
+pub struct MountedDevice {
     pub what: String,
     /// Mount point, escaped.
     pub point: String,
@@ -22,7 +22,7 @@ pub struct Mounted {
 }
 
 /// Searches the mount namespaces of all processes for devices of `kin`.
-pub fn mounted(root: &Path, kin: &DeviceGraph) -> io::Result<Result<Option<Mounted>, Unread>> {
+pub fn mounted(root: &Path, kin: &DeviceGraph) -> io::Result<Result<Option<MountedDevice>, Unread>> {
     let proc = root.join("proc");
     let own = fs::read_link(proc.join("self/ns/mnt")).ok();
     let mut known = BTreeSet::new();
@@ -62,7 +62,7 @@ fn seen_by(
     kin: &DeviceGraph,
     task: &Path,
     known: &mut BTreeSet<PathBuf>,
-) -> io::Result<Option<(Mounted, PathBuf)>> {
+) -> io::Result<Option<(MountedDevice, PathBuf)>> {
     let Some(namespace) = present(fs::read_link(task.join("ns/mnt")))? else { return Ok(None) };
     if known.contains(&namespace) {
         return Ok(None);
@@ -71,7 +71,7 @@ fn seen_by(
     known.insert(namespace.clone());
     let found = table.iter().find_map(|mount| Some((kin.mounted(root, mount)?, mount)));
     Ok(found.map(|(what, mount)| {
-        (Mounted { what, point: mount.point.escape_debug().to_string(), seen_by: None }, namespace)
+        (MountedDevice { what, point: mount.point.escape_debug().to_string(), seen_by: None }, namespace)
     }))
 }
 
@@ -156,7 +156,7 @@ fn devices(
     mount: &Mount,
     table: &[Mount],
     others: &[&Vec<Mount>],
-    found: &mut BTreeSet<Number>,
+    found: &mut BTreeSet<DeviceNumber>,
     depth: u32,
 ) -> bool {
     if mount.major != 0 {
@@ -247,7 +247,7 @@ fn kernel_thread(stat: &[u8]) -> bool {
 }
 
 /// The number of the block device at a path.
-fn device_at(root: &Path, path: &str) -> Option<Number> {
+fn device_at(root: &Path, path: &str) -> Option<DeviceNumber> {
     let path: PathBuf = root.join(path.strip_prefix('/')?);
     let data = fs::metadata(path).ok()?;
     data.file_type().is_block_device().then(|| unpacked(data.rdev()))

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use super::device_graph::{DeviceGraph, Number};
+use super::device_graph::{DeviceGraph, DeviceNumber};
 use crate::refusal::reason;
 
 /// A process that uses it.
@@ -35,7 +35,7 @@ pub struct Unread {
 
 /// The result of scanning all processes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct ScanResult {
     pub opener: Option<Opener>,
     pub unread: Option<Unread>,
 }
@@ -44,11 +44,11 @@ pub struct Seen {
 /// that do not count.
 ///
 /// Processes that begin meanwhile are scanned too: a process that is about to exit can pass a descriptor on.
-pub fn scan(root: &Path, kin: &DeviceGraph, own: &[RawFd]) -> io::Result<Seen> {
+pub fn scan(root: &Path, kin: &DeviceGraph, own: &[RawFd]) -> io::Result<ScanResult> {
     let proc = root.join("proc");
     let this = fs::canonicalize(proc.join("self")).ok();
     let this: Option<u32> = this.and_then(|path| path.file_name()?.to_str()?.parse().ok());
-    let mut seen = Seen::default();
+    let mut seen = ScanResult::default();
     let mut known = BTreeSet::new();
     // A limit for a machine that keeps starting processes.
     for _ in 0..64 {
@@ -57,7 +57,7 @@ pub fn scan(root: &Path, kin: &DeviceGraph, own: &[RawFd]) -> io::Result<Seen> {
             break;
         }
         for pid in new {
-            let mut process = Process {
+            let mut process = ProcessScan {
                 directory: proc.join(pid.to_string()),
                 kin,
                 own: if this == Some(pid) { own } else { &[] },
@@ -103,7 +103,7 @@ pub fn gone(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH))
 }
 
-struct Process<'a> {
+struct ProcessScan<'a> {
     directory: std::path::PathBuf,
     kin: &'a DeviceGraph,
     own: &'a [RawFd],
@@ -111,7 +111,7 @@ struct Process<'a> {
     found: Option<(String, bool)>,
 }
 
-impl Process<'_> {
+impl ProcessScan<'_> {
     fn look(&mut self, pid: u32, this: Option<u32>) -> io::Result<()> {
         self.descriptors("fd")?;
         // Threads can have descriptor tables of their own.
@@ -207,7 +207,7 @@ impl Process<'_> {
 
 /// A line of `maps` for a file.
 #[derive(Debug, PartialEq, Eq)]
-struct Mapping<'a> {
+struct MapsLine<'a> {
     begin: u64,
     end: u64,
     /// Device, inode and path.
@@ -215,7 +215,7 @@ struct Mapping<'a> {
 }
 
 /// `7f1-7f2 r--p 00000000 fe:00 1234   /usr/lib/x.so`.
-fn mapping(line: &str) -> Option<Mapping<'_>> {
+fn mapping(line: &str) -> Option<MapsLine<'_>> {
     let mut words = line.splitn(4, ' ');
     let (begin, end) = words.next()?.split_once('-')?;
     let file = words.nth(2)?;
@@ -224,7 +224,7 @@ fn mapping(line: &str) -> Option<Mapping<'_>> {
         return None;
     }
     let number = |text| u64::from_str_radix(text, 16).ok();
-    Some(Mapping { begin: number(begin)?, end: number(end)?, file })
+    Some(MapsLine { begin: number(begin)?, end: number(end)?, file })
 }
 
 /// The list under `UserFiles:` of an io_uring's fdinfo: `    0: /dev/sda`.
@@ -239,7 +239,7 @@ fn registered_files(fdinfo: &str) -> impl Iterator<Item = &str> {
 
 impl DeviceGraph {
     /// The name of the device or file that a descriptor refers to.
-    fn named(&self, data: &Stat) -> Option<String> {
+    fn named(&self, data: &StatxFields) -> Option<String> {
         match data.mode & libc::S_IFMT {
             libc::S_IFBLK => self.blocks.get(&data.number).cloned(),
             libc::S_IFCHR => self.chars.get(&data.number).cloned(),
@@ -250,14 +250,14 @@ impl DeviceGraph {
 }
 
 /// The fields of statx that are compared.
-struct Stat {
+struct StatxFields {
     mode: u32,
-    number: Number,
+    number: DeviceNumber,
     identity: (u64, u64),
 }
 
 /// Does not ask a file server, which might not answer.
-fn stat(path: &Path) -> io::Result<Stat> {
+fn stat(path: &Path) -> io::Result<StatxFields> {
     let path = CString::new(path.as_os_str().as_bytes())?;
     let mut data = MaybeUninit::<libc::statx>::zeroed();
     let flags = libc::AT_STATX_DONT_SYNC | libc::AT_NO_AUTOMOUNT;
@@ -269,7 +269,7 @@ fn stat(path: &Path) -> io::Result<Stat> {
         }
         data.assume_init()
     };
-    Ok(Stat {
+    Ok(StatxFields {
         mode: u32::from(data.stx_mode),
         number: (data.stx_rdev_major, data.stx_rdev_minor),
         identity: (libc::makedev(data.stx_dev_major, data.stx_dev_minor), data.stx_ino),

@@ -73,17 +73,17 @@ impl Permission {
 }
 
 /// A file that this run created. The O_PATH descriptor keeps its inode number from being reused.
-struct Made {
+struct CreatedFile {
     identity: (u64, u64),
     _kept: fs::File,
 }
 
-static MADE: Mutex<Vec<Made>> = Mutex::new(Vec::new());
+static MADE: Mutex<Vec<CreatedFile>> = Mutex::new(Vec::new());
 
 /// Remembers a file as created by this run.
 pub(super) fn remember(identity: (u64, u64), kept: fs::File) {
     let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
-    made.push(Made { identity, _kept: kept });
+    made.push(CreatedFile { identity, _kept: kept });
 }
 
 /// Whether this run created the file.

@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::path::{Path, PathBuf};
 
 use super::priority::Priority;
-use super::table::{Place, Section, Takes, word};
+use super::table::{OptionScope, Section, Takes, word};
 use super::values::quoted;
 use crate::load::job::{Arrivals, Engine, Extent, Job, LatencyTarget, Placement, Rate, Target};
 
@@ -97,7 +97,7 @@ impl Draft {
         let Some(word) = word(name) else {
             return Err("is not an option of biopsy load: remove it, or see `biopsy load --help`".to_string());
         };
-        if word.place == Place::CommandLine && !self.set_on_command_line {
+        if word.place == OptionScope::CommandLine && !self.set_on_command_line {
             return Err("is an option of the command line only: remove it".to_string());
         }
         let value = match (value.map(str::trim), word.takes) {

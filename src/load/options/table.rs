@@ -11,7 +11,7 @@ use super::draft::Draft;
 
 /// Where an option may be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum OptionScope {
     Everywhere,
     CommandLine,
 }
@@ -111,7 +111,7 @@ pub struct Word {
     pub name: &'static str,
     pub aliases: &'static [&'static str],
     pub takes: Takes,
-    pub place: Place,
+    pub place: OptionScope,
     pub section: Section,
     pub help: &'static str,
     pub(super) set: fn(&mut Draft, &str) -> Result<(), String>,
@@ -125,7 +125,7 @@ impl Word {
         help: &'static str,
         set: fn(&mut Draft, &str) -> Result<(), String>,
     ) -> Self {
-        Self { name, aliases: &[], takes, place: Place::Everywhere, section, help, set }
+        Self { name, aliases: &[], takes, place: OptionScope::Everywhere, section, help, set }
     }
 
     const fn alias(mut self, aliases: &'static [&'static str]) -> Self {
@@ -134,7 +134,7 @@ impl Word {
     }
 
     const fn on_the_command_line(mut self) -> Self {
-        self.place = Place::CommandLine;
+        self.place = OptionScope::CommandLine;
         self
     }
 

@@ -23,7 +23,7 @@ pub struct Region {
 
 /// The target of a region.
 #[derive(Debug, Clone, Copy)]
-pub struct Whole<'a> {
+pub struct RegionTarget<'a> {
     /// Name for messages.
     pub name: &'a str,
     pub bytes: u64,
@@ -37,8 +37,8 @@ pub struct Whole<'a> {
 ///
 /// A size applies to each target. As in fio, a region with an offset ends with its target or its `filesize`, even if
 /// the size goes further; [`cut`] reports that.
-pub fn region(job: &Job, whole: Whole<'_>, number: u32) -> Result<Region, Refusal> {
-    let Whole { name, bytes, block, is_device } = whole;
+pub fn region(job: &Job, whole: RegionTarget<'_>, number: u32) -> Result<Region, Refusal> {
+    let RegionTarget { name, bytes, block, is_device } = whole;
     let usage = |why: String| Err(Refusal::Usage(why));
     let block = block.max(1);
     // The page cache accepts any length, but a trim must be of whole blocks.
@@ -120,7 +120,7 @@ pub fn region(job: &Job, whole: Whole<'_>, number: u32) -> Result<Region, Refusa
 }
 
 /// What is left out because the requested range exceeds the target, for a note; None where it does not.
-pub fn cut(job: &Job, whole: Whole<'_>) -> Option<String> {
+pub fn cut(job: &Job, whole: RegionTarget<'_>) -> Option<String> {
     let Some(Extent::Bytes(size)) = job.size else { return None };
     let reach = |number| {
         let begin = begin(job, whole.bytes, number);
@@ -175,8 +175,8 @@ mod tests {
         job
     }
 
-    fn file(bytes: u64, block: u64) -> Whole<'static> {
-        Whole { name: "f", bytes, block, is_device: false }
+    fn file(bytes: u64, block: u64) -> RegionTarget<'static> {
+        RegionTarget { name: "f", bytes, block, is_device: false }
     }
 
     fn of(job: &Job, bytes: u64, block: u64) -> Result<(u64, u64), String> {
@@ -307,7 +307,7 @@ mod tests {
 
     #[test]
     fn what_goes_beyond_a_device_ends_with_it_and_is_said() {
-        let device = Whole { name: "/dev/a", is_device: true, ..file(4 << 20, 512) };
+        let device = RegionTarget { name: "/dev/a", is_device: true, ..file(4 << 20, 512) };
         let sized = |size: u64| Job { size: Some(Extent::Bytes(size)), ..job(4096) };
         let begun = |offset: u64, job: Job| Job { offset: Extent::Bytes(offset), ..job };
         let at = |job: &Job| region(job, device, 0).map(|r| (r.begin, r.bytes)).unwrap();

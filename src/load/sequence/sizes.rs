@@ -6,12 +6,12 @@ use super::super::random::{below, random};
 /// The sizes of one direction with their shares.
 #[derive(Debug, Clone)]
 pub struct Sizes {
-    classes: Vec<Class>,
+    classes: Vec<SizeClass>,
     smallest: u64,
 }
 
 #[derive(Debug, Clone)]
-struct Class {
+struct SizeClass {
     /// Upper end of the class in a cumulative distribution over 2^64 numbers.
     last: u64,
     low: u64,
@@ -30,11 +30,11 @@ impl Sizes {
                 sum += weight(share);
                 // A float-to-integer conversion saturates.
                 let last = (sum / all * 2f64.powi(64)) as u64;
-                Class { last, low: share.low.max(1), steps: steps(share) }
+                SizeClass { last, low: share.low.max(1), steps: steps(share) }
             })
             .collect();
         if classes.is_empty() {
-            classes.push(Class { last: u64::MAX, low: sizes.smallest().max(1), steps: 1 });
+            classes.push(SizeClass { last: u64::MAX, low: sizes.smallest().max(1), steps: 1 });
         }
         if let Some(class) = classes.last_mut() {
             class.last = u64::MAX;

@@ -21,8 +21,8 @@ fn whole(bytes: u64) -> Region {
     Region { begin: 0, bytes, moved: bytes, block: 512 }
 }
 
-fn target(bytes: u64) -> Whole<'static> {
-    Whole { name: "x", bytes, block: 512, is_device: false }
+fn target(bytes: u64) -> RegionTarget<'static> {
+    RegionTarget { name: "x", bytes, block: 512, is_device: false }
 }
 
 fn split(sizes: &[(u64, f64)]) -> BlockSizes {
@@ -39,7 +39,7 @@ fn offsets(job: &Job, bytes: u64, number: u32, n: usize) -> Vec<u64> {
 }
 
 /// In fio's listing format.
-fn listed(sequence: impl Iterator<Item = Piece>) -> Vec<(u16, &'static str, u64, u32)> {
+fn listed(sequence: impl Iterator<Item = PlannedIo>) -> Vec<(u16, &'static str, u64, u32)> {
     sequence.map(|piece| (piece.file, piece.direction.name(), piece.offset, piece.bytes)).collect()
 }
 
@@ -239,7 +239,7 @@ fn reads_and_writes_are_mixed_as_asked_and_each_goes_on_by_itself() {
     for (rw, percent) in [(Pattern::ReadWrite, 70), (Pattern::RandReadWrite, 70), (Pattern::RandReadWrite, 0)]
     {
         let job = Job { rwmixread: percent, ..job(rw, 4096) };
-        let pieces: Vec<Piece> = Sequence::new(&job, &[whole(1 << 30)], 0).take(10_000).collect();
+        let pieces: Vec<PlannedIo> = Sequence::new(&job, &[whole(1 << 30)], 0).take(10_000).collect();
         let reads = pieces.iter().filter(|piece| piece.direction == Direction::Read).count();
         assert_eq!(reads, usize::from(percent) * 100);
         let kinds: HashSet<_> =
@@ -272,8 +272,8 @@ fn blocks_of_several_sizes_cover_each_byte_once_with_their_shares() {
     let mut job = Job { rwmixread: 70, ..once(Pattern::RandReadWrite, 4096) };
     job.bs[Direction::Read.index()] = split(&[(4096, 50.0), (65_536, 50.0)]);
     job.bs[Direction::Write.index()] = split(&[(8192, 100.0)]);
-    let mut pieces: Vec<Piece> = Sequence::new(&job, &[whole(1 << 30)], 0).collect();
-    let share = |pieces: &[Piece], direction, bytes| {
+    let mut pieces: Vec<PlannedIo> = Sequence::new(&job, &[whole(1 << 30)], 0).collect();
+    let share = |pieces: &[PlannedIo], direction, bytes| {
         let count =
             pieces.iter().filter(|piece| piece.direction == direction && piece.bytes == bytes).count();
         count as f64 / pieces.len() as f64
@@ -347,7 +347,7 @@ fn what_was_written_is_read_back() {
         let written: Vec<_> = sequence.by_ref().filter(|piece| piece.direction == Direction::Write).collect();
         let read: Vec<_> = sequence.read_back(&job, &regions, 0, 0).collect();
         assert!(!read.is_empty() && read.iter().all(|piece| piece.direction == Direction::Read));
-        let as_read = |piece: Piece| Piece { direction: Direction::Read, ..piece };
+        let as_read = |piece: PlannedIo| PlannedIo { direction: Direction::Read, ..piece };
         assert_eq!(read, written.into_iter().map(as_read).collect::<Vec<_>>());
     }
 }

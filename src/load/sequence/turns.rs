@@ -5,7 +5,7 @@ use super::super::random::{below, random, scramble, seeded};
 use super::coverage::{Passes, Tiles};
 use super::distribution::Skew;
 use super::sizes::Sizes;
-use super::{Piece, Region, covers, first_block, io_size, number_ios};
+use super::{PlannedIo, Region, covers, first_block, io_size, number_ios};
 
 /// The read/write mix is exact within each group of this many I/Os.
 const GROUP: u64 = 100;
@@ -70,7 +70,7 @@ struct Lane {
     left: u64,
     order: Order,
     /// A trimmed block that must be written next.
-    trimmed: Option<Piece>,
+    trimmed: Option<PlannedIo>,
 }
 
 #[derive(Debug, Clone)]
@@ -195,14 +195,14 @@ impl Turns {
         Self { targets, turn: 0, kinds, left, again, pieces }
     }
 
-    pub fn next(&mut self) -> Option<Piece> {
+    pub fn next(&mut self) -> Option<PlannedIo> {
         let smallest = self.kinds.smallest.1;
         let is_over = self.left == 0 || self.pieces == 0;
         for _ in 0..self.targets.len() {
             let next = if self.turn + 1 == self.targets.len() { 0 } else { self.turn + 1 };
             let target = &mut self.targets[std::mem::replace(&mut self.turn, next)];
             if let Some(trimmed) = target.trimmed.take() {
-                return Some(Piece { direction: Direction::Write, ..trimmed });
+                return Some(PlannedIo { direction: Direction::Write, ..trimmed });
             }
             if is_over || target.left < smallest {
                 continue;
@@ -249,7 +249,7 @@ impl Turns {
     }
 
     /// Blocks that were trimmed and not yet written again.
-    pub fn trimmed(&self) -> impl Iterator<Item = Piece> {
+    pub fn trimmed(&self) -> impl Iterator<Item = PlannedIo> {
         self.targets.iter().filter_map(|target| target.trimmed)
     }
 }
@@ -268,7 +268,7 @@ impl Lane {
         }
     }
 
-    fn next(&mut self, kinds: &mut Kinds) -> Piece {
+    fn next(&mut self, kinds: &mut Kinds) -> PlannedIo {
         let (direction, bytes, at) = match &mut self.order {
             Order::Sequential(places) => {
                 let (direction, mut bytes) = kinds.next(self.left);
@@ -303,7 +303,7 @@ impl Lane {
                 (slot.direction, slot.bytes, slot.at)
             }
         };
-        let piece = Piece {
+        let piece = PlannedIo {
             direction,
             file: self.file,
             bytes: u32::try_from(bytes).unwrap_or(u32::MAX),

@@ -3,7 +3,7 @@
 use std::os::fd::RawFd;
 
 use super::super::job::{Direction, Job};
-use super::Plan;
+use super::ThreadPlan;
 
 /// The page cache of a thread's regions. As in fio, it is dropped before each pass over them except for the first;
 /// otherwise a run of many passes would measure memory. Before the first pass it was dropped during preparation.
@@ -19,7 +19,7 @@ pub struct Cache {
 
 impl Cache {
     /// None where nothing is read through the page cache, or its content is to be kept.
-    pub fn new(plan: &Plan<'_>) -> Option<Self> {
+    pub fn new(plan: &ThreadPlan<'_>) -> Option<Self> {
         let Job { direct, invalidate, rw, .. } = plan.job;
         if *direct || plan.job.moves_nothing() || !*invalidate || !rw.has(Direction::Read) {
             return None;

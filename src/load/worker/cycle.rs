@@ -11,22 +11,22 @@ use super::super::content::Content;
 use super::super::engine::Engine;
 use super::super::job::{Direction, Job, OnError, Pattern, Timestamps};
 use super::super::pace::Pace;
-use super::super::sequence::{Piece, Region, Sequence};
+use super::super::sequence::{PlannedIo, Region, Sequence};
 use super::super::stamps::Stamps;
 use super::super::submit_stamps::SubmitStamps;
-use super::super::tally::{InFlight, Load, OpKind, Tally};
+use super::super::tally::{ExpectedResult, InFlight, OpKind, Tally};
 use super::super::{JobResult, cpus};
 use super::cache::Cache;
-use super::depth_search::{DepthSearch, Step};
+use super::depth_search::{DepthSearch, SearchStep};
 use super::floor::Floor;
 use super::free::Free;
 use super::gate::Meeting;
 use super::priorities::Priorities;
-use super::source::Source;
+use super::source::IoSource;
 use super::syncs::Syncs;
 use super::unwritten::Unwritten;
 use super::verification::Verification;
-use super::{Done, Ends, Plan};
+use super::{Ends, ThreadPlan, ThreadProgress};
 
 /// A job ends after this many consecutive errors: only errors will follow.
 pub const ERRORS_IN_A_ROW: u32 = 1_000;
@@ -47,7 +47,7 @@ pub struct Cycle<'a> {
     job: &'a Job,
     number: u32,
     regions: &'a [Region],
-    source: Source,
+    source: IoSource,
     others: &'a Meeting,
     own: &'a Meeting,
     /// Its end ends others.
@@ -75,7 +75,7 @@ pub struct Cycle<'a> {
     pub stamps: Stamps,
     submit_stamps: Option<SubmitStamps<'a>>,
     ends: Ends<'a>,
-    done: &'a Done,
+    done: &'a ThreadProgress,
     tally: Tally,
     usage: cpus::Usage,
     /// CPU usage at the end of the load.
@@ -85,7 +85,7 @@ pub struct Cycle<'a> {
     /// Slots of a batch whose submission is timed.
     batch: Vec<u32>,
     /// The next I/O, which is not due yet.
-    pending: Option<Piece>,
+    pending: Option<PlannedIo>,
     /// Trims in flight, of a job that writes what it trims.
     trims: u32,
     /// The pending I/O waits for one of them.
@@ -111,11 +111,11 @@ pub struct Cycle<'a> {
 
 impl<'a> Cycle<'a> {
     pub fn new(
-        plan: Plan<'a>,
+        plan: ThreadPlan<'a>,
         stamps: Stamps,
         submit_stamps: Option<SubmitStamps<'a>>,
         ends: Ends<'a>,
-        done: &'a Done,
+        done: &'a ThreadProgress,
     ) -> Self {
         let depth = Slots::depth_of(plan.job);
         let cache = Cache::new(&plan);
@@ -125,7 +125,7 @@ impl<'a> Cycle<'a> {
             job: plan.job,
             number: plan.number,
             regions: plan.regions,
-            source: Source::Order(Sequence::new(plan.job, plan.regions, plan.number)),
+            source: IoSource::Order(Sequence::new(plan.job, plan.regions, plan.number)),
             others: plan.others,
             own: plan.own,
             exits: plan.control.has_exitall(),
@@ -224,7 +224,7 @@ impl<'a> Cycle<'a> {
                 submit_stamps.handed(begin);
             }
             self.trips[slot as usize] =
-                InFlight { begin, load: Load::new(0, OpKind::Sync, true), ..InFlight::NONE };
+                InFlight { begin, load: ExpectedResult::new(0, OpKind::Sync, true), ..InFlight::NONE };
             engine.queue_sync(slot, file, false);
             self.free.take();
             while engine.in_flight() > 0 {
@@ -307,7 +307,7 @@ impl<'a> Cycle<'a> {
             }
             self.search_depth(now);
             // Reads of the read-back do not count as progress.
-            if now >= publish && matches!(self.source, Source::Order(_)) {
+            if now >= publish && matches!(self.source, IoSource::Order(_)) {
                 self.done.store(&self.tally);
                 publish = now + PUBLISH_NS;
             }
@@ -326,15 +326,15 @@ impl<'a> Cycle<'a> {
     /// Feeds the depth search of a job with `latency_target`.
     #[inline]
     fn search_depth(&mut self, now: u64) {
-        let is_over = self.over || self.ended_at.is_some() || !matches!(self.source, Source::Order(_));
+        let is_over = self.over || self.ended_at.is_some() || !matches!(self.source, IoSource::Order(_));
         let Some(search) = self.depth_search.as_mut().filter(|_| !is_over && self.ramp_end.is_none()) else {
             return;
         };
         match search.look(self.tally.operations(), self.tally.late(), now) {
-            Step::Continue => {}
-            Step::Forget => self.count_anew(now),
-            Step::Done => self.end(now),
-            Step::TooSlow(why) => {
+            SearchStep::Continue => {}
+            SearchStep::Forget => self.count_anew(now),
+            SearchStep::Done => self.end(now),
+            SearchStep::TooSlow(why) => {
                 self.too_slow = Some(why);
                 self.end(now);
             }
@@ -370,7 +370,7 @@ impl<'a> Cycle<'a> {
         // Values that every completion changes are kept in registers.
         let (slots, trips) = (&mut slots[..], &trips[..]);
         let (mut free, mut failures, mut ends) = (*count, self.failures, false);
-        let looks = matches!(self.source, Source::ReadBack(_));
+        let looks = matches!(self.source, IoSource::ReadBack(_));
         let mends = !unwritten.is_empty();
         let (settles, mut settled) = (looks || mends || self.job.rw == Pattern::TrimWrite, 0);
         let is_trim = |trip: &InFlight| trip.load.kind() == OpKind::Transfer(Direction::Trim);
@@ -431,7 +431,7 @@ impl<'a> Cycle<'a> {
     fn begin_to_count(&mut self, end: u64) {
         self.ramp_end = None;
         let begun = self.transfers_in_flight() + u64::from(self.pending.is_some());
-        if let Source::Order(sequence) = &mut self.source {
+        if let IoSource::Order(sequence) = &mut self.source {
             sequence.count_from_here(self.job, begun);
         }
         self.count_anew(end);

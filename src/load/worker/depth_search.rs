@@ -18,7 +18,7 @@ pub struct DepthSearch {
     most: u32,
     /// Consecutive windows within the target at one below `high`.
     stable: u32,
-    window: Window,
+    window: LatencyWindow,
     /// I/Os in flight were submitted at another depth: nothing begins before they have completed.
     drains: bool,
     is_last: bool,
@@ -27,7 +27,7 @@ pub struct DepthSearch {
 
 /// The measurements of one window.
 #[derive(Debug, Default)]
-struct Window {
+struct LatencyWindow {
     began: u64,
     /// Operations, and late ones among them, at its start.
     operations: u64,
@@ -36,7 +36,7 @@ struct Window {
 
 /// The consequence of a window.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum SearchStep {
     Continue,
     /// Drop the measurements: the next window gives the result.
     Forget,
@@ -58,7 +58,7 @@ impl DepthSearch {
             high: None,
             most,
             stable: 0,
-            window: Window::default(),
+            window: LatencyWindow::default(),
             drains: false,
             is_last: false,
             is_found: false,
@@ -66,7 +66,7 @@ impl DepthSearch {
     }
 
     pub fn begin(&mut self, now: u64) {
-        self.window = Window { began: now, ..Window::default() };
+        self.window = LatencyWindow { began: now, ..LatencyWindow::default() };
     }
 
     pub fn depth(&self) -> u32 {
@@ -90,30 +90,30 @@ impl DepthSearch {
     }
 
     /// Call after each check for completions, with the operations so far and the late ones among them.
-    pub fn look(&mut self, operations: u64, late: u64, now: u64) -> Step {
+    pub fn look(&mut self, operations: u64, late: u64, now: u64) -> SearchStep {
         if self.drains {
             // They were submitted at another depth.
-            self.window = Window { began: now, operations, late };
-            return Step::Continue;
+            self.window = LatencyWindow { began: now, operations, late };
+            return SearchStep::Continue;
         }
-        let Window { began, operations: operations_then, late: late_then } = self.window;
+        let LatencyWindow { began, operations: operations_then, late: late_then } = self.window;
         // The counts were reset at the end of the ramp.
         let Some((all, missed)) = operations.checked_sub(operations_then).zip(late.checked_sub(late_then))
         else {
-            self.window = Window { began: now, operations, late };
-            return Step::Continue;
+            self.window = LatencyWindow { began: now, operations, late };
+            return SearchStep::Continue;
         };
         let is_over = now.saturating_sub(began) >= self.target.window_ns();
         let at_once = self.target.percent >= 100.0 && missed > 0;
         if all == 0 || !(is_over || at_once) {
-            return Step::Continue;
+            return SearchStep::Continue;
         }
-        self.window = Window { began: now, operations, late };
+        self.window = LatencyWindow { began: now, operations, late };
         let within = 100.0 * (all - missed.min(all)) as f64 / all as f64;
         if within >= self.target.percent { self.succeeded() } else { self.failed(within) }
     }
 
-    fn succeeded(&mut self) -> Step {
+    fn succeeded(&mut self) -> SearchStep {
         let depth = self.depth;
         self.low = depth;
         if let Some(high) = &mut self.high
@@ -128,19 +128,19 @@ impl DepthSearch {
         let next = self.high.map_or(depth.saturating_mul(2), |high| depth.midpoint(high));
         self.depth = next.min(self.most);
         if self.depth != depth || self.target.runs_on {
-            return Step::Continue;
+            return SearchStep::Continue;
         }
         if self.is_last {
             self.is_found = true;
-            return Step::Done;
+            return SearchStep::Done;
         }
         (self.is_last, self.drains) = (true, true);
-        Step::Forget
+        SearchStep::Forget
     }
 
-    fn failed(&mut self, within: f64) -> Step {
+    fn failed(&mut self, within: f64) -> SearchStep {
         if self.depth == 1 {
-            return Step::TooSlow(format!(
+            return SearchStep::TooSlow(format!(
                 "only {within:.4} % of its operations, one at a time, took at most {:?}: latency_target wants {} %",
                 self.target.latency, self.target.percent
             ));
@@ -150,7 +150,7 @@ impl DepthSearch {
         self.depth = self.depth.midpoint(self.low);
         // I/Os in flight were submitted at the larger depth.
         (self.stable, self.drains, self.is_last) = (0, true, false);
-        Step::Continue
+        SearchStep::Continue
     }
 }
 
@@ -177,7 +177,7 @@ mod tests {
     }
 
     /// Feeds windows of 1,000 operations, all late above `limit` in flight. Returns the depths tried.
-    fn depths(search: &mut DepthSearch, limit: u32) -> (Vec<u32>, Step) {
+    fn depths(search: &mut DepthSearch, limit: u32) -> (Vec<u32>, SearchStep) {
         let (mut tried, mut operations, mut late, mut now) = (Vec::new(), 0, 0, 0);
         loop {
             let depth = search.depth();
@@ -186,7 +186,7 @@ mod tests {
             (operations, now) = (operations + 1_000, now + WINDOW);
             late += if depth > limit { 1_000 } else { 0 };
             match search.look(operations, late, now) {
-                Step::Continue | Step::Forget if tried.len() < 100 => {}
+                SearchStep::Continue | SearchStep::Forget if tried.len() < 100 => {}
                 end => return (tried, end),
             }
         }
@@ -197,7 +197,7 @@ mod tests {
         for (iodepth, limit) in [(128, 5), (128, 128), (128, 1), (64, 33), (1, 1), (7, 6), (2, 1)] {
             let mut search = search(iodepth, 99.9, false);
             let (tried, end) = depths(&mut search, limit);
-            assert_eq!((end, search.depth()), (Step::Done, limit), "{iodepth}, {limit}: {tried:?}");
+            assert_eq!((end, search.depth()), (SearchStep::Done, limit), "{iodepth}, {limit}: {tried:?}");
         }
         assert_eq!(depths(&mut search(8, 99.9, false), 8).0, [1, 2, 4, 8, 8], "the last one is the result");
     }
@@ -205,16 +205,16 @@ mod tests {
     #[test]
     fn one_at_a_time_that_is_too_slow_ends_it() {
         let (tried, end) = depths(&mut search(32, 99.9, false), 0);
-        let Step::TooSlow(why) = end else { panic!("{end:?}") };
+        let SearchStep::TooSlow(why) = end else { panic!("{end:?}") };
         assert_eq!((tried.len(), why.contains("0.0000 %"), why.contains("500µs")), (1, true, true), "{why}");
     }
 
     #[test]
     fn a_share_may_be_late() {
         let mut search = search(4, 99.0, false);
-        assert_eq!(search.look(1_000, 10, WINDOW), Step::Continue);
+        assert_eq!(search.look(1_000, 10, WINDOW), SearchStep::Continue);
         assert_eq!(search.depth(), 2, "99.0 % are within");
-        assert_eq!(search.look(2_000, 21, 2 * WINDOW), Step::Continue);
+        assert_eq!(search.look(2_000, 21, 2 * WINDOW), SearchStep::Continue);
         assert_eq!((search.depth(), search.room(1), search.room(0)), (1, 0, 1), "98.9 % are not; it drains");
     }
 
@@ -227,14 +227,14 @@ mod tests {
             (operations, now) = (operations + 100, now + WINDOW);
             search.look(operations, 0, now);
         }
-        assert_eq!(search.look(operations + 1, 1, now + 1), Step::Continue);
+        assert_eq!(search.look(operations + 1, 1, now + 1), SearchStep::Continue);
         let depth = search.depth();
         for late in 2..64 {
             assert_eq!(search.room(64 - late as u32), 0);
-            assert_eq!(search.look(operations + late, late, now + late), Step::Continue);
+            assert_eq!(search.look(operations + late, late, now + late), SearchStep::Continue);
         }
         assert_eq!((search.depth(), search.room(0)), (depth, depth));
-        assert_eq!(search.look(operations + 163, 63, now + 63 + WINDOW), Step::Continue);
+        assert_eq!(search.look(operations + 163, 63, now + 63 + WINDOW), SearchStep::Continue);
         assert!(search.depth() > depth && !search.is_found(), "{}", search.depth());
     }
 
@@ -242,7 +242,7 @@ mod tests {
     fn all_of_them_means_that_the_first_late_one_decides() {
         let mut search = search(4, 100.0, false);
         search.look(10, 0, WINDOW);
-        assert_eq!((search.look(11, 1, WINDOW + 1), search.depth()), (Step::Continue, 1));
+        assert_eq!((search.look(11, 1, WINDOW + 1), search.depth()), (SearchStep::Continue, 1));
     }
 
     #[test]
@@ -255,11 +255,11 @@ mod tests {
     #[test]
     fn nothing_is_judged_without_an_operation_or_before_the_window_is_over() {
         let mut search = search(4, 99.0, false);
-        assert_eq!(search.look(0, 0, 9 * WINDOW), Step::Continue);
-        assert_eq!(search.look(5, 0, WINDOW - 1), Step::Continue);
+        assert_eq!(search.look(0, 0, 9 * WINDOW), SearchStep::Continue);
+        assert_eq!(search.look(5, 0, WINDOW - 1), SearchStep::Continue);
         assert_eq!(search.depth(), 1);
         // The ramp ended meanwhile.
         search.look(50, 0, WINDOW);
-        assert_eq!((search.look(3, 0, 5 * WINDOW), search.depth()), (Step::Continue, 2));
+        assert_eq!((search.look(3, 0, 5 * WINDOW), search.depth()), (SearchStep::Continue, 2));
     }
 }

@@ -44,12 +44,12 @@ pub struct Gates {
 /// write or trim there.
 #[derive(Debug)]
 pub struct Meeting {
-    threads: Mutex<Threads>,
+    threads: Mutex<ThreadCounts>,
     came: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Threads {
+struct ThreadCounts {
     /// Threads that still write.
     writers: u32,
     /// Threads that read back.
@@ -59,7 +59,7 @@ struct Threads {
 impl Meeting {
     /// For this many threads, each of which attends once.
     pub fn new(threads: u32) -> Self {
-        Self { threads: Mutex::new(Threads { writers: threads, readers: 0 }), came: Condvar::new() }
+        Self { threads: Mutex::new(ThreadCounts { writers: threads, readers: 0 }), came: Condvar::new() }
     }
 
     /// Adds `threads` writers: those of a job that waited for another one. Returns when no thread is still reading back
@@ -90,7 +90,7 @@ impl Meeting {
         Some(Reader(self))
     }
 
-    fn leave(&self, of: impl Fn(&mut Threads) -> &mut u32) {
+    fn leave(&self, of: impl Fn(&mut ThreadCounts) -> &mut u32) {
         let mut now = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         let threads = of(&mut now);
         *threads = threads.saturating_sub(1);

@@ -1,18 +1,18 @@
 //! The source of a thread's I/Os: the job's sequence, or the read-back.
 
 use super::super::job::Direction;
-use super::super::sequence::{Piece, ReadBack, Sequence};
+use super::super::sequence::{PlannedIo, ReadBack, Sequence};
 use super::unwritten::Unwritten;
 
 /// The source of I/Os.
-pub enum Source {
+pub enum IoSource {
     Order(Sequence),
     /// The read-back of what was written.
-    ReadBack(Completions),
+    ReadBack(ReadBackSource),
 }
 
 /// The reads of the read-back.
-pub struct Completions {
+pub struct ReadBackSource {
     back: ReadBack,
     unwritten: Unwritten,
     /// Writes that are not read back because they failed.
@@ -21,13 +21,13 @@ pub struct Completions {
     pub cut: bool,
 }
 
-impl Source {
+impl IoSource {
     pub fn read_back(back: ReadBack, unwritten: Unwritten) -> Self {
-        Self::ReadBack(Completions { back, unwritten, skipped: 0, cut: false })
+        Self::ReadBack(ReadBackSource { back, unwritten, skipped: 0, cut: false })
     }
 
     #[inline]
-    pub fn next(&mut self) -> Option<Piece> {
+    pub fn next(&mut self) -> Option<PlannedIo> {
         match self {
             Self::Order(sequence) => sequence.next(),
             Self::ReadBack(look) => look.next(),
@@ -48,8 +48,8 @@ impl Source {
     }
 }
 
-impl Completions {
-    fn next(&mut self) -> Option<Piece> {
+impl ReadBackSource {
+    fn next(&mut self) -> Option<PlannedIo> {
         loop {
             let piece = self.back.next()?;
             if !self.unwritten.has(&piece) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::super::job::Direction;
-use super::super::sequence::Piece;
+use super::super::sequence::PlannedIo;
 use super::super::tally::{InFlight, OpKind};
 
 /// Writes that failed or were short, and were not repaired by a later one.
@@ -63,7 +63,7 @@ impl Unwritten {
     }
 
     /// Whether any byte of a piece is among them.
-    pub fn has(&self, piece: &Piece) -> bool {
+    pub fn has(&self, piece: &PlannedIo) -> bool {
         let end = piece.offset + u64::from(piece.bytes);
         let first = piece.offset.saturating_sub(self.largest.into());
         let mut near = self.pieces.range((piece.file, first)..(piece.file, end));
@@ -73,19 +73,19 @@ impl Unwritten {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::tally::Load;
+    use super::super::super::tally::ExpectedResult;
     use super::*;
 
     fn trip(offset: u64, bytes: u32) -> InFlight {
         InFlight {
             offset,
-            load: Load::new(bytes, OpKind::Transfer(Direction::Write), true),
+            load: ExpectedResult::new(bytes, OpKind::Transfer(Direction::Write), true),
             ..InFlight::NONE
         }
     }
 
     fn has(unwritten: &Unwritten, file: u16, offset: u64, bytes: u32) -> bool {
-        unwritten.has(&Piece { direction: Direction::Read, file, bytes, offset })
+        unwritten.has(&PlannedIo { direction: Direction::Read, file, bytes, offset })
     }
 
     #[test]
@@ -118,7 +118,10 @@ mod tests {
         let mut reads = Unwritten::new(1);
         reads.failed(
             0,
-            &InFlight { load: Load::new(512, OpKind::Transfer(Direction::Read), true), ..trip(0, 512) },
+            &InFlight {
+                load: ExpectedResult::new(512, OpKind::Transfer(Direction::Read), true),
+                ..trip(0, 512)
+            },
         );
         assert!(reads.is_empty());
     }

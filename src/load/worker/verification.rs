@@ -2,7 +2,7 @@
 
 use super::super::JobResult;
 use super::super::content::Mismatch;
-use super::source::Completions;
+use super::source::ReadBackSource;
 
 #[derive(Debug, Default)]
 pub struct Verification {
@@ -18,7 +18,7 @@ pub struct Verification {
 
 impl Verification {
     /// The read-back has ended.
-    pub fn ended(&mut self, look: &Completions) {
+    pub fn ended(&mut self, look: &ReadBackSource) {
         self.left = Some((look.skipped, look.cut));
     }
 

@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 
 use crate::host::{BlockDevice, Vector};
 use crate::wire::WireDevice;
-use crate::wire::interrupts::{Place, QUEUE_BY_NAME, QUEUE_BY_REAP, QUEUE_POLLED, QUEUE_UNKNOWN, WireQueue};
+use crate::wire::interrupts::{
+    InterruptSource, QUEUE_BY_NAME, QUEUE_BY_REAP, QUEUE_POLLED, QUEUE_UNKNOWN, WireQueue,
+};
 
 /// The tables for a set of devices.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Places {
     /// In index order: vectors, then poll queues.
-    pub all: Vec<Place>,
+    pub all: Vec<InterruptSource>,
     /// In the order of the devices.
     pub devices: Vec<WireDevice>,
     pub queues: Vec<WireQueue>,
@@ -22,7 +24,7 @@ impl Places {
         let mut places = Self::default();
         for device in devices {
             for vector in &device.vectors {
-                places.add(Place::Vector(vector.irq));
+                places.add(InterruptSource::Vector(vector.irq));
             }
         }
         // Namespaces of one controller share its poll queues as they share its vectors.
@@ -47,12 +49,12 @@ impl Places {
                 (row.kind, row.place) = if is_polled && device.is_nvme() && sees_reaps {
                     let place = *polls
                         .entry((function, queue))
-                        .or_insert_with(|| places.add(Place::Poll(number, queue)));
+                        .or_insert_with(|| places.add(InterruptSource::Poll(number, queue)));
                     (QUEUE_POLLED, place)
                 } else if device.is_nvme() && sees_reaps {
                     (QUEUE_BY_REAP, 0)
                 } else if let Some(vector) = vector {
-                    (QUEUE_BY_NAME, places.add(Place::Vector(vector.irq)))
+                    (QUEUE_BY_NAME, places.add(InterruptSource::Vector(vector.irq)))
                 } else {
                     (QUEUE_UNKNOWN, 0)
                 };
@@ -63,7 +65,7 @@ impl Places {
     }
 
     /// The index of an entry + 1; adds the entry if it is new.
-    fn add(&mut self, place: Place) -> u32 {
+    fn add(&mut self, place: InterruptSource) -> u32 {
         let known = self.all.iter().position(|known| *known == place);
         let at = known.unwrap_or_else(|| {
             self.all.push(place);
@@ -75,8 +77,8 @@ impl Places {
     /// Interrupt numbers, with index + 1.
     pub fn numbers(&self) -> impl Iterator<Item = (u32, u32)> {
         self.all.iter().zip(1..).filter_map(|(place, at)| match place {
-            Place::Vector(irq) => Some((*irq, at)),
-            Place::Poll(..) => None,
+            InterruptSource::Vector(irq) => Some((*irq, at)),
+            InterruptSource::Poll(..) => None,
         })
     }
 }
@@ -118,7 +120,15 @@ mod tests {
         let kinds: Vec<_> = places.queues.iter().map(|q| (q.kind, q.place)).collect();
         let each = [(QUEUE_BY_REAP, 0), (QUEUE_BY_REAP, 0), (QUEUE_POLLED, 4)];
         assert_eq!(kinds, [each, each].concat(), "namespaces share vectors and poll queues");
-        assert_eq!(places.all, [Place::Vector(24), Place::Vector(25), Place::Vector(26), Place::Poll(0, 2)]);
+        assert_eq!(
+            places.all,
+            [
+                InterruptSource::Vector(24),
+                InterruptSource::Vector(25),
+                InterruptSource::Vector(26),
+                InterruptSource::Poll(0, 2)
+            ]
+        );
         assert_eq!(places.devices.iter().map(|d| d.slot_base).collect::<Vec<_>>(), [0, 3]);
         assert_eq!(places.numbers().collect::<Vec<_>>(), [(24, 1), (25, 2), (26, 3)]);
     }

@@ -11,7 +11,7 @@ use std::os::fd::OwnedFd;
 use libbpf_rs::skel::Skel;
 
 use super::super::btf::KernelBtf;
-use super::super::cost::{Metered, metered};
+use super::super::cost::{MeteredProgram, metered};
 use super::super::libbpf;
 use super::super::skel::latency::LatencySkel;
 use super::super::syscalls;
@@ -71,7 +71,7 @@ impl Calls {
         self.links.clear();
     }
 
-    pub fn metered(&self) -> impl Iterator<Item = Metered<'_>> {
+    pub fn metered(&self) -> impl Iterator<Item = MeteredProgram<'_>> {
         self.programs.iter().flat_map(|[enter, exit]| [metered(ENTER, enter), metered(EXIT, exit)])
     }
 }

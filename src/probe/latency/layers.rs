@@ -60,10 +60,10 @@ pub fn plan(host: &Host, options: &Options) -> Result<(Plan, usize)> {
     Ok((plan, left_out))
 }
 
-type Chosen<'a> = Vec<(&'a BlockDevice, Vec<String>)>;
+type DeviceLayers<'a> = Vec<(&'a BlockDevice, Vec<String>)>;
 
 /// All disks with requests, and the stacked ones that are in use, as far as there is room.
-fn in_use<'a>(host: &'a Host, options: &Options) -> (Chosen<'a>, usize) {
+fn in_use<'a>(host: &'a Host, options: &Options) -> (DeviceLayers<'a>, usize) {
     let (mut all, left_out) = plan::in_use(&host.devices);
     if options.layers {
         let stacked = host.devices.iter().filter(|d| {
@@ -78,12 +78,12 @@ fn in_use<'a>(host: &'a Host, options: &Options) -> (Chosen<'a>, usize) {
 
 /// The named disks, the disks of named partitions, and with layers all disks below them, each with the names for which
 /// it was added.
-fn named<'a>(host: &'a Host, options: &Options) -> Chosen<'a> {
+fn named<'a>(host: &'a Host, options: &Options) -> DeviceLayers<'a> {
     let is_named = |device: &BlockDevice| {
         let partitions = device.partitions.iter().map(|partition| &partition.name);
         std::iter::once(&device.name).chain(partitions).any(|name| options.devices.contains(name))
     };
-    let mut all: Chosen<'_> = host
+    let mut all: DeviceLayers<'_> = host
         .devices
         .iter()
         .filter(|device| is_named(device) && (device.request_based || options.layers))

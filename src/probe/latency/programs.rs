@@ -6,7 +6,7 @@ use anyhow::Result;
 use libbpf_rs::{OpenProgramMut, ProgramMut};
 
 use super::super::btf::RingSubmit;
-use super::super::cost::{Metered, metered};
+use super::super::cost::{MeteredProgram, metered};
 use super::super::libbpf;
 use super::super::libbpf::refusal;
 use super::super::skel::latency::OpenLatencySkel;
@@ -132,7 +132,7 @@ impl LatencyProbe {
     }
 
     /// The loaded programs, for metering.
-    pub(super) fn metered(&self) -> Vec<Metered<'_>> {
+    pub(super) fn metered(&self) -> Vec<MeteredProgram<'_>> {
         let progs = &self.skel.progs;
         let all = [
             metered("rq_complete", &progs.rq_complete),

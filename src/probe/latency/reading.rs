@@ -20,7 +20,7 @@ use crate::wire::groups::GroupsSample;
 use crate::wire::parts::{PART_UNITS, PartRow};
 use crate::wire::places::WirePlace;
 use crate::wire::reading::{DeviceSample, Reading};
-use crate::wire::rows::{OperationRow, Row};
+use crate::wire::rows::{IoRow, OperationRow};
 use crate::wire::{COVERS, OPS, OPS_SHARDED, WireBioIo, WireCounters, WireSlot};
 
 /// Sets the file names of groups.
@@ -167,7 +167,7 @@ impl LatencyProbe {
 
     pub(super) fn samples(&self, with_operations: bool) -> Result<Vec<DeviceSample>> {
         let maps = &self.skel.maps;
-        let rows = |range: Range<u32>| elements(&maps.rows, range, |_, row| Ok(Row::decode(row)?));
+        let rows = |range: Range<u32>| elements(&maps.rows, range, |_, row| Ok(IoRow::decode(row)?));
         let operations = |range: Range<u32>| {
             elements(&maps.operation_rows, range, |_, row| Ok(OperationRow::decode(row)?))
         };

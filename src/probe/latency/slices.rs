@@ -72,7 +72,7 @@ impl Turns {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Phase {
+enum SlicePhase {
     /// All the time.
     Whole,
     /// New operations are followed until then.
@@ -87,7 +87,7 @@ enum Phase {
 pub struct Slices {
     /// Fraction of the busiest CPU.
     budget: f64,
-    phase: Phase,
+    phase: SlicePhase,
     /// Start of the current slice.
     began: Instant,
     turns: Turns,
@@ -108,7 +108,7 @@ pub struct Slices {
 
 /// How long operations were followed.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Followed {
+pub struct FollowTime {
     /// In completed slices, ns.
     ended_ns: u64,
     /// CLOCK_MONOTONIC; None: new operations are not followed now.
@@ -117,7 +117,7 @@ pub struct Followed {
     pub cut: u64,
 }
 
-impl Followed {
+impl FollowTime {
     /// Time until `at_ns`, which is not before the last change.
     pub fn until(&self, at_ns: u64) -> u64 {
         self.ended_ns + self.since_ns.map_or(0, |since| at_ns.saturating_sub(since))
@@ -139,7 +139,7 @@ impl Slices {
         let now = Instant::now();
         Self {
             budget: percent / 100.0,
-            phase: Phase::Whole,
+            phase: SlicePhase::Whole,
             began: now,
             turns: Turns { slice: SLICE, period: PERIOD },
             off: CostMeter::new(),
@@ -155,7 +155,7 @@ impl Slices {
 
     /// Whether operations are followed now, or may still end.
     pub fn attached(&self) -> bool {
-        !matches!(self.phase, Phase::Off(_))
+        !matches!(self.phase, SlicePhase::Off(_))
     }
 
     /// Whether operations were at times not followed.
@@ -183,7 +183,7 @@ impl Slices {
 
     /// No more slices: the programs cannot be attached.
     pub fn give_up(&mut self) {
-        self.phase = Phase::Off(Instant::now() + Duration::from_secs(u32::MAX.into()));
+        self.phase = SlicePhase::Off(Instant::now() + Duration::from_secs(u32::MAX.into()));
     }
 
     /// The busiest CPU's share of the cost: its share of the I/Os since the last decision.
@@ -221,7 +221,7 @@ impl LatencyProbe {
     fn turn_to(&mut self, slices: &mut Slices) -> Result<()> {
         let now = Instant::now();
         match slices.phase {
-            Phase::Whole => {
+            SlicePhase::Whole => {
                 if now.duration_since(slices.began) >= SLICE
                     && let Some(turns) = self.decide(slices, 1.0)?
                 {
@@ -229,24 +229,24 @@ impl LatencyProbe {
                     self.rest(slices)?;
                 }
             }
-            Phase::Starts(until) if now >= until => {
+            SlicePhase::Starts(until) if now >= until => {
                 match self.decide(slices, CALM)? {
                     Some(turns) => slices.turns = turns,
                     // Either nothing was measured, or the budget suffices for all.
                     None if slices.decided == self.measured() => {
-                        slices.phase = Phase::Whole;
+                        slices.phase = SlicePhase::Whole;
                         return self.follow_all();
                     }
                     None => {}
                 }
                 self.rest(slices)?;
             }
-            Phase::Starts(_) => {
+            SlicePhase::Starts(_) => {
                 if now.duration_since(slices.began) >= OLD {
                     self.follow(STARTS | ENDS | ALL)?;
                 }
             }
-            Phase::Rest(until) if now >= until => {
+            SlicePhase::Rest(until) if now >= until => {
                 self.end_metering();
                 let edge = Instant::now();
                 self.follow(0)?;
@@ -254,9 +254,9 @@ impl LatencyProbe {
                 slices.edges += edge.elapsed();
                 self.followed.cut += self.under_way()?;
                 slices.attached += slices.began.elapsed();
-                slices.phase = Phase::Off(now + slices.turns.period.saturating_sub(slices.turns.slice));
+                slices.phase = SlicePhase::Off(now + slices.turns.period.saturating_sub(slices.turns.slice));
             }
-            Phase::Off(until) if now >= until => {
+            SlicePhase::Off(until) if now >= until => {
                 if let Some(meter) = &mut slices.off {
                     meter.end(&self.metered(), &|| self.completed());
                 }
@@ -273,9 +273,9 @@ impl LatencyProbe {
                 if let Some(meter) = &mut self.meter {
                     meter.hurry();
                 }
-                slices.phase = Phase::Starts(slices.began + slices.turns.slice.saturating_sub(REST));
+                slices.phase = SlicePhase::Starts(slices.began + slices.turns.slice.saturating_sub(REST));
             }
-            Phase::Rest(_) | Phase::Off(_) => {}
+            SlicePhase::Rest(_) | SlicePhase::Off(_) => {}
         }
         Ok(())
     }
@@ -289,7 +289,7 @@ impl LatencyProbe {
         self.followed.end(now_ns());
         self.follow(ENDS)?;
         slices.sliced = true;
-        slices.phase = Phase::Rest(Instant::now() + REST);
+        slices.phase = SlicePhase::Rest(Instant::now() + REST);
         Ok(())
     }
 
@@ -432,7 +432,7 @@ mod tests {
 
     #[test]
     fn the_time_in_which_operations_are_followed_adds_up() {
-        let mut followed = Followed::default();
+        let mut followed = FollowTime::default();
         assert_eq!(followed.until(5), 0);
         followed.begin(100);
         assert_eq!([followed.until(100), followed.until(130)], [0, 30]);

@@ -10,7 +10,7 @@ use crate::host::abilities::{State, ViewState};
 use crate::probe::btf::KernelBtf;
 use crate::probe::btf_file::{self, BY_FILE};
 use crate::probe::spec::{self, Here, Program, Reach, Requires, Spec, View};
-use crate::probe::trial::{self, Loaded};
+use crate::probe::trial::{self, TrialResult};
 use crate::probe::{files, libbpf, skel};
 
 pub const SPEC: Spec = Spec {
@@ -141,7 +141,7 @@ const COMMAND: &[Program] = &[
 ];
 
 /// Loads the named programs, and closes them.
-fn try_load(names: &[String], btf: &KernelBtf) -> Loaded<()> {
+fn try_load(names: &[String], btf: &KernelBtf) -> TrialResult<()> {
     let mut open = skel::latency_builder()?.open(libbpf::object_place())?;
     let constants = open.maps.rodata_data.as_mut().context("the object has read-only data")?;
     constants.arguments = btf.arguments()?;

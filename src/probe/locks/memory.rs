@@ -54,13 +54,13 @@ pub trait Memory {
 pub const KERNEL_HALF: u64 = 0xff00_0000_0000_0000;
 
 /// Memory of the running kernel, read by a BPF program that only this process runs.
-pub struct Kernel<'a, 'b> {
+pub struct KernelMemory<'a, 'b> {
     skel: &'a LocksSkel<'b>,
     /// The program that looks up slab caches is loaded.
     has_slab: bool,
 }
 
-impl<'a, 'b> Kernel<'a, 'b> {
+impl<'a, 'b> KernelMemory<'a, 'b> {
     pub fn new(skel: &'a LocksSkel<'b>, has_slab: bool) -> Self {
         Self { skel, has_slab }
     }
@@ -78,7 +78,7 @@ impl<'a, 'b> Kernel<'a, 'b> {
     }
 }
 
-impl Memory for Kernel<'_, '_> {
+impl Memory for KernelMemory<'_, '_> {
     fn read(&self, address: u64, bytes: &mut [u8]) -> bool {
         address >= KERNEL_HALF && !bytes.is_empty() && bytes.len() <= PEEK_BYTES && self.call(address, bytes)
     }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::envelope::{Missing, Reason};
 use crate::host::kernel;
-use crate::wire::locks::Source;
+use crate::wire::locks::LockEventSource;
 
 pub fn gap(part: &str, reason: Reason, why: String, remedy: Option<&str>) -> Missing {
     Missing {
@@ -47,30 +47,30 @@ pub fn no_holders(has_releases: bool) -> Missing {
 }
 
 /// The gaps for waits without an event. `slow_path`: the slow path is probed.
-pub fn waits(root: &Path, cpus_possible: u32, source: Source, slow_path: bool) -> Vec<Missing> {
+pub fn waits(root: &Path, cpus_possible: u32, source: LockEventSource, slow_path: bool) -> Vec<Missing> {
     let mut missing = Vec::new();
     let mut add = |part: &str, reason: Reason, why: &str, remedy: Option<&str>| {
         missing.push(gap(part, reason, why.to_string(), remedy));
     };
     let is_paravirtual = kernel::has_paravirtual_spinlocks(root, cpus_possible);
     match (source, slow_path) {
-        (Source::SlowPath, _) => add(
+        (LockEventSource::SlowPath, _) => add(
             "mutex, rwsem, rwlock and others",
             Reason::NoEvent,
             "this kernel has no lock contention events: only spinlock waits are measured, by probes on \
              their slow path",
             Some("use Linux 5.19 or newer"),
         ),
-        (Source::Events, false) if !is_paravirtual => add(
+        (LockEventSource::Events, false) if !is_paravirtual => add(
             "pending-bit waiters",
             Reason::NoProbe,
             "the first waiter of a spinlock has no event on bare metal, and this kernel has no kprobes for \
              it: spinlock waits and counts are lower bounds",
             None,
         ),
-        (Source::Events, _) => {}
+        (LockEventSource::Events, _) => {}
     }
-    if kernel::is_guest(root) && !is_paravirtual && source == Source::Events {
+    if kernel::is_guest(root) && !is_paravirtual && source == LockEventSource::Events {
         add(
             "spinlocks by test-and-set",
             Reason::NoEvent,

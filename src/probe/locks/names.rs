@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use super::memory::{Layout, Memory};
 use crate::host::kallsyms::Kallsyms;
 use crate::host::mounts::Mount;
-use crate::wire::locks::{Kind, LockName, RecognisedBy};
+use crate::wire::locks::{LockName, RecognisedBy, WireLockKind};
 
 /// Data about the machine from other sources.
 #[derive(Debug, Default)]
-pub struct Known {
+pub struct KernelFacts {
     pub symbols: Kallsyms,
     /// Device name by number, and for a partition the name of its disk.
     pub devices: BTreeMap<(u32, u32), (String, String)>,
@@ -24,7 +24,7 @@ pub struct Known {
 pub struct Namer<'a> {
     memory: &'a dyn Memory,
     layout: &'a Layout,
-    known: &'a Known,
+    known: &'a KernelFacts,
 }
 
 /// Limits that no machine exceeds: a larger value means that the struct was misidentified.
@@ -39,17 +39,17 @@ fn structure(name: String) -> LockName {
 }
 
 impl<'a> Namer<'a> {
-    pub fn new(memory: &'a dyn Memory, layout: &'a Layout, known: &'a Known) -> Self {
+    pub fn new(memory: &'a dyn Memory, layout: &'a Layout, known: &'a KernelFacts) -> Self {
         Self { memory, layout, known }
     }
 
     /// Names a lock. None: no struct around it could be verified, and neither a symbol nor a slab cache is known.
-    pub fn name(&self, lock: u64, kind: Kind) -> Option<LockName> {
+    pub fn name(&self, lock: u64, kind: WireLockKind) -> Option<LockName> {
         let found = match kind {
-            Kind::Spin | Kind::Rwlock => self.spin(lock),
-            Kind::Mutex | Kind::RtMutex => self.mutex(lock),
-            Kind::Rwsem | Kind::PercpuRwsem => self.rwsem(lock),
-            Kind::Semaphore => None,
+            WireLockKind::Spin | WireLockKind::Rwlock => self.spin(lock),
+            WireLockKind::Mutex | WireLockKind::RtMutex => self.mutex(lock),
+            WireLockKind::Rwsem | WireLockKind::PercpuRwsem => self.rwsem(lock),
+            WireLockKind::Semaphore => None,
         };
         found.or_else(|| self.symbol(lock)).or_else(|| self.slab(lock))
     }

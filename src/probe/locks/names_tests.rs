@@ -112,7 +112,7 @@ fn layout() -> Layout {
     )
 }
 
-fn name(memory: &Literal, known: &Known, lock: u64, kind: Kind) -> Option<LockName> {
+fn name(memory: &Literal, known: &KernelFacts, lock: u64, kind: WireLockKind) -> Option<LockName> {
     Namer::new(memory, &layout(), known).name(lock, kind)
 }
 
@@ -121,13 +121,13 @@ fn node(memory: &mut Literal, number: u32) {
     memory.put(NODE + 1024, &number.to_ne_bytes());
 }
 
-fn known() -> Known {
-    Known {
+fn known() -> KernelFacts {
+    KernelFacts {
         symbols: Kallsyms::parse("ffffffff83000000 D tasklist_lock\nffffffff83100000 d other\n"),
         devices: BTreeMap::from([((8, 1), ("sda1".to_string(), "sda".to_string()))]),
         mounts: crate::host::mounts::parse("36 35 8:1 / /data rw - ext4 /dev/sda1 rw\n"),
         groups: BTreeMap::from([(77, "/small".to_string())]),
-        ..Known::default()
+        ..KernelFacts::default()
     }
 }
 
@@ -142,18 +142,20 @@ fn an_lru_lock_is_that_of_the_group_which_points_back() {
     memory.set(GROUP, CGROUP);
     memory.set(CGROUP + 8, FOLDER);
     memory.set(FOLDER + 96, 77);
-    let found = name(&memory, &known(), lists + 80, Kind::Spin).unwrap();
+    let found = name(&memory, &known(), lists + 80, WireLockKind::Spin).unwrap();
     assert_eq!(found.name, "lru_lock of node 1, memory group /small");
     assert_eq!(
         (found.node, found.cgroup.as_deref(), found.by),
         (Some(1), Some("/small"), RecognisedBy::Structure)
     );
-    assert_eq!(name(&memory, &known(), lists + 80, Kind::Mutex), None, "it is no mutex");
+    assert_eq!(name(&memory, &known(), lists + 80, WireLockKind::Mutex), None, "it is no mutex");
     memory.set(FOLDER + 96, 78);
-    assert!(name(&memory, &known(), lists + 80, Kind::Spin).unwrap().name.ends_with("(removed, id 78)"));
+    assert!(
+        name(&memory, &known(), lists + 80, WireLockKind::Spin).unwrap().name.ends_with("(removed, id 78)")
+    );
     // Another cgroup has the lists of this node.
     memory.set(GROUP + 512 + 8, LISTS + 4096);
-    assert_eq!(name(&memory, &known(), lists + 80, Kind::Spin), None);
+    assert_eq!(name(&memory, &known(), lists + 80, WireLockKind::Spin), None);
 }
 
 #[test]
@@ -161,10 +163,13 @@ fn the_lists_of_a_node_itself_are_of_no_group() {
     let mut memory = Literal::default();
     node(&mut memory, 0);
     memory.set(NODE + 2048 + 120, NODE);
-    assert_eq!(name(&memory, &known(), NODE + 2048 + 80, Kind::Spin).unwrap().name, "lru_lock of node 0");
+    assert_eq!(
+        name(&memory, &known(), NODE + 2048 + 80, WireLockKind::Spin).unwrap().name,
+        "lru_lock of node 0"
+    );
     // A node whose first zone belongs to another node is invalid.
     memory.set(NODE + 24, LISTS);
-    assert_eq!(name(&memory, &known(), NODE + 2048 + 80, Kind::Spin), None);
+    assert_eq!(name(&memory, &known(), NODE + 2048 + 80, WireLockKind::Spin), None);
 }
 
 #[test]
@@ -176,13 +181,13 @@ fn a_zone_is_one_of_its_node() {
     memory.set(zone + 32, TEXT);
     memory.put(TEXT, b"Normal\0");
     assert_eq!(
-        name(&memory, &known(), zone + 64, Kind::Spin).unwrap().name,
+        name(&memory, &known(), zone + 64, WireLockKind::Spin).unwrap().name,
         "zone lock of node 0, zone Normal"
     );
     // Memory that points to the node but lies between two zones.
     memory.set(zone + 8 + 24, NODE);
     memory.set(zone + 8 + 32, TEXT);
-    assert_eq!(name(&memory, &known(), zone + 8 + 64, Kind::Spin), None);
+    assert_eq!(name(&memory, &known(), zone + 8 + 64, WireLockKind::Spin), None);
 }
 
 /// An inode of sda1 whose name is two directories deep.
@@ -207,18 +212,21 @@ fn inode(memory: &mut Literal) {
 fn the_pages_of_a_file_have_its_device_number_and_path() {
     let mut memory = Literal::default();
     inode(&mut memory);
-    let found = name(&memory, &known(), INODE + 128 + 8, Kind::Spin).unwrap();
+    let found = name(&memory, &known(), INODE + 128 + 8, WireLockKind::Spin).unwrap();
     // Untrusted text is escaped when it is printed, and is kept unchanged here.
     assert_eq!(found.name, "i_pages of sda1:1234 (/data/f\u{1b}[2J)");
     assert_eq!(found.device.as_deref(), Some("sda"));
     // Without a name there is only the inode number; on a file system without a disk, the file system's type.
     memory.set(ENTRY + 48, INODE + 8);
     memory.put(SB + 16, &0u32.to_ne_bytes());
-    assert_eq!(name(&memory, &known(), INODE + 128 + 8, Kind::Spin).unwrap().name, "i_pages of ext4:1234");
+    assert_eq!(
+        name(&memory, &known(), INODE + 128 + 8, WireLockKind::Spin).unwrap().name,
+        "i_pages of ext4:1234"
+    );
     // A mapping whose inode does not point back is no page cache.
     memory.set(INODE + 48, INODE);
     memory.set(INODE + 4096 + 128, INODE);
-    assert_eq!(name(&memory, &known(), INODE + 4096 + 128 + 8, Kind::Spin), None);
+    assert_eq!(name(&memory, &known(), INODE + 4096 + 128 + 8, WireLockKind::Spin), None);
 }
 
 #[test]
@@ -227,7 +235,7 @@ fn the_pages_of_a_block_device_have_its_name() {
     inode(&mut memory);
     memory.put(TEXT, b"bdev\0");
     memory.put(INODE + 76, &(8u32 << 20 | 1).to_ne_bytes());
-    assert_eq!(name(&memory, &known(), INODE + 128 + 8, Kind::Spin).unwrap().name, "i_pages of sda1");
+    assert_eq!(name(&memory, &known(), INODE + 128 + 8, WireLockKind::Spin).unwrap().name, "i_pages of sda1");
 }
 
 /// A loop of directories, which memory that changes while it is read may show.
@@ -237,7 +245,10 @@ fn folders_without_an_end_have_no_path() {
     inode(&mut memory);
     memory.set(ROOT + 24, ENTRY);
     memory.set(ROOT + 40, TEXT);
-    assert_eq!(name(&memory, &known(), INODE + 128 + 8, Kind::Spin).unwrap().name, "i_pages of sda1:1234");
+    assert_eq!(
+        name(&memory, &known(), INODE + 128 + 8, WireLockKind::Spin).unwrap().name,
+        "i_pages of sda1:1234"
+    );
 }
 
 /// A cgroup's write-back is in a list of its device, whose own list points back to the device. Memory that merely looks
@@ -252,7 +263,8 @@ fn write_back_is_of_the_device_that_points_back() {
         memory.set(GROUPS + offset, GROUPS + 300);
     }
     memory.put(DEVICE + 1024, b"8:1\0");
-    let look = |memory: &Literal| name(memory, &known(), GROUPS + 200, Kind::Spin).map(|found| found.name);
+    let look =
+        |memory: &Literal| name(memory, &known(), GROUPS + 200, WireLockKind::Spin).map(|found| found.name);
     assert_eq!(look(&memory), None);
     memory.set(DEVICE + 64, DEVICE);
     assert_eq!(look(&memory).as_deref(), Some("write-back work_lock of sda1"));
@@ -263,13 +275,13 @@ fn write_back_is_of_the_device_that_points_back() {
 #[test]
 fn what_nothing_points_back_to_is_a_symbol_or_nothing() {
     let nothing = Literal::default();
-    let found = name(&nothing, &known(), 0xffff_ffff_8300_0000, Kind::Rwlock).unwrap();
+    let found = name(&nothing, &known(), 0xffff_ffff_8300_0000, WireLockKind::Rwlock).unwrap();
     assert_eq!((found.name.as_str(), found.by), ("tasklist_lock", RecognisedBy::Symbol));
     assert_eq!(
-        name(&nothing, &known(), 0xffff_ffff_8300_0004, Kind::Rwlock).unwrap().name,
+        name(&nothing, &known(), 0xffff_ffff_8300_0004, WireLockKind::Rwlock).unwrap().name,
         "tasklist_lock+0x4"
     );
-    for kind in Kind::ALL {
+    for kind in WireLockKind::ALL {
         assert_eq!(name(&nothing, &known(), 0xffff_8880_0000_0000, kind), None);
         assert_eq!(name(&nothing, &known(), 16, kind), None, "no address at all");
     }
@@ -283,7 +295,8 @@ fn a_queue_of_a_drive_is_one_of_those_that_its_device_has() {
     memory.put(third + 40, &3u32.to_ne_bytes());
     memory.set(DEVICE, QUEUES);
     memory.put(DEVICE + 700, &1u32.to_ne_bytes());
-    let found = |memory: &Literal| name(memory, &known(), third + 16, Kind::Spin).map(|found| found.name);
+    let found =
+        |memory: &Literal| name(memory, &known(), third + 16, WireLockKind::Spin).map(|found| found.name);
     assert_eq!(found(&memory).as_deref(), Some("sq_lock of nvme1q3"));
     memory.set(DEVICE, QUEUES + 64);
     assert_eq!(found(&memory), None, "another's queues");
@@ -297,16 +310,16 @@ fn a_queue_of_a_drive_is_one_of_those_that_its_device_has() {
     memory.set(VIRTIO + 336, QUEUES);
     memory.set(VIRTIO + 40, DISK);
     memory.put(DISK + 12, b"vdb\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0");
-    let lock = name(&memory, &known(), second + 8, Kind::Spin).unwrap();
+    let lock = name(&memory, &known(), second + 8, WireLockKind::Spin).unwrap();
     assert_eq!((lock.name.as_str(), lock.device.as_deref()), ("lock of virtqueue 1 of vdb", Some("vdb")));
     memory.set(VIRTIO + 32, DEVICE + 8);
-    assert_eq!(name(&memory, &known(), second + 8, Kind::Spin), None);
+    assert_eq!(name(&memory, &known(), second + 8, WireLockKind::Spin), None);
 }
 
 /// The name if nothing else is known.
 #[test]
 fn a_lock_is_of_the_kind_of_object_that_it_lies_in() {
-    let found = name(&Literal::default(), &known(), IN_A_SLAB, Kind::Spin).unwrap();
+    let found = name(&Literal::default(), &known(), IN_A_SLAB, WireLockKind::Spin).unwrap();
     assert_eq!((found.name.as_str(), found.by), ("lock in dentry", RecognisedBy::Slab));
-    assert_eq!(name(&Literal::default(), &known(), IN_A_SLAB + 8, Kind::Spin), None);
+    assert_eq!(name(&Literal::default(), &known(), IN_A_SLAB + 8, WireLockKind::Spin), None);
 }

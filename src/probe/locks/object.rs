@@ -18,7 +18,7 @@ use crate::probe::skel::locks::types::rodata;
 use crate::probe::skel::locks::{LocksSkel, LocksSkelBuilder, OpenLocksSkel};
 use crate::probe::spec::{self, Here, Program, Reach, Spec, View};
 use crate::probe::{skel, trial};
-use crate::wire::locks::{PLACES, PROCESS_PLACES, Source};
+use crate::wire::locks::{LockEventSource, PLACES, PROCESS_PLACES};
 
 pub const SPEC: Spec = Spec {
     programs: &[PROGRAMS],
@@ -83,8 +83,8 @@ fn configure(object: &mut OpenObject, _: Reach, btf: &KernelBtf) -> Result<()> {
 
 /// The programs that this kernel accepts.
 #[derive(Debug, Clone, Copy)]
-pub struct Wanted {
-    pub source: Source,
+pub struct ProgramSet {
+    pub source: LockEventSource,
     pub slow_path: bool,
     /// The kernel has an event for the release of a lock that other threads sleep on.
     pub holders: bool,
@@ -95,7 +95,7 @@ pub struct Wanted {
 }
 
 /// Loads the selected programs.
-pub fn load(host: &Host, wanted: Wanted, options: &Options) -> Result<LocksSkel<'static>> {
+pub fn load(host: &Host, wanted: ProgramSet, options: &Options) -> Result<LocksSkel<'static>> {
     let mut open = LocksSkelBuilder::default()
         .open(libbpf::object_place())
         .map_err(|error| refusal("opening the probes", &error))?;
@@ -110,7 +110,7 @@ pub fn load(host: &Host, wanted: Wanted, options: &Options) -> Result<LocksSkel<
     config.stacks_enabled = (config.budget_ns > 0).into();
     config.holders_enabled = wanted.holders.into();
     config.waiters_enabled = options.waiters.into();
-    let events = wanted.source == Source::Events;
+    let events = wanted.source == LockEventSource::Events;
     open.progs.lock_begin.set_autoload(events);
     open.progs.lock_end.set_autoload(events);
     open.progs.lock_release.set_autoload(wanted.holders);
@@ -126,7 +126,12 @@ pub fn load(host: &Host, wanted: Wanted, options: &Options) -> Result<LocksSkel<
     Ok(skel)
 }
 
-fn size(open: &mut OpenLocksSkel<'_>, cpus: u32, wanted: Wanted, options: &Options) -> libbpf_rs::Result<()> {
+fn size(
+    open: &mut OpenLocksSkel<'_>,
+    cpus: u32,
+    wanted: ProgramSet,
+    options: &Options,
+) -> libbpf_rs::Result<()> {
     let maps = &mut open.maps;
     maps.locks.set_max_entries(options.room.max(1))?;
     maps.lock_cpus.set_max_entries(cpus)?;
@@ -139,7 +144,7 @@ fn size(open: &mut OpenLocksSkel<'_>, cpus: u32, wanted: Wanted, options: &Optio
         maps.lock_whos.set_max_entries(WHO_ROOM)?;
     }
     // Task storage came with 4cf1bc1f1045 (5.11).
-    maps.sleeps.set_autocreate(wanted.source == Source::Events)?;
+    maps.sleeps.set_autocreate(wanted.source == LockEventSource::Events)?;
     if wanted.holders {
         maps.lock_holders.set_max_entries(options.room.max(1))?;
     }

@@ -130,7 +130,7 @@ mod tests {
     use std::collections::HashMap;
 
     use super::*;
-    use crate::wire::stacks::{Sample, Sampler, Tally};
+    use crate::wire::stacks::{Sample, SampleTotal, Sampler};
 
     #[test]
     fn the_innermost_frame_says_what_a_cpu_does() {
@@ -140,7 +140,7 @@ mod tests {
         );
         let functions = Functions::new(&symbols).unwrap();
         let at = |ips: &[u64]| Sample::new(1, 1, 0, b"x", ips, &[]);
-        let tally = |samples| Tally { samples, period: samples };
+        let tally = |samples| SampleTotal { samples, period: samples };
         let (slow, unlock, other) = (0xff00_0000_0000_1010, 0xff00_0000_0000_2000, 0xff00_0000_0000_3000);
         let raw = RawProfile {
             sampler: Sampler::CpuClock,

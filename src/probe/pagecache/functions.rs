@@ -8,26 +8,26 @@ use libbpf_rs::{Link, MapCore, MapFlags};
 
 use crate::envelope::{Missing, Reason};
 use crate::probe::btf::KernelBtf;
-use crate::probe::cost::Metered;
+use crate::probe::cost::MeteredProgram;
 use crate::probe::libbpf;
 use crate::probe::maps::{self, element};
 use crate::probe::skel::paths::{PathsSkel, PathsSkelBuilder};
 use crate::wire::pagecache::{Follower, PATH_SPIN, PathSample, WirePath};
 
 /// A function, with the names that it has had, newest first.
-struct Function {
+struct KernelFunction {
     place: usize,
     names: &'static [&'static str],
 }
 
-const fn function(place: usize, names: &'static [&'static str]) -> Function {
-    Function { place, names }
+const fn function(place: usize, names: &'static [&'static str]) -> KernelFunction {
+    KernelFunction { place, names }
 }
 
 /// Variants before 5.16 that took pages are gone by 6.1: `shrink_page_list` and `isolate_lru_pages` existed until 5.19,
 /// `pagevec_lru_move_fn` until 5.18. Before 5.11 the lock was the node's and had no function of its own. `evict_folios`
 /// (6.1) belongs to the multi-generational LRU, if that is enabled.
-const FUNCTIONS: &[Function] = &[
+const FUNCTIONS: &[KernelFunction] = &[
     function(0, &["folio_lruvec_lock"]),
     function(1, &["folio_lruvec_lock_irq"]),
     function(2, &["folio_lruvec_lock_irqsave"]),
@@ -46,7 +46,7 @@ const FUNCTIONS: &[Function] = &[
 const SPIN: [&str; 2] = ["native_queued_spin_lock_slowpath", "__pv_queued_spin_lock_slowpath"];
 
 /// A function that is followed.
-struct Followed {
+struct AttachedFunction {
     place: usize,
     name: &'static str,
     by: Follower,
@@ -54,7 +54,7 @@ struct Followed {
     links: Vec<Link>,
 }
 
-impl Followed {
+impl AttachedFunction {
     /// Programs at its entry and at its return.
     fn programs(&self) -> [BorrowedFd<'_>; 2] {
         let progs = &self.skel.progs;
@@ -68,7 +68,7 @@ impl Followed {
 /// All followed functions; dropping it detaches.
 #[derive(Default)]
 pub struct Functions {
-    all: Vec<Followed>,
+    all: Vec<AttachedFunction>,
 }
 
 impl Functions {
@@ -168,9 +168,10 @@ impl Functions {
     }
 
     /// Both programs of a function have its name.
-    pub fn metered(&self) -> Vec<Metered<'_>> {
+    pub fn metered(&self) -> Vec<MeteredProgram<'_>> {
         let all = self.all.iter();
-        all.flat_map(|followed| followed.programs().map(|fd| Metered { name: followed.name, fd })).collect()
+        all.flat_map(|followed| followed.programs().map(|fd| MeteredProgram { name: followed.name, fd }))
+            .collect()
     }
 
     /// Detaches; what was counted can still be read.
@@ -186,7 +187,12 @@ impl Functions {
 }
 
 /// Loads a separate object for the function, with the maps of the first object.
-fn follow(place: usize, name: &'static str, by: Follower, first: Option<&Followed>) -> Result<Followed> {
+fn follow(
+    place: usize,
+    name: &'static str,
+    by: Follower,
+    first: Option<&AttachedFunction>,
+) -> Result<AttachedFunction> {
     let mut open = PathsSkelBuilder::default().open(libbpf::object_place())?;
     open.maps.rodata_data.as_mut().context("the object has read-only data")?.path = place as u32;
     let progs = &mut open.progs;
@@ -219,7 +225,7 @@ fn follow(place: usize, name: &'static str, by: Follower, first: Option<&Followe
         }
     };
     let links = links.into_iter().collect::<libbpf_rs::Result<Vec<_>>>().map_err(|error| reason(&error))?;
-    Ok(Followed { place, name, by, skel, links })
+    Ok(AttachedFunction { place, name, by, skel, links })
 }
 
 fn reason(error: &libbpf_rs::Error) -> anyhow::Error {

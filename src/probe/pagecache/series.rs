@@ -20,13 +20,13 @@ const MOST: usize = 3600;
 
 /// Readings at equal distances; the distance doubles whenever there are too many.
 #[derive(Debug)]
-struct Series {
+struct ReadingSeries {
     steps: Vec<Step>,
     most: usize,
     every: Duration,
 }
 
-impl Series {
+impl ReadingSeries {
     fn new(most: usize) -> Self {
         Self { steps: Vec::new(), most, every: STEP }
     }
@@ -58,7 +58,7 @@ impl Series {
 
 /// The thread that reads.
 pub struct Recorder {
-    series: Arc<Mutex<Series>>,
+    series: Arc<Mutex<ReadingSeries>>,
     /// Dropping it stops the thread.
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -72,7 +72,7 @@ impl Recorder {
         reclaims: impl Fn() -> Option<u64> + Send + 'static,
         spins: impl Fn() -> Option<u64> + Send + 'static,
     ) -> Result<Self> {
-        let series = Arc::new(Mutex::new(Series::new(MOST)));
+        let series = Arc::new(Mutex::new(ReadingSeries::new(MOST)));
         let shared = Arc::clone(&series);
         let (stop, stopped) = mpsc::channel();
         let look = move || Step {
@@ -139,7 +139,7 @@ mod tests {
     /// However long the run, the first reading stays, and the distances are equal.
     #[test]
     fn a_long_series_is_thinned_out_evenly() {
-        let mut series = Series::new(8);
+        let mut series = ReadingSeries::new(8);
         let mut at = 0;
         for _ in 0..100 {
             series.push(step(at));
@@ -155,7 +155,7 @@ mod tests {
     /// Steps up to 35: the next reading begins with the step across that boundary.
     #[test]
     fn a_reading_takes_the_steps_but_for_the_one_at_its_edge() {
-        let mut series = Series::new(8);
+        let mut series = ReadingSeries::new(8);
         let times = |steps: Vec<Step>| steps.iter().map(|step| step.memory.at_ns).collect::<Vec<_>>();
         [10, 20, 30, 40].into_iter().for_each(|at_ns| series.push(step(at_ns)));
         series.every = 4 * STEP;

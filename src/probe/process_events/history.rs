@@ -3,8 +3,8 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
-use crate::host::mapped::{Mapped, Mapping, fits, put_over};
-use crate::wire::process_events::{Comm, Happened, Record};
+use crate::host::mapped::{MappedFiles, Mapping, fits, put_over};
+use crate::wire::process_events::{Comm, ProcessChange, ProcessRecord};
 
 /// Processes by id: those that run, as far as anything was recorded of them, and those that exited recently.
 #[derive(Debug, Default)]
@@ -36,7 +36,7 @@ struct Life {
     parent: Option<u32>,
     /// None: it started before recording.
     threads: Option<u32>,
-    programs: Vec<Program>,
+    programs: Vec<ExecImage>,
     /// The lookup in which it exited.
     ended: Option<u64>,
 }
@@ -44,7 +44,7 @@ struct Life {
 /// A program from an exec, or a fork, on; until the next exec, or until something else is mapped over an existing
 /// mapping.
 #[derive(Debug, Clone)]
-struct Program {
+struct ExecImage {
     /// Equal for parts of the same program.
     exec: u32,
     /// By address.
@@ -81,7 +81,7 @@ pub struct Ran {
     pub earlier: Option<(u32, Vec<Comm>)>,
 }
 
-impl Program {
+impl ExecImage {
     const MOST_CODE: usize = 4096;
     const MOST_NAMES: usize = 64;
 
@@ -117,12 +117,12 @@ impl Life {
     const MOST_PROGRAMS: usize = 8;
 
     fn unknown(at: u64) -> Self {
-        Self { parent: None, threads: None, programs: vec![Program::unknown(at)], ended: None }
+        Self { parent: None, threads: None, programs: vec![ExecImage::unknown(at)], ended: None }
     }
 
     /// The programs, by exec, in which a thread may have had this name.
     fn programs_of(&self, name: &Comm) -> BTreeSet<u32> {
-        let with = |has: &dyn Fn(&Program) -> bool| -> BTreeSet<u32> {
+        let with = |has: &dyn Fn(&ExecImage) -> bool| -> BTreeSet<u32> {
             self.programs.iter().filter(|program| has(program)).map(|program| program.exec).collect()
         };
         let may = with(&|program| program.may_have(name));
@@ -133,7 +133,7 @@ impl Life {
         self.programs.iter().map(|program| program.code.len()).sum()
     }
 
-    fn begin(&mut self, program: Program) {
+    fn begin(&mut self, program: ExecImage) {
         if self.programs.len() >= Self::MOST_PROGRAMS {
             self.programs.remove(0);
         }
@@ -154,15 +154,15 @@ impl ProcessHistory {
     const FIRST_NUMBER: u32 = 1 << 31;
 
     /// Applies the next record, with its time in ns of CLOCK_MONOTONIC.
-    pub fn apply(&mut self, at: u64, what: Happened) {
+    pub fn apply(&mut self, at: u64, what: ProcessChange) {
         self.at = at;
         match what {
-            Happened::Fork { pid, parent } => self.fork(pid, parent),
-            Happened::Exit { pid, tid } => self.exit(pid, tid),
-            Happened::Name { pid, comm, exec } => self.name(pid, comm, exec),
-            Happened::Mapped { pid, mapping } => self.map(pid, mapping),
-            Happened::Lost(records) => self.lose(records),
-            Happened::Other => {}
+            ProcessChange::Fork { pid, parent } => self.fork(pid, parent),
+            ProcessChange::Exit { pid, tid } => self.exit(pid, tid),
+            ProcessChange::Name { pid, comm, exec } => self.name(pid, comm, exec),
+            ProcessChange::Mapped { pid, mapping } => self.map(pid, mapping),
+            ProcessChange::Lost(records) => self.lose(records),
+            ProcessChange::Other => {}
         }
     }
 
@@ -203,7 +203,7 @@ impl ProcessHistory {
         self.forget(pid);
         let Some(Life { programs, .. }) = self.life(parent) else { return };
         let Some(program) = programs.last() else { return };
-        let program = Program { exec: 0, number: None, new: true, ..program.clone() };
+        let program = ExecImage { exec: 0, number: None, new: true, ..program.clone() };
         let added = program.code.len();
         if let Some(life) = self.life(pid) {
             *life = Life { parent: Some(parent), threads: Some(1), programs: vec![program], ended: None };
@@ -240,7 +240,7 @@ impl ProcessHistory {
         if exec {
             let number = life.programs.last().map_or(0, |last| last.exec + 1);
             let names = vec![comm];
-            life.begin(Program {
+            life.begin(ExecImage {
                 exec: number,
                 code: Arc::default(),
                 before: None,
@@ -253,7 +253,7 @@ impl ProcessHistory {
             life.threads = Some(1);
             life.ended = None;
         } else if let Some(last) = life.programs.last_mut()
-            && last.names.len() < Program::MOST_NAMES
+            && last.names.len() < ExecImage::MOST_NAMES
             && !last.names.contains(&comm)
         {
             last.names.push(comm);
@@ -275,7 +275,7 @@ impl ProcessHistory {
         let Some(life) = self.life(pid) else { return };
         let was = life.mappings();
         let Some(last) = life.programs.last_mut() else { return };
-        if full || last.code.len() >= Program::MOST_CODE {
+        if full || last.code.len() >= ExecImage::MOST_CODE {
             self.lose(1);
             return;
         }
@@ -283,7 +283,7 @@ impl ProcessHistory {
             put_over(Arc::make_mut(&mut last.code), mapping);
             (last.new, last.at) = (true, at);
         } else {
-            let mut next = Program { new: true, at, ..last.clone() };
+            let mut next = ExecImage { new: true, at, ..last.clone() };
             put_over(Arc::make_mut(&mut next.code), mapping);
             life.begin(next);
         }
@@ -293,10 +293,10 @@ impl ProcessHistory {
     }
 
     /// Parents of processes forked in these records whose mappings are in no record, and were not read.
-    pub fn parents_to_read(&self, records: &[Record]) -> BTreeSet<u32> {
+    pub fn parents_to_read(&self, records: &[ProcessRecord]) -> BTreeSet<u32> {
         let forks = || {
             records.iter().filter_map(|record| match record.what {
-                Happened::Fork { pid, parent } if pid != parent => Some((pid, parent)),
+                ProcessChange::Fork { pid, parent } if pid != parent => Some((pid, parent)),
                 _ => None,
             })
         };
@@ -324,7 +324,7 @@ impl ProcessHistory {
 
     /// Records that a process was sampled in a thread with this name.
     pub fn sampled(&mut self, pid: u32, comm: Comm) {
-        if self.sampled.len() >= Mapped::MOST_PROCESSES && !self.sampled.contains_key(&pid) {
+        if self.sampled.len() >= MappedFiles::MOST_PROCESSES && !self.sampled.contains_key(&pid) {
             return;
         }
         let names = self.sampled.entry(pid).or_default();

@@ -8,11 +8,11 @@ use anyhow::Result;
 use perf_event_open_sys::bindings::perf_event_mmap_page;
 
 use crate::probe::perf_event;
-use crate::wire::process_events::{Record, next};
+use crate::wire::process_events::{ProcessRecord, next};
 
 /// The records of one CPU, from its creation until it is dropped.
 #[derive(Debug)]
-pub struct Ring {
+pub struct EventRing {
     page: NonNull<perf_event_mmap_page>,
     mapped: usize,
     /// Size of the page before the data.
@@ -22,9 +22,9 @@ pub struct Ring {
 }
 
 // SAFETY: the memory belongs to this value alone until it is dropped, and to no particular thread.
-unsafe impl Send for Ring {}
+unsafe impl Send for EventRing {}
 
-impl Ring {
+impl EventRing {
     /// Maps `bytes`, a power of two of pages. The mapping keeps the event alive, so it costs no descriptor.
     ///
     /// # Errors
@@ -41,7 +41,7 @@ impl Ring {
     }
 
     /// Takes all available records. Returns how many were damaged, and so lost.
-    pub fn take(&mut self, records: &mut Vec<Record>) -> u64 {
+    pub fn take(&mut self, records: &mut Vec<ProcessRecord>) -> u64 {
         let page = self.page.as_ptr();
         // SAFETY: both are aligned words of the mapped page, accessed atomically by the kernel and this process.
         let (head, tail) = unsafe {
@@ -78,7 +78,7 @@ impl Ring {
     }
 }
 
-impl Drop for Ring {
+impl Drop for EventRing {
     fn drop(&mut self) {
         // SAFETY: mapped by `map` with this length, and no reference into it exists.
         unsafe { libc::munmap(self.page.as_ptr().cast(), self.mapped) };

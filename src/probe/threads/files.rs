@@ -8,7 +8,7 @@ use super::Options;
 use super::kernel::Add;
 use crate::envelope::{Missing, Reason};
 use crate::host::threads::{self, Syscall};
-use crate::wire::threads::{Call, Sighting, Tally};
+use crate::wire::threads::{Call, Sighting, ThreadTally};
 
 pub struct Files {
     root: PathBuf,
@@ -22,7 +22,7 @@ impl Files {
     }
 
     /// Samples all visible threads once.
-    pub fn round(&mut self, options: &Options, tally: &mut Tally, add: &mut Add<'_>) {
+    pub fn round(&mut self, options: &Options, tally: &mut ThreadTally, add: &mut Add<'_>) {
         let (all, more) = threads::all(&self.root, &options.pids);
         tally.look_at(all.len() as u64);
         tally.loss().cut += u64::from(more);

@@ -21,7 +21,8 @@ use crate::probe::spec::{self, Here, Reach, Spec, View};
 use crate::probe::{cost, permit, skel};
 use crate::refusal::{Refusal, plain};
 use crate::wire::threads::{
-    COMPAT, Call, IN_IOWAIT, KERNEL, NO_STACK, ON_CPU, SYSCALL, Sighting, Taken, Tally, WireThread, displaced,
+    BusyCpus, COMPAT, Call, IN_IOWAIT, KERNEL, NO_STACK, ON_CPU, SYSCALL, Sighting, ThreadTally, WireThread,
+    displaced,
 };
 
 use super::Options;
@@ -36,15 +37,15 @@ const MEASURE_FIRST: u64 = 50;
 const MEASURE_LATER: u64 = 100;
 
 /// Adds a thread of a sample to the tally.
-pub type Add<'a> = dyn FnMut(&mut Tally, Sighting, u32, &[u64]) + 'a;
+pub type Add<'a> = dyn FnMut(&mut ThreadTally, Sighting, u32, &[u64]) + 'a;
 
 /// A decoded record of the ring buffer.
-type Found = Result<(WireThread, Vec<u64>), crate::wire::Damaged>;
+type DecodedRecord = Result<(WireThread, Vec<u64>), crate::wire::DamagedRecord>;
 
-pub struct Kernel {
+pub struct KernelSampler {
     skel: ThreadsSkel<'static>,
     ring: RingBuffer<'static>,
-    found: Rc<RefCell<Vec<Found>>>,
+    found: Rc<RefCell<Vec<DecodedRecord>>>,
     /// None: all threads in one run.
     iterator: Option<Link>,
     bios: Option<Link>,
@@ -57,7 +58,7 @@ pub struct Kernel {
     failed: u64,
 }
 
-impl Kernel {
+impl KernelSampler {
     /// Loads the variant that this kernel accepts.
     pub fn load(options: &Options) -> Result<Self> {
         if btf_file::path().is_some() {
@@ -137,7 +138,7 @@ impl Kernel {
     }
 
     /// Samples all threads once.
-    pub fn round(&mut self, tally: &mut Tally, add: &mut Add<'_>) {
+    pub fn round(&mut self, tally: &mut ThreadTally, add: &mut Add<'_>) {
         let every = if self.rounds < MEASURE_FIRST { MEASURE_EVERY } else { MEASURE_LATER };
         let measure = self.measured.is_some() && self.can_measure && self.rounds.is_multiple_of(every);
         let statistics = if measure { libbpf::enable_stats().ok() } else { None };
@@ -165,7 +166,7 @@ impl Kernel {
         tally.look_at(now_passed - passed + cut + found.len() as u64);
         // A thread that would run now, if the sampler did not occupy its CPU.
         let displaced = displaced(found.iter().flatten().map(|(head, _)| head));
-        let mut taken = Taken::default();
+        let mut taken = BusyCpus::default();
         for record in &found {
             match record {
                 Ok((head, stack)) => {

@@ -12,7 +12,7 @@ use inferno::flamegraph::{Options, from_lines};
 use crate::analyze::profile::tree::Tree;
 
 /// A node with its position.
-pub struct Placed {
+pub struct PlacedNode {
     /// Index into the tree's nodes.
     pub node: usize,
     /// Left edge and width as written by inferno, in percent of the total.
@@ -33,7 +33,7 @@ const LEAST_PIXELS: f64 = 0.2;
 pub const FRAME_HEIGHT: usize = 16;
 
 /// Places the nodes in a graph of this width: the root of all first, and each frame before those above it.
-pub fn place(tree: &Tree, width: u32) -> Result<Vec<Placed>> {
+pub fn place(tree: &Tree, width: u32) -> Result<Vec<PlacedNode>> {
     let total = tree.nodes()[0].total;
     let shift = (total.max(1).ilog2() + 1).saturating_sub(52);
     let mut lines: Vec<String> = Vec::new();
@@ -72,7 +72,7 @@ pub fn place(tree: &Tree, width: u32) -> Result<Vec<Placed>> {
 }
 
 /// The frames of inferno's output.
-fn read_back(text: &str, nodes: usize) -> Option<Vec<Placed>> {
+fn read_back(text: &str, nodes: usize) -> Option<Vec<PlacedNode>> {
     let mut placed = Vec::new();
     for frame in text.split("<g>").skip(1) {
         let (title, rest) = frame.strip_prefix("<title>")?.split_once("</title><rect ")?;
@@ -83,7 +83,7 @@ fn read_back(text: &str, nodes: usize) -> Option<Vec<Placed>> {
             "all" => 0,
             number => usize::from_str_radix(number, 16).ok().filter(|number| *number < nodes)?,
         };
-        placed.push(Placed {
+        placed.push(PlacedNode {
             node,
             x: attribute("x")?.to_string(),
             width: attribute("width")?.to_string(),

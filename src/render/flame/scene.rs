@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use anyhow::Result;
 
-use super::layout::{FRAME_HEIGHT, Placed, place};
+use super::layout::{FRAME_HEIGHT, PlacedNode, place};
 use super::{INLINE_SCRIPT, INLINE_STYLE};
 use crate::analyze::profile::tree::{Node, Tree};
 use crate::render::html;
@@ -31,7 +31,7 @@ pub struct Swatch {
 }
 
 /// The text above a graph.
-pub struct Lines {
+pub struct GraphHeading {
     pub title: String,
     pub below: Vec<String>,
 }
@@ -47,7 +47,7 @@ pub struct Scene<'a> {
 }
 
 /// The content of the `<svg>` element, and its size.
-pub struct Drawn {
+pub struct SvgContent {
     title: String,
     width: u32,
     height: usize,
@@ -57,7 +57,7 @@ pub struct Drawn {
 }
 
 /// Draws a tree, and folds more and more of it until its frames have at most `most` bytes.
-pub fn fit(mut tree: Tree, most: usize, draw: impl Fn(&Tree) -> Result<Drawn>) -> Result<Drawn> {
+pub fn fit(mut tree: Tree, most: usize, draw: impl Fn(&Tree) -> Result<SvgContent>) -> Result<SvgContent> {
     loop {
         let drawn = draw(&tree)?;
         // Half of the total is wider than any page needs; with that no graph is too large.
@@ -69,7 +69,7 @@ pub fn fit(mut tree: Tree, most: usize, draw: impl Fn(&Tree) -> Result<Drawn>) -
 }
 
 impl Scene<'_> {
-    pub fn draw(&self, caption: &Lines, legend: &[Swatch]) -> Result<Drawn> {
+    pub fn draw(&self, caption: &GraphHeading, legend: &[Swatch]) -> Result<SvgContent> {
         let placed = place(self.tree, self.width)?;
         let inner = self.width - 2 * MARGIN;
         let characters = |width: u32, character: f64| (f64::from(width) / character) as usize;
@@ -113,14 +113,14 @@ impl Scene<'_> {
              <text class=\"matched\" x=\"{right}\" y=\"{0}\"></text>",
             height - 8
         )?;
-        Ok(Drawn { title: shown(&caption.title), width: self.width, height, body, frames })
+        Ok(SvgContent { title: shown(&caption.title), width: self.width, height, body, frames })
     }
 
-    fn frame(&self, body: &mut String, placed: &Placed, inner: u32) -> Result<()> {
+    fn frame(&self, body: &mut String, placed: &PlacedNode, inner: u32) -> Result<()> {
         let node = &self.tree.nodes()[placed.node];
         let name = plain(&(self.name)(node));
         let value = html::escape(&plain(&(self.value)(node)));
-        let Placed { x, width, y, start, held, .. } = placed;
+        let PlacedNode { x, width, y, start, held, .. } = placed;
         write!(
             body,
             "<g><title>{} ({value})</title><rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{}\" \
@@ -168,8 +168,8 @@ impl Scene<'_> {
 }
 
 /// A complete SVG file.
-pub fn file(drawn: &Drawn) -> String {
-    let Drawn { title, width, height, body, .. } = drawn;
+pub fn file(drawn: &SvgContent) -> String {
+    let SvgContent { title, width, height, body, .. } = drawn;
     format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<svg class=\"flame\" viewBox=\"0 0 {width} {height}\" \
          width=\"{width}\" height=\"{height}\" xmlns=\"http://www.w3.org/2000/svg\">\n<title>{title}</title>\n\
@@ -179,8 +179,8 @@ pub fn file(drawn: &Drawn) -> String {
 }
 
 /// An element of a page.
-pub fn inline(drawn: &Drawn) -> String {
-    let Drawn { title, width, height, body, .. } = drawn;
+pub fn inline(drawn: &SvgContent) -> String {
+    let SvgContent { title, width, height, body, .. } = drawn;
     format!(
         "<svg class=\"flame\" role=\"group\" aria-label=\"{title}\" viewBox=\"0 0 {width} {height}\" \
          width=\"{width}\" xmlns=\"http://www.w3.org/2000/svg\">{body}</svg>"

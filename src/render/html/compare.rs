@@ -5,7 +5,7 @@ use super::{STYLE, escape, island};
 use crate::analyze::stage::Stage;
 use crate::envelope::Envelope;
 use crate::experiment::compare::stages::{ALL, StageDifference};
-use crate::experiment::compare::{Comparison, Kind};
+use crate::experiment::compare::{Comparison, MetricKind};
 use crate::render::svg::{Rounds, dots, stage_class};
 use crate::render::text::compare::{self, value};
 use crate::render::{flame, json};
@@ -62,9 +62,9 @@ fn metrics(comparison: &Comparison) -> String {
 
 /// A chart per metric.
 fn charts(comparison: &Comparison) -> String {
-    let mut kinds: Vec<Kind> = comparison.metrics.iter().map(|metric| metric.name).collect();
+    let mut kinds: Vec<MetricKind> = comparison.metrics.iter().map(|metric| metric.name).collect();
     kinds.dedup();
-    let chart = |kind: Kind| {
+    let chart = |kind: MetricKind| {
         let arm = |arm: usize| {
             let of_arm = comparison.rounds.iter().filter(|round| round.arm == arm);
             let value =

@@ -2,9 +2,9 @@
 
 use super::escape;
 use super::tables::{Cell, table, text};
-use crate::experiment::{Arm, Curve, Tried};
+use crate::experiment::{Arm, ArmResult, Curve};
 use crate::render::experiment;
-use crate::render::svg::{self, Point};
+use crate::render::svg::{self, CurvePoint};
 use crate::rules::Summaries;
 use crate::units::{short, time};
 
@@ -27,11 +27,11 @@ pub fn depths(s: &Summaries<'_>) -> String {
 
 /// Rate and latency by depth; empty if no two arms can be compared.
 fn charts(curve: &Curve) -> String {
-    let rates = |tried: &Tried| -> Vec<f64> {
+    let rates = |tried: &ArmResult| -> Vec<f64> {
         tried.blocks.iter().map(|block| block.operations_per_second).collect()
     };
     let means =
-        |tried: &Tried| -> Vec<f64> { tried.blocks.iter().filter_map(|block| block.mean_ns).collect() };
+        |tried: &ArmResult| -> Vec<f64> { tried.blocks.iter().filter_map(|block| block.mean_ns).collect() };
     let (rates, means) = (points(curve, &rates), points(curve, &means));
     if rates.len() < 2 {
         return String::new();
@@ -44,11 +44,11 @@ fn charts(curve: &Curve) -> String {
     )
 }
 
-fn points(curve: &Curve, values: &dyn Fn(&Tried) -> Vec<f64>) -> Vec<Point> {
-    let point = |tried: &Tried| {
+fn points(curve: &Curve, values: &dyn Fn(&ArmResult) -> Vec<f64>) -> Vec<CurvePoint> {
+    let point = |tried: &ArmResult| {
         let values = values(tried);
         let is_apart = tried.arm == Arm::OneMoreJob;
-        (!values.is_empty()).then(|| Point {
+        (!values.is_empty()).then(|| CurvePoint {
             name: format!("depth {}{}", tried.iodepth, if is_apart { ", +1 job" } else { "" }),
             mean: values.iter().sum::<f64>() / values.len() as f64,
             low: values.iter().copied().fold(f64::INFINITY, f64::min),

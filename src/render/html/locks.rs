@@ -97,16 +97,16 @@ fn stack(summary: &LockSummary, lock: &LockRow) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analyze::locks::{Events, Kind, Stack};
+    use crate::analyze::locks::{Events, LockStack, WireLockKind};
 
     #[test]
     fn hostile_names_are_escaped() {
         let lock = LockRow {
             name: "i_rwsem of x (/<script>)".to_string(),
             by: By::Structure,
-            kind: Kind::Rwsem,
+            kind: WireLockKind::Rwsem,
             wait: [5_000].into_iter().collect(),
-            stacks: vec![Stack {
+            stacks: vec![LockStack {
                 who: None,
                 frames: vec!["a<b>".to_string()],
                 contentions: 1,

@@ -2,9 +2,9 @@
 
 use super::charts::wide;
 use super::escape;
-use crate::analyze::timeline::{Interval, Timed, Timeline};
+use crate::analyze::timeline::{Interval, LatencyKind, Timeline};
 use crate::hist::Histogram;
-use crate::render::svg::{self, Column, Line};
+use crate::render::svg::{self, ChartLine, HeatmapColumn};
 use crate::rules::Summaries;
 use crate::units::{bytes, figure, short, time};
 
@@ -36,11 +36,11 @@ pub fn over_time(s: &Summaries<'_>, timeline: Option<&Timeline>) -> String {
     out
 }
 
-fn of_device(timeline: &Timeline, name: &str, timed: Timed) -> String {
+fn of_device(timeline: &Timeline, name: &str, timed: LatencyKind) -> String {
     let seconds = timeline.duration_ns() as f64 / 1e9;
     let line =
-        |label, of: &dyn Fn(&Interval) -> Option<f64>| Line { name: label, values: steps(timeline, of) };
-    let chart = |title: &str, lines: &[Line<'_>], show: &dyn Fn(f64) -> String| {
+        |label, of: &dyn Fn(&Interval) -> Option<f64>| ChartLine { name: label, values: steps(timeline, of) };
+    let chart = |title: &str, lines: &[ChartLine<'_>], show: &dyn Fn(f64) -> String| {
         svg::lines(title, seconds, lines, &[], show)
     };
     let latency = |interval: &Interval, q| {
@@ -63,16 +63,16 @@ fn of_device(timeline: &Timeline, name: &str, timed: Timed) -> String {
         chart("I/Os in flight", &[line("", &|interval| Some(interval.mean_in_flight(name)))], &figure),
     ];
     let none = Histogram::default();
-    let columns: Vec<Column<'_>> = timeline
+    let columns: Vec<HeatmapColumn<'_>> = timeline
         .intervals()
         .iter()
-        .map(|interval| Column {
+        .map(|interval| HeatmapColumn {
             from_seconds: interval.start_ns as f64 / 1e9,
             to_seconds: interval.end_ns() as f64 / 1e9,
             latency: interval.devices.get(name).and_then(|one| one.latency(timed)).unwrap_or(&none),
         })
         .collect();
-    let noun = if timed == Timed::Operation { "operation" } else { "I/O" };
+    let noun = if timed == LatencyKind::Operation { "operation" } else { "I/O" };
     let map = svg::heatmap(&format!("{}: {noun}s", what(timed)), noun, &columns);
     format!(
         "<h3>{}</h3>\n<div class=\"charts\">\n{}\n</div>\n{}",
@@ -82,11 +82,11 @@ fn of_device(timeline: &Timeline, name: &str, timed: Timed) -> String {
     )
 }
 
-fn what(timed: Timed) -> &'static str {
+fn what(timed: LatencyKind) -> &'static str {
     match timed {
-        Timed::Operation => "latency",
-        Timed::Device => "time in the device",
-        Timed::Bio => "time of a bio",
+        LatencyKind::Operation => "latency",
+        LatencyKind::Device => "time in the device",
+        LatencyKind::Bio => "time of a bio",
     }
 }
 

@@ -5,8 +5,8 @@ use super::tables::{Cell, facts, table, text};
 use crate::analyze::memory_sample::MemorySample;
 use crate::analyze::onset::LEAST_MOMENTS;
 use crate::analyze::pagecache::paths::PathSummary;
-use crate::analyze::pagecache::{Kind, PagecacheSummary};
-use crate::render::svg::{self, Line};
+use crate::analyze::pagecache::{PagecacheSummary, ReclaimKind};
+use crate::render::svg::{self, ChartLine};
 use crate::units::{bytes, count, range, short, significant, time};
 
 /// Processes that are shown.
@@ -16,7 +16,7 @@ const MOST_RECLAIMERS: usize = 16;
 pub fn pagecache(summary: Option<&PagecacheSummary>) -> String {
     let Some(summary) = summary else { return String::new() };
     let mut out = facts(&memory(summary));
-    let used: Vec<Kind> = Kind::ALL
+    let used: Vec<ReclaimKind> = ReclaimKind::ALL
         .into_iter()
         .filter(|kind| summary.reclaims.get(kind).is_some_and(|one| one.count > 0 || one.batches > 0))
         .collect();
@@ -46,7 +46,7 @@ fn courses(summary: &PagecacheSummary) -> String {
         let values: Vec<_> = summary.series.iter().map(|one| (one.at_ns as f64 / 1e9, of(one))).collect();
         // A signal that is always zero is in the facts above.
         match values.iter().any(|(_, value)| value.is_some_and(|value| value > 0.0)) {
-            true => svg::lines(name, summary.seconds(), &[Line { name, values }], &marks, show),
+            true => svg::lines(name, summary.seconds(), &[ChartLine { name, values }], &marks, show),
             false => String::new(),
         }
     };
@@ -105,8 +105,8 @@ fn memory(summary: &PagecacheSummary) -> Vec<(&'static str, String)> {
     rows
 }
 
-fn reclaims(summary: &PagecacheSummary, used: &[Kind]) -> String {
-    let row = |kind: &Kind| {
+fn reclaims(summary: &PagecacheSummary, used: &[ReclaimKind]) -> String {
+    let row = |kind: &ReclaimKind| {
         let of = summary.reclaim(*kind);
         let quantile = |q| Cell::Number(of.time.quantile(q).map_or("-".to_string(), time));
         vec![
@@ -128,7 +128,7 @@ fn reclaimers(summary: &PagecacheSummary) -> String {
         vec![
             text(&of.comm),
             Cell::Number(of.pid.to_string()),
-            text(of.kind.map_or("-", Kind::name)),
+            text(of.kind.map_or("-", ReclaimKind::name)),
             text(of.cgroup.as_deref().unwrap_or("-")),
             Cell::Number(count(of.count)),
             Cell::Number(time(of.ns)),

@@ -1,7 +1,7 @@
 //! The section on drives measured alone and all together.
 
 use super::tables::{Cell, table, text};
-use crate::load::Scaled;
+use crate::load::DriveScaling;
 use crate::rules::Summaries;
 use crate::units::{bytes, in_percent, time};
 
@@ -11,8 +11,8 @@ pub fn drives(s: &Summaries<'_>) -> String {
     let rate = |rate: Option<f64>| {
         Cell::Number(rate.map_or("unknown".to_string(), |rate| format!("{}/s", bytes(rate))))
     };
-    let share = |drive: &Scaled| drive.alone.zip(drive.together).filter(|(alone, _)| *alone > 0.0);
-    let row = |drive: &Scaled| {
+    let share = |drive: &DriveScaling| drive.alone.zip(drive.together).filter(|(alone, _)| *alone > 0.0);
+    let row = |drive: &DriveScaling| {
         vec![
             text(drive.device.as_deref().unwrap_or(&drive.target)),
             rate(drive.alone),

@@ -1,7 +1,7 @@
 //! The section on the threads' activity.
 
 use super::tables::{Cell, table, text};
-use crate::analyze::threads::{Row, ThreadSummary};
+use crate::analyze::threads::{ThreadGroup, ThreadSummary};
 use crate::units::{count, figure};
 
 /// Rows that are shown; the JSON has all.
@@ -10,7 +10,7 @@ const MOST: usize = 16;
 /// Empty if not measured.
 pub fn threads(summary: Option<&ThreadSummary>) -> String {
     let Some(summary) = summary.filter(|summary| summary.rounds > 0) else { return String::new() };
-    let row = |row: &Row| {
+    let row = |row: &ThreadGroup| {
         vec![
             text(row.comm.as_deref().unwrap_or("-")),
             text(&row.state.map_or("-".to_string(), |state| state.to_string())),
@@ -35,10 +35,11 @@ pub fn threads(summary: Option<&ThreadSummary>) -> String {
 }
 
 /// Merges rows that differ only by their stacks; also returns how many rows are not shown.
-fn merged(rows: &[Row]) -> (Vec<Row>, usize) {
-    let mut all: Vec<Row> = Vec::new();
+fn merged(rows: &[ThreadGroup]) -> (Vec<ThreadGroup>, usize) {
+    let mut all: Vec<ThreadGroup> = Vec::new();
     for row in rows {
-        let alike = |one: &&mut Row| (&one.comm, one.state, &one.wchan) == (&row.comm, row.state, &row.wchan);
+        let alike =
+            |one: &&mut ThreadGroup| (&one.comm, one.state, &one.wchan) == (&row.comm, row.state, &row.wchan);
         match all.iter_mut().find(alike) {
             Some(one) => {
                 one.share.samples = one.share.samples.saturating_add(row.share.samples);
@@ -57,16 +58,16 @@ fn merged(rows: &[Row]) -> (Vec<Row>, usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analyze::threads::Share;
+    use crate::analyze::threads::ThreadShare;
 
     #[test]
     fn rows_of_one_place_are_one_and_names_are_escaped() {
-        let row = |wchan: &str, samples| Row {
+        let row = |wchan: &str, samples| ThreadGroup {
             comm: Some("<script>".to_string()),
             state: Some('D'),
             wchan: Some(wchan.to_string()),
-            share: Share { samples, average_threads: samples as f64 / 10.0, error: Some(0.5) },
-            ..Row::default()
+            share: ThreadShare { samples, average_threads: samples as f64 / 10.0, error: Some(0.5) },
+            ..ThreadGroup::default()
         };
         let summary = ThreadSummary {
             rounds: 10,

@@ -5,7 +5,7 @@ use crate::analyze::latency::{DeviceLatency, OpLatency};
 use crate::analyze::op::Op;
 use crate::analyze::stage::Stage;
 use crate::findings::Diagnosis;
-use crate::render::shares::{self, Row, Shares};
+use crate::render::shares::{self, StageShare, StageShares};
 use crate::render::{parts, svg};
 use crate::rules::Summaries;
 use crate::units::{common_time, count, counted, figure, in_percent, time};
@@ -42,7 +42,7 @@ pub fn stages(s: &Summaries<'_>, diagnosis: &Diagnosis) -> String {
 }
 
 /// The mean, with the slowest next to it.
-fn group(device: &DeviceLatency, shares: &Shares) -> String {
+fn group(device: &DeviceLatency, shares: &StageShares) -> String {
     let classes: Vec<&str> = shares.ops.iter().map(|op| op.name()).collect();
     let heading = format!("{} {}", device.name, classes.join(", "));
     let unit = shares.unit.name();
@@ -65,12 +65,12 @@ fn group(device: &DeviceLatency, shares: &Shares) -> String {
 }
 
 /// A row per stage, in time order.
-fn waterfall(caption: &str, shares: &Shares) -> String {
-    let mut rows: Vec<&Row> = shares.rows.iter().collect();
+fn waterfall(caption: &str, shares: &StageShares) -> String {
+    let mut rows: Vec<&StageShare> = shares.rows.iter().collect();
     rows.sort_by_key(|row| row.stage);
     let (scale, unit) = common_time(rows.iter().map(|row| row.mean_ns));
     let mut start = 0.0;
-    let row = |row: &&Row| {
+    let row = |row: &&StageShare| {
         let (class, name) = (svg::stage_class(row.stage), row.stage.name());
         let bar = format!(
             "<i class=\"{class}\" style=\"margin-left:{:.2}%;width:{:.2}%\"></i>",

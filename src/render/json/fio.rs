@@ -16,10 +16,10 @@ use std::time::Duration;
 
 use crate::hist::Histogram;
 use crate::host::counters::Counters;
-use crate::load::{Job, LatencyTarget, LoadSummary, Served};
+use crate::load::{Job, LatencyTarget, LoadSummary, ServedLatencies};
 use bins::{PERCENTILES, bins, percentile};
-use entry::{Entry, Moments, Way};
-use layout::Node;
+use entry::{DirectionFigures, Entry, Moments};
+use layout::JsonValue;
 
 /// End time of the run, for the head of the file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -42,10 +42,10 @@ pub fn render(
     plus: bool,
 ) -> Vec<u8> {
     let mut root = vec![
-        ("fio version", Node::text(&version())),
-        ("timestamp", Node::Whole(time.unix_ms / 1000)),
-        ("timestamp_ms", Node::Whole(time.unix_ms)),
-        ("time", Node::text(&time.text)),
+        ("fio version", JsonValue::text(&version())),
+        ("timestamp", JsonValue::Whole(time.unix_ms / 1000)),
+        ("timestamp_ms", JsonValue::Whole(time.unix_ms)),
+        ("time", JsonValue::text(&time.text)),
     ];
     if !options.is_empty() {
         root.push(("global options", words(options)));
@@ -53,11 +53,11 @@ pub fn render(
     // fio counts a started second.
     let elapsed = time.elapsed.as_millis().div_ceil(1000) as u64;
     let jobs = entry::entries(loads).iter().map(|entry| job(entry, elapsed, plus)).collect();
-    root.push(("jobs", Node::List(jobs)));
+    root.push(("jobs", JsonValue::List(jobs)));
     if !disks.is_empty() {
-        root.push(("disk_util", Node::List(disks.iter().map(disk).collect())));
+        root.push(("disk_util", JsonValue::List(disks.iter().map(disk).collect())));
     }
-    let mut bytes = Node::object(root).to_string().into_bytes();
+    let mut bytes = JsonValue::object(root).to_string().into_bytes();
     bytes.push(b'\n');
     bytes
 }
@@ -71,12 +71,12 @@ pub struct Disk {
     pub duration: Duration,
 }
 
-fn disk(disk: &Disk) -> Node {
+fn disk(disk: &Disk) -> JsonValue {
     let since = |of: fn(&Counters) -> u64| of(&disk.after).saturating_sub(of(&disk.before));
-    let whole = |of| Node::Whole(since(of));
+    let whole = |of| JsonValue::Whole(since(of));
     let ms = disk.duration.as_millis().max(1) as f64;
-    Node::object([
-        ("name", Node::text(&disk.name)),
+    JsonValue::object([
+        ("name", JsonValue::text(&disk.name)),
         ("read_ios", whole(|now| now.reads)),
         ("write_ios", whole(|now| now.writes)),
         ("read_merges", whole(|now| now.read_merges)),
@@ -84,7 +84,7 @@ fn disk(disk: &Disk) -> Node {
         ("read_ticks", whole(|now| now.read_ms)),
         ("write_ticks", whole(|now| now.write_ms)),
         ("in_queue", whole(|now| now.weighted_ms)),
-        ("util", Node::Real((since(|now| now.io_ms) as f64 * 100.0 / ms).min(100.0))),
+        ("util", JsonValue::Real((since(|now| now.io_ms) as f64 * 100.0 / ms).min(100.0))),
     ])
 }
 
@@ -93,14 +93,15 @@ pub fn version() -> String {
     format!("biopsy-{}", env!("CARGO_PKG_VERSION"))
 }
 
-fn job(entry: &Entry<'_>, elapsed: u64, plus: bool) -> Node {
+fn job(entry: &Entry<'_>, elapsed: u64, plus: bool) -> JsonValue {
     let job = &entry.section.job;
-    let mut keys = vec![("jobname", Node::text(&job.name)), ("groupid", Node::Whole(entry.group as u64))];
-    keys.extend(entry.started_ms.map(|ms| ("job_start", Node::Whole(ms))));
+    let mut keys =
+        vec![("jobname", JsonValue::text(&job.name)), ("groupid", JsonValue::Whole(entry.group as u64))];
+    keys.extend(entry.started_ms.map(|ms| ("job_start", JsonValue::Whole(ms))));
     keys.extend([
-        ("error", Node::Whole(entry.error.unsigned_abs().into())),
-        ("eta", Node::Whole(0)),
-        ("elapsed", Node::Whole(elapsed)),
+        ("error", JsonValue::Whole(entry.error.unsigned_abs().into())),
+        ("eta", JsonValue::Whole(0)),
+        ("elapsed", JsonValue::Whole(elapsed)),
         ("job options", words(&options::given(job))),
     ]);
     for (name, way) in ["read", "write", "trim"].into_iter().zip(&entry.ways) {
@@ -108,18 +109,18 @@ fn job(entry: &Entry<'_>, elapsed: u64, plus: bool) -> Node {
     }
     keys.push((
         "sync",
-        Node::object([
-            ("total_ios", Node::Whole(entry.syncs.count())),
+        JsonValue::object([
+            ("total_ios", JsonValue::Whole(entry.syncs.count())),
             ("lat_ns", latency(&entry.syncs, Some(job.percentiles.as_deref().unwrap_or(&PERCENTILES)), plus)),
         ]),
     ));
     keys.extend([
-        ("job_runtime", Node::Whole(entry.runtime_ns / 1_000_000)),
-        ("usr_cpu", Node::Real(entry.cpu_percent(entry.user_ns))),
-        ("sys_cpu", Node::Real(entry.cpu_percent(entry.system_ns))),
-        ("ctx", Node::Whole(entry.context_switches)),
-        ("majf", Node::Whole(entry.major_faults)),
-        ("minf", Node::Whole(entry.minor_faults)),
+        ("job_runtime", JsonValue::Whole(entry.runtime_ns / 1_000_000)),
+        ("usr_cpu", JsonValue::Real(entry.cpu_percent(entry.user_ns))),
+        ("sys_cpu", JsonValue::Real(entry.cpu_percent(entry.system_ns))),
+        ("ctx", JsonValue::Whole(entry.context_switches)),
+        ("majf", JsonValue::Whole(entry.major_faults)),
+        ("minf", JsonValue::Whole(entry.minor_faults)),
         ("iodepth_level", shares(&["1", "2", "4", "8", "16", "32", ">=64"], &entry.depth_shares())),
         ("iodepth_submit", shares(&CALLS, &entry::call_shares(&entry.submitted))),
         ("iodepth_complete", shares(&CALLS, &entry::call_shares(&entry.reaped))),
@@ -128,97 +129,97 @@ fn job(entry: &Entry<'_>, elapsed: u64, plus: bool) -> Node {
         ("latency_ms", shares(&LARGE, &entry.times.ms)),
     ]);
     if entry.errors > 0 {
-        keys.push(("total_err", Node::Whole(entry.errors)));
-        keys.push(("first_error", Node::Whole(entry.error.unsigned_abs().into())));
+        keys.push(("total_err", JsonValue::Whole(entry.errors)));
+        keys.push(("first_error", JsonValue::Whole(entry.error.unsigned_abs().into())));
     }
     // As in fio: the target in ns, the window in µs.
     let target = job.latency_target.unwrap_or(LatencyTarget::NONE);
-    let whole = |n: u128| Node::Whole(u64::try_from(n).unwrap_or(u64::MAX));
+    let whole = |n: u128| JsonValue::Whole(u64::try_from(n).unwrap_or(u64::MAX));
     keys.extend([
-        ("latency_depth", Node::Whole(entry.latency_depth.unwrap_or(job.iodepth).into())),
+        ("latency_depth", JsonValue::Whole(entry.latency_depth.unwrap_or(job.iodepth).into())),
         ("latency_target", whole(target.latency.as_nanos())),
-        ("latency_percentile", Node::Real(target.percent)),
+        ("latency_percentile", JsonValue::Real(target.percent)),
         ("latency_window", whole(target.window.as_micros())),
     ]);
-    Node::object(keys)
+    JsonValue::object(keys)
 }
 
 const CALLS: [&str; 7] = ["0", "4", "8", "16", "32", "64", ">=64"];
 const SMALL: [&str; 10] = ["2", "4", "10", "20", "50", "100", "250", "500", "750", "1000"];
 const LARGE: [&str; 12] = ["2", "4", "10", "20", "50", "100", "250", "500", "750", "1000", "2000", ">=2000"];
 
-fn direction(way: &Way, job: &Job, plus: bool) -> Node {
+fn direction(way: &DirectionFigures, job: &Job, plus: bool) -> JsonValue {
     let at = Some(job.percentiles.as_deref().unwrap_or(&PERCENTILES));
     let (of_clat, of_lat) = if way.percentiles_of_lat() { (None, at) } else { (at, None) };
     let Moments { min, max, mean, deviation, samples } = way.bandwidth;
     let iops = way.rates;
     let mut keys = vec![
-        ("io_bytes", Node::Whole(way.bytes)),
-        ("io_kbytes", Node::Whole(way.bytes >> 10)),
-        ("bw_bytes", Node::Whole(way.bytes_per_second() as u64)),
-        ("bw", Node::Whole(way.bytes_per_second() as u64 / 1024)),
-        ("iops", Node::Real(way.iops())),
-        ("runtime", Node::Whole(way.runtime_ms())),
-        ("total_ios", Node::Whole(way.operations)),
-        ("short_ios", Node::Whole(way.short)),
-        ("drop_ios", Node::Whole(0)),
+        ("io_bytes", JsonValue::Whole(way.bytes)),
+        ("io_kbytes", JsonValue::Whole(way.bytes >> 10)),
+        ("bw_bytes", JsonValue::Whole(way.bytes_per_second() as u64)),
+        ("bw", JsonValue::Whole(way.bytes_per_second() as u64 / 1024)),
+        ("iops", JsonValue::Real(way.iops())),
+        ("runtime", JsonValue::Whole(way.runtime_ms())),
+        ("total_ios", JsonValue::Whole(way.operations)),
+        ("short_ios", JsonValue::Whole(way.short)),
+        ("drop_ios", JsonValue::Whole(0)),
         ("slat_ns", latency(&way.slat, None, plus)),
         ("clat_ns", latency(&way.clat, of_clat, plus)),
         ("lat_ns", latency(&way.lat, of_lat, plus)),
     ];
     if !way.priorities.is_empty() {
         let own = job.priority.unwrap_or(0);
-        let one = |one: &Served| {
+        let one = |one: &ServedLatencies| {
             let priority = one.priority.unwrap_or(own);
-            Node::object([
-                ("prioclass", Node::Whole((priority >> 13).into())),
-                ("prio", Node::Whole((priority & 7).into())),
+            JsonValue::object([
+                ("prioclass", JsonValue::Whole((priority >> 13).into())),
+                ("prio", JsonValue::Whole((priority & 7).into())),
                 ("clat_ns", latency(&one.clat, at, plus)),
             ])
         };
-        keys.push(("prios", Node::List(way.priorities.iter().map(one).collect())));
+        keys.push(("prios", JsonValue::List(way.priorities.iter().map(one).collect())));
     }
     keys.extend([
-        ("bw_min", Node::Whole(min as u64)),
-        ("bw_max", Node::Whole(max as u64)),
-        ("bw_agg", Node::Real(way.share_percent)),
-        ("bw_mean", Node::Real(mean)),
-        ("bw_dev", Node::Real(deviation)),
-        ("bw_samples", Node::Whole(samples)),
-        ("iops_min", Node::Whole(iops.min as u64)),
-        ("iops_max", Node::Whole(iops.max as u64)),
-        ("iops_mean", Node::Real(iops.mean)),
-        ("iops_stddev", Node::Real(iops.deviation)),
-        ("iops_samples", Node::Whole(iops.samples)),
+        ("bw_min", JsonValue::Whole(min as u64)),
+        ("bw_max", JsonValue::Whole(max as u64)),
+        ("bw_agg", JsonValue::Real(way.share_percent)),
+        ("bw_mean", JsonValue::Real(mean)),
+        ("bw_dev", JsonValue::Real(deviation)),
+        ("bw_samples", JsonValue::Whole(samples)),
+        ("iops_min", JsonValue::Whole(iops.min as u64)),
+        ("iops_max", JsonValue::Whole(iops.max as u64)),
+        ("iops_mean", JsonValue::Real(iops.mean)),
+        ("iops_stddev", JsonValue::Real(iops.deviation)),
+        ("iops_samples", JsonValue::Whole(iops.samples)),
     ]);
-    Node::object(keys)
+    JsonValue::object(keys)
 }
 
 /// Latencies of one kind, with the requested percentiles unless it is empty.
-fn latency(hist: &Histogram, percentiles: Option<&[f64]>, plus: bool) -> Node {
+fn latency(hist: &Histogram, percentiles: Option<&[f64]>, plus: bool) -> JsonValue {
     let mut keys = vec![
-        ("min", Node::Whole(hist.min().unwrap_or(0))),
-        ("max", Node::Whole(hist.max().unwrap_or(0))),
-        ("mean", Node::Real(hist.mean().unwrap_or(0.0))),
-        ("stddev", Node::Real(hist.deviation().unwrap_or(0.0))),
-        ("N", Node::Whole(hist.count())),
+        ("min", JsonValue::Whole(hist.min().unwrap_or(0))),
+        ("max", JsonValue::Whole(hist.max().unwrap_or(0))),
+        ("mean", JsonValue::Real(hist.mean().unwrap_or(0.0))),
+        ("stddev", JsonValue::Real(hist.deviation().unwrap_or(0.0))),
+        ("N", JsonValue::Whole(hist.count())),
     ];
     if let Some(at) = percentiles.filter(|_| !hist.is_empty()) {
         let bins = bins(hist);
-        let of = |percent: &f64| (format!("{percent:.6}"), Node::Whole(percentile(&bins, *percent)));
-        keys.push(("percentile", Node::Object(at.iter().map(of).collect())));
+        let of = |percent: &f64| (format!("{percent:.6}"), JsonValue::Whole(percentile(&bins, *percent)));
+        keys.push(("percentile", JsonValue::Object(at.iter().map(of).collect())));
         if plus {
-            let counts = bins.iter().map(|(value, n)| (value.to_string(), Node::Whole(*n))).collect();
-            keys.push(("bins", Node::Object(counts)));
+            let counts = bins.iter().map(|(value, n)| (value.to_string(), JsonValue::Whole(*n))).collect();
+            keys.push(("bins", JsonValue::Object(counts)));
         }
     }
-    Node::object(keys)
+    JsonValue::object(keys)
 }
 
-fn shares(names: &[&'static str], percents: &[f64]) -> Node {
-    Node::object(names.iter().zip(percents).map(|(name, percent)| (*name, Node::Real(*percent))))
+fn shares(names: &[&'static str], percents: &[f64]) -> JsonValue {
+    JsonValue::object(names.iter().zip(percents).map(|(name, percent)| (*name, JsonValue::Real(*percent))))
 }
 
-fn words(options: &[(String, String)]) -> Node {
-    Node::Object(options.iter().map(|(name, value)| (name.clone(), Node::text(value))).collect())
+fn words(options: &[(String, String)]) -> JsonValue {
+    JsonValue::Object(options.iter().map(|(name, value)| (name.clone(), JsonValue::text(value))).collect())
 }

@@ -6,13 +6,13 @@ use super::view_object;
 use crate::analyze::load::LoadResult;
 use crate::analyze::sweep::Sweep;
 use crate::envelope::{Envelope, Missing, Reason};
-use crate::load::{LoadSummary, Preconditioned};
+use crate::load::{LoadSummary, PreconditionResult};
 
 /// For the sections of a job file, after what preconditioning wrote.
 pub fn object(
     envelope: &Envelope,
     loads: &[LoadSummary],
-    before: Option<&Preconditioned>,
+    before: Option<&PreconditionResult>,
     hostname: Option<String>,
 ) -> Map<String, Value> {
     let mut envelope = envelope.clone();
@@ -24,7 +24,7 @@ pub fn object(
 pub fn object_of_sweep(
     envelope: &Envelope,
     sweep: &Sweep,
-    before: Option<&Preconditioned>,
+    before: Option<&PreconditionResult>,
     hostname: Option<String>,
 ) -> Map<String, Value> {
     let mut envelope = envelope.clone();

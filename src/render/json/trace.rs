@@ -5,7 +5,7 @@
 use serde_json::json;
 
 use crate::analyze::trace::TraceSummary;
-use crate::analyze::trace::io::{Stages, TracedIo};
+use crate::analyze::trace::io::{StageTimes, TracedIo};
 use crate::analyze::trace::operation::TracedOperation;
 use crate::analyze::trace::scene::Scene;
 use crate::envelope::View;
@@ -146,7 +146,7 @@ impl<'a> Object<'a> {
         self.out.extend(if value { &b"true"[..] } else { b"false" });
     }
 
-    fn stages(&mut self, key: &str, stages: &Stages) {
+    fn stages(&mut self, key: &str, stages: &StageTimes) {
         self.key(key);
         let mut inner = Object::begin(self.out);
         for (stage, ns) in stages.iter() {

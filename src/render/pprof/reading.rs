@@ -88,7 +88,7 @@ fn begins_as_folded_text(bytes: &[u8]) -> bool {
 
 /// A file of which everything but the stacks was read.
 #[derive(Debug)]
-pub struct Reading<'a> {
+pub struct PprofFile<'a> {
     message: &'a [u8],
     strings: Vec<&'a [u8]>,
     types: Vec<ValueType>,
@@ -100,17 +100,17 @@ pub struct Reading<'a> {
     pub period_ns: Option<u64>,
     /// How it was measured, if by biopsy.
     pub origin: Option<Origin>,
-    functions: Vec<Named>,
+    functions: Vec<ProfileFunction>,
     /// Index into `held` by the location's id.
     locations: HashMap<u64, u32>,
-    held: Vec<Held>,
+    held: Vec<LocationContent>,
     /// Frames without a name.
     nameless: Vec<Place>,
 }
 
 /// A function.
 #[derive(Debug, Clone, Copy)]
-struct Named {
+struct ProfileFunction {
     /// Index into the string table.
     name: usize,
     /// Set if the file states it, as biopsy's files do.
@@ -119,14 +119,14 @@ struct Named {
 
 /// The meaning of a location.
 #[derive(Debug)]
-enum Held {
+enum LocationContent {
     /// Functions, outermost first.
     Functions { functions: Box<[u32]>, in_kernel: bool },
     /// Index into the list of nameless frames.
     Nameless { place: u32, in_kernel: bool },
 }
 
-impl Held {
+impl LocationContent {
     /// Number of frames that it expands to.
     fn depth(&self, names: &[Option<Arc<[String]>>]) -> usize {
         match self {
@@ -140,17 +140,17 @@ impl Held {
 
 /// The selected values of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Values {
+pub struct SelectedValues {
     column: usize,
     /// The file's name for them: `cpu`. Not escaped.
     pub name: String,
     pub unit: Unit,
     factor: u64,
     /// For times: the column that counts the underlying measurements.
-    pub counts: Option<Box<Values>>,
+    pub counts: Option<Box<SelectedValues>>,
 }
 
-impl<'a> Reading<'a> {
+impl<'a> PprofFile<'a> {
     /// Reads an uncompressed profile.
     ///
     /// # Errors
@@ -258,8 +258,8 @@ impl<'a> Reading<'a> {
             let named = reading.function(&function)?;
             reading.functions.push(named);
         }
-        let files: HashMap<u64, File> = (mappings.into_iter())
-            .map(|(id, mapping)| Ok((id, File::new(&reading, mapping)?)))
+        let files: HashMap<u64, ProfileMapping> = (mappings.into_iter())
+            .map(|(id, mapping)| Ok((id, ProfileMapping::new(&reading, mapping)?)))
             .collect::<Result<_>>()?;
         for location in locations {
             let id = location.id;
@@ -282,7 +282,7 @@ impl<'a> Reading<'a> {
     /// # Errors
     ///
     /// If there are none of that unit, or they cannot be used as widths.
-    pub fn values(&self, wanted: Option<Unit>) -> Result<Values> {
+    pub fn values(&self, wanted: Option<Unit>) -> Result<SelectedValues> {
         let mut all = Vec::new();
         for (column, value) in self.types.iter().enumerate() {
             let (name, word) = (self.text(value.kind)?.into_owned(), self.text(value.unit)?.into_owned());
@@ -321,7 +321,7 @@ impl<'a> Reading<'a> {
             let (name, word, unit, column) = &all[place];
             let (unit, factor) = unit
                 .with_context(|| format!("its values are {}, neither times nor counts", one(name, word)))?;
-            anyhow::Ok(Values { column: *column, name: name.clone(), unit, factor, counts: None })
+            anyhow::Ok(SelectedValues { column: *column, name: name.clone(), unit, factor, counts: None })
         };
         let mut values = of(chosen)?;
         if let (Unit::Nanoseconds, Some(place)) = (values.unit, counts()) {
@@ -337,9 +337,9 @@ impl<'a> Reading<'a> {
     ///
     /// If a stack is damaged, refers to a missing location or has more than [`MOST_DEPTH`] frames, if a value is
     /// negative, or if a limit is exceeded.
-    pub fn profile(&self, values: &Values, names: &[Option<Arc<[String]>>]) -> Result<Profile> {
+    pub fn profile(&self, values: &SelectedValues, names: &[Option<Arc<[String]>>]) -> Result<Profile> {
         let mut profile = Profile::new(values.unit);
-        let mut known: Vec<Option<Shown>> = self.held.iter().map(|_| None).collect();
+        let mut known: Vec<Option<LocationFrames>> = self.held.iter().map(|_| None).collect();
         let mut ids: HashMap<(usize, Area), u32> = HashMap::new();
         let (mut frames, mut text) = (0usize, 0usize);
         let mut stack = Vec::new();
@@ -393,16 +393,16 @@ impl<'a> Reading<'a> {
 
     fn shown(
         &self,
-        held: &Held,
+        held: &LocationContent,
         names: &[Option<Arc<[String]>>],
         profile: &mut Profile,
         ids: &mut HashMap<(usize, Area), u32>,
-    ) -> Shown {
-        let mut shown = Shown { frames: Vec::new(), bytes: 0 };
+    ) -> LocationFrames {
+        let mut shown = LocationFrames { frames: Vec::new(), bytes: 0 };
         match held {
-            Held::Functions { functions, in_kernel } => {
+            LocationContent::Functions { functions, in_kernel } => {
                 for function in functions {
-                    let Named { name, area } = self.functions[*function as usize];
+                    let ProfileFunction { name, area } = self.functions[*function as usize];
                     let text = String::from_utf8_lossy(self.strings[name]);
                     let area = area.unwrap_or_else(|| area_of(&text, *in_kernel));
                     shown.bytes += text.len();
@@ -411,7 +411,7 @@ impl<'a> Reading<'a> {
                     shown.frames.push(*id);
                 }
             }
-            Held::Nameless { place, in_kernel } => {
+            LocationContent::Nameless { place, in_kernel } => {
                 let mut add = |name: &str| {
                     shown.bytes += name.len();
                     shown.frames.push(profile.frame(name, area_of(name, *in_kernel)));
@@ -446,20 +446,20 @@ impl<'a> Reading<'a> {
         self.text(number)
     }
 
-    fn function(&self, function: &Function) -> Result<Named> {
+    fn function(&self, function: &Function) -> Result<ProfileFunction> {
         let (name, text) = self.string(function.name)?;
         let (system_name, _) = self.string(function.system_name)?;
         let (_, file) = self.string(function.filename)?;
         let area = Area::ALL.into_iter().find(|area| super::file_name(*area).as_bytes() == file);
-        Ok(Named { name: if text.is_empty() { system_name } else { name }, area })
+        Ok(ProfileFunction { name: if text.is_empty() { system_name } else { name }, area })
     }
 
     fn location(
         &mut self,
         location: Location,
         ids: &HashMap<u64, u32>,
-        files: &HashMap<u64, File>,
-    ) -> Result<Held> {
+        files: &HashMap<u64, ProfileMapping>,
+    ) -> Result<LocationContent> {
         let file = match location.mapping_id {
             0 => None,
             id => Some(files.get(&id).with_context(|| format!("there is no mapping {id}"))?),
@@ -485,21 +485,21 @@ impl<'a> Reading<'a> {
                 let place = file.own_place(location.address);
                 let is_label = place.label().as_bytes() == self.strings[self.functions[*one as usize].name];
                 if !is_label {
-                    return Ok(Held::Functions { functions: functions.into(), in_kernel });
+                    return Ok(LocationContent::Functions { functions: functions.into(), in_kernel });
                 }
                 Some(place)
             }
-            _ => return Ok(Held::Functions { functions: functions.into(), in_kernel }),
+            _ => return Ok(LocationContent::Functions { functions: functions.into(), in_kernel }),
         };
-        let place = own.unwrap_or_else(|| File::place(file, location.address, in_kernel));
+        let place = own.unwrap_or_else(|| ProfileMapping::place(file, location.address, in_kernel));
         let number = self.nameless.len() as u32;
         self.nameless.push(place);
-        Ok(Held::Nameless { place: number, in_kernel })
+        Ok(LocationContent::Nameless { place: number, in_kernel })
     }
 }
 
 /// The frames of a location.
-struct Shown {
+struct LocationFrames {
     frames: Vec<u32>,
     /// Bytes of their names.
     bytes: usize,
@@ -511,7 +511,7 @@ fn area_of(name: &str, in_kernel: bool) -> Area {
 
 /// A mapped file.
 #[derive(Debug)]
-struct File {
+struct ProfileMapping {
     path: Arc<str>,
     build_id: Option<BuildId>,
     start: u64,
@@ -522,8 +522,8 @@ struct File {
     has_names: bool,
 }
 
-impl File {
-    fn new(reading: &Reading<'_>, mapping: Mapping) -> Result<Self> {
+impl ProfileMapping {
+    fn new(reading: &PprofFile<'_>, mapping: Mapping) -> Result<Self> {
         // A longer path cannot be opened, and would be repeated in every label.
         let path = reading.short_text(mapping.filename, MOST_PATH)?;
         let build_id = reading.short_text(mapping.build_id, MOST_DIGITS)?;

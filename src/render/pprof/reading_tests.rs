@@ -5,7 +5,7 @@ use flate2::write::GzEncoder;
 use proptest::prelude::*;
 
 use super::super::message::{self, Line};
-use super::super::{About, Column, on_cpu, render};
+use super::super::{About, ProfileColumn, on_cpu, render};
 use super::*;
 use crate::render::folded;
 
@@ -72,7 +72,7 @@ impl Other {
     /// As folded text, with the default values.
     fn folded(&self) -> String {
         let bytes = self.bytes();
-        let reading = Reading::new(&bytes).unwrap();
+        let reading = PprofFile::new(&bytes).unwrap();
         folded::render(&reading.profile(&reading.values(None).unwrap(), &[]).unwrap())
     }
 }
@@ -80,7 +80,7 @@ impl Other {
 /// The error, whichever step finds it.
 fn refusal(bytes: &[u8]) -> String {
     let all = || {
-        let reading = Reading::new(bytes)?;
+        let reading = PprofFile::new(bytes)?;
         reading.profile(&reading.values(None)?, &[])
     };
     format!("{:#}", all().unwrap_err())
@@ -114,7 +114,7 @@ fn a_profile_of_another_tool_is_what_pprof_shows() {
     let mut other = small();
     assert_eq!(other.folded(), "main;inlined;[x]+0x1020 30\nmain;inlined;do_syscall_64_[k] 20\n");
     let bytes = other.bytes();
-    let reading = Reading::new(&bytes).unwrap();
+    let reading = PprofFile::new(&bytes).unwrap();
     assert_eq!((reading.start_ns, reading.duration_ns), (Some(1_700_000_000_000_000_000), Some(5)));
     assert_eq!((reading.period_ns, &reading.origin), (None, &None));
     let place = Place {
@@ -172,7 +172,7 @@ fn a_frame_without_a_name_lies_where_its_file_was_mapped() {
         ]
     );
     let bytes = other.bytes();
-    let reading = Reading::new(&bytes).unwrap();
+    let reading = PprofFile::new(&bytes).unwrap();
     let known: Vec<(u64, bool, Option<u64>)> =
         reading.nameless().iter().map(|p| (p.offset, p.build_id.is_some(), p.address)).collect();
     assert_eq!(
@@ -203,7 +203,7 @@ fn a_unit_is_what_the_file_says_and_bytes_are_none() {
         other.location(1, 0, 0, &[1]);
         other.sample(&[1], &vec![3; types.len()]);
         let bytes = other.bytes();
-        let reading = Reading::new(&bytes).unwrap();
+        let reading = PprofFile::new(&bytes).unwrap();
         let values = reading.values(wanted).map_err(|error| format!("{error:#}"))?;
         Ok((values.name.clone(), values.unit, reading.profile(&values, &[]).unwrap().total()))
     };
@@ -263,7 +263,7 @@ fn a_stack_may_have_so_many_frames_and_no_more() {
         other.location(1, 0, 0, &vec![7; inlined]);
         other.sample(&vec![1; locations], &[1, 1]);
         let bytes = other.bytes();
-        let reading = Reading::new(&bytes).unwrap();
+        let reading = PprofFile::new(&bytes).unwrap();
         let profile = reading.profile(&reading.values(None).unwrap(), names);
         profile.map(|profile| profile.stacks()[0].frames.len()).map_err(|error| format!("{error:#}"))
     };
@@ -281,7 +281,7 @@ fn a_stack_may_have_so_many_frames_and_no_more() {
 fn names_of_values_are_not_printed_whole() {
     let long = format!("\u{1b}{}", "x".repeat(1 << 19));
     let bytes = Other::new(&vec![(long.as_str(), "bytes"); MOST_VALUES]).bytes();
-    let reading = Reading::new(&bytes).unwrap();
+    let reading = PprofFile::new(&bytes).unwrap();
     for wanted in [None, Some(Unit::Samples), Some(Unit::Nanoseconds)] {
         let error = reading.values(wanted).unwrap_err().to_string();
         assert!(error.contains("\\u{1b}xxx") && error.len() < 1_000, "{error}");
@@ -301,7 +301,7 @@ fn many_comments_of_others_cost_little() {
     let mark = other.id(&format!("biopsy.flame/1 {}", "[".repeat(1 << 19)));
     other.message.comment = [vec![long; 100_000], vec![mark; 100_000]].concat();
     let bytes = other.bytes();
-    assert_eq!(Reading::new(&bytes).unwrap().origin, None);
+    assert_eq!(PprofFile::new(&bytes).unwrap().origin, None);
     other.message.comment = vec![long, 99];
     assert!(refusal(&other.bytes()).contains("it has no string 99"));
 }
@@ -447,7 +447,7 @@ proptest! {
             let about = About { comments: origin(), unnamed: Some(&unnamed), ..About::default() };
             let file = unpacked(render(&on_cpu(&profile, period), &about)).unwrap();
             prop_assert!(is_profile(&file));
-            let reading = Reading::new(&file).unwrap();
+            let reading = PprofFile::new(&file).unwrap();
             let values = reading.values(None).unwrap();
             let names = vec![None; reading.nameless().len()];
             let read = reading.profile(&values, &names).unwrap();
@@ -468,11 +468,11 @@ proptest! {
     #[test]
     fn two_values_of_a_stack_come_back(first in profiles(), second in profiles()) {
         let columns = [
-            Column { kind: "contentions", unit: "count", profile: &first, factor: 1 },
-            Column { kind: "delay", unit: "nanoseconds", profile: &second, factor: 1 },
+            ProfileColumn { kind: "contentions", unit: "count", profile: &first, factor: 1 },
+            ProfileColumn { kind: "delay", unit: "nanoseconds", profile: &second, factor: 1 },
         ];
         let file = unpacked(render(&columns, &About::default())).unwrap();
-        let reading = Reading::new(&file).unwrap();
+        let reading = PprofFile::new(&file).unwrap();
         let values = reading.values(None).unwrap();
         let read = [&values, values.counts.as_ref().unwrap()].map(|v| folded::render(&reading.profile(v, &[]).unwrap()));
         prop_assert_eq!(read, [folded::render(&second), folded::render(&first)]);
@@ -513,7 +513,7 @@ proptest! {
 /// Everything that is done with a file.
 fn all_of(bytes: Vec<u8>) -> Result<()> {
     let bytes = unpacked(bytes)?;
-    let reading = Reading::new(&bytes)?;
+    let reading = PprofFile::new(&bytes)?;
     let names: Vec<Option<Arc<[String]>>> =
         (0..reading.nameless().len()).map(|n| (n % 2 == 0).then(|| ["a".to_string()].into())).collect();
     reading.unnamed(&names);

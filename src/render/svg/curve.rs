@@ -5,7 +5,7 @@ use super::frame::{ACROSS, FLOOR, LEFT, frame, label, most, y};
 
 /// The result of the blocks of one load.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Point {
+pub struct CurvePoint {
     pub name: String,
     pub mean: f64,
     pub low: f64,
@@ -15,7 +15,7 @@ pub struct Point {
 }
 
 /// Points at equal distances: doubling depths are equal steps of a logarithmic axis.
-pub fn curve(title: &str, points: &[Point], show: impl Fn(f64) -> String) -> String {
+pub fn curve(title: &str, points: &[CurvePoint], show: impl Fn(f64) -> String) -> String {
     // Room for the figures above the points.
     let full = most(points.iter().map(|point| point.high)) * 1.2;
     let step = ACROSS / points.len().max(1) as f64;
@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn the_line_passes_through_loads_that_differ_by_depth_alone() {
-        let point = |name: &str, mean: f64, is_apart| Point {
+        let point = |name: &str, mean: f64, is_apart| CurvePoint {
             name: name.to_string(),
             mean,
             low: mean * 0.9,

@@ -17,19 +17,20 @@ const ROW: f64 = 7.0;
 
 /// One interval.
 #[derive(Debug, Clone, Copy)]
-pub struct Column<'a> {
+pub struct HeatmapColumn<'a> {
     pub from_seconds: f64,
     pub to_seconds: f64,
     pub latency: &'a Histogram,
 }
 
 /// Empty without I/O.
-pub fn heatmap(title: &str, noun: &str, columns: &[Column<'_>]) -> String {
+pub fn heatmap(title: &str, noun: &str, columns: &[HeatmapColumn<'_>]) -> String {
     let Some((low, high)) = range(columns.iter().map(|column| column.latency)) else { return String::new() };
     let seconds = columns.iter().map(|column| column.to_seconds).fold(0.0, f64::max).max(1e-9);
     let fields: Vec<Vec<f64>> =
         columns.iter().map(|column| bins(column.latency, (low, high), PER_OCTAVE)).collect();
-    let per_second = |column: &Column<'_>, n: f64| n / (column.to_seconds - column.from_seconds).max(1e-9);
+    let per_second =
+        |column: &HeatmapColumn<'_>, n: f64| n / (column.to_seconds - column.from_seconds).max(1e-9);
     let rates =
         || columns.iter().zip(&fields).flat_map(|(of, field)| field.iter().map(|n| per_second(of, *n)));
     let most = rates().fold(0.0, f64::max);
@@ -98,7 +99,8 @@ mod tests {
     fn slow_ios_are_high_and_many_are_dark() {
         let fast: Histogram = [100_000; 900].into_iter().collect();
         let slow: Histogram = [100_000, 3_000_000].into_iter().collect();
-        let column = |from_seconds, latency| Column { from_seconds, to_seconds: from_seconds + 1.0, latency };
+        let column =
+            |from_seconds, latency| HeatmapColumn { from_seconds, to_seconds: from_seconds + 1.0, latency };
         let svg = heatmap("a <b>", "I/O", &[column(0.0, &fast), column(1.0, &slow)]);
         assert_eq!(svg.matches("class=\"heat\"").count(), 3, "{svg}");
         assert!(svg.contains("fill-opacity=\"1.00\"") && svg.contains("fill-opacity=\"0.12\""), "{svg}");

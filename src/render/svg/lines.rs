@@ -4,7 +4,7 @@ use super::frame::{ACROSS, FLOOR, LEFT, TOP, at_seconds, frame, label, most, y};
 
 /// One line of a chart.
 #[derive(Debug, Clone)]
-pub struct Line<'a> {
+pub struct ChartLine<'a> {
     /// Shown if there are several.
     pub name: &'a str,
     /// Seconds and values, in order; None leaves a gap.
@@ -15,7 +15,7 @@ pub struct Line<'a> {
 pub fn lines(
     title: &str,
     seconds: f64,
-    lines: &[Line<'_>],
+    lines: &[ChartLine<'_>],
     marks: &[f64],
     show: impl Fn(f64) -> String,
 ) -> String {
@@ -61,7 +61,7 @@ mod tests {
     #[test]
     fn a_line_has_gaps_where_nothing_is_known() {
         let values = vec![(0.1, Some(4.0)), (0.2, Some(8.0)), (0.3, None), (0.4, Some(2.0))];
-        let line = Line { name: "<i>", values };
+        let line = ChartLine { name: "<i>", values };
         let svg = lines("a <b>", 0.4, std::slice::from_ref(&line), &[0.2], |value| format!("{value}/s"));
         assert_eq!(svg.matches("<polyline").count(), 2);
         assert_eq!(svg.matches("class=\"marker\"").count(), 1);
@@ -73,7 +73,7 @@ mod tests {
             both.contains("<tspan class=\"line-1\">&lt;i&gt;</tspan>") && !both.contains("<i>"),
             "{both}"
         );
-        let zero = Line { name: "", values: vec![(0.0, Some(0.0))] };
+        let zero = ChartLine { name: "", values: vec![(0.0, Some(0.0))] };
         assert!(!lines("x", 0.0, &[zero], &[], |v| v.to_string()).contains("NaN"));
     }
 }

@@ -14,7 +14,7 @@ use crate::hist::Histogram;
 use crate::load::LoadSummary;
 use crate::merge::SaturatingSum as _;
 use crate::render::numbers;
-use crate::render::shares::{self, Row};
+use crate::render::shares::{self, StageShare};
 use crate::units::in_percent;
 
 /// No terminal has fewer columns.
@@ -50,7 +50,7 @@ const NO_VERDICT: &str = "inconclusive";
 
 /// The whole page.
 pub fn render(page: &Page<'_>) -> String {
-    let mut draft = Draft::of(page);
+    let mut draft = PageBlocks::of(page);
     draft.fit();
     draft.text(page)
 }
@@ -82,7 +82,7 @@ impl Note {
 }
 
 /// The blocks of the page, before the selection.
-struct Draft {
+struct PageBlocks {
     head: Vec<String>,
     verdict: Vec<String>,
     doubt: Vec<String>,
@@ -90,7 +90,7 @@ struct Draft {
     notes: Vec<Note>,
 }
 
-impl Draft {
+impl PageBlocks {
     fn of(page: &Page<'_>) -> Self {
         let verdict = page.diagnosis.findings.first();
         let device = shares::subject(&page.summaries, page.diagnosis);
@@ -355,7 +355,7 @@ fn stages(page: &Page<'_>, device: &DeviceLatency) -> Vec<String> {
     let [name, mean, percent] = [0, 1, 2].map(width);
     let used = 2 + name + 2 + mean + 2 + percent + 2 + note.chars().count();
     let longest = BAR.min(WIDTH.saturating_sub(used)) as f64;
-    let row = |(i, (cells, row)): (usize, (&[String; 3], &Row))| {
+    let row = |(i, (cells, row)): (usize, (&[String; 3], &StageShare))| {
         let bar = "█".repeat((row.share * longest).round().max(1.0) as usize);
         let note = if i == 0 { note.as_str() } else { "" };
         format!("  {:name$}  {:>mean$}  {:>percent$}  {bar}{note}", cells[0], cells[1], cells[2])

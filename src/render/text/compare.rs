@@ -4,7 +4,7 @@ use super::{bytes, clean, common_time, counted, figure, fit, footer, short, sign
 use crate::envelope::Envelope;
 use crate::experiment::Verdict;
 use crate::experiment::compare::stages::{ALL, StageDifference};
-use crate::experiment::compare::{Comparison, End, Kind, Metric};
+use crate::experiment::compare::{Comparison, MetricComparison, MetricKind, StopReason};
 
 /// If more rounds per arm are needed, the advice is longer rounds.
 const MOST_ROUNDS_ADVISED: usize = 400;
@@ -74,7 +74,7 @@ pub fn verdict(comparison: &Comparison) -> String {
 }
 
 /// The verdict on one metric of one arm.
-pub fn of_metric(comparison: &Comparison, metric: &Metric) -> String {
+pub fn of_metric(comparison: &Comparison, metric: &MetricComparison) -> String {
     let name = |arm: usize| comparison.arms.get(arm).map_or(String::new(), |arm| clean(&arm.name));
     let (a, b) = (name(0), name(metric.arm));
     let what = clean(comparison.title(metric.name));
@@ -121,25 +121,29 @@ pub fn shown(ratio: f64) -> String {
 }
 
 /// The bounds of its interval.
-pub fn interval(metric: &Metric) -> Option<(String, String)> {
+pub fn interval(metric: &MetricComparison) -> Option<(String, String)> {
     Some((shown(metric.ratio_low?), shown(metric.ratio_high?)))
 }
 
 /// A value with its unit.
-pub fn value(kind: Kind, value: Option<f64>) -> String {
+pub fn value(kind: MetricKind, value: Option<f64>) -> String {
     let Some(value) = value else { return "-".to_string() };
     match kind {
-        Kind::Iops => short(value),
-        Kind::Bandwidth => format!("{}/s", bytes(value)),
-        Kind::Mean | Kind::Median | Kind::P99 | Kind::CpuPerIo | Kind::Elapsed => time(value.round() as u64),
-        Kind::Value | Kind::LessValue => short(value),
+        MetricKind::Iops => short(value),
+        MetricKind::Bandwidth => format!("{}/s", bytes(value)),
+        MetricKind::Mean
+        | MetricKind::Median
+        | MetricKind::P99
+        | MetricKind::CpuPerIo
+        | MetricKind::Elapsed => time(value.round() as u64),
+        MetricKind::Value | MetricKind::LessValue => short(value),
     }
 }
 
 /// A table for each arm that is compared with the first.
 fn metrics(comparison: &Comparison) -> String {
     let name = |arm: usize| comparison.arms.get(arm).map_or(String::new(), |arm| clean(&arm.name));
-    let row = |metric: &Metric| {
+    let row = |metric: &MetricComparison| {
         let interval = interval(metric).map_or("-".to_string(), |(low, high)| format!("{low} to {high}"));
         vec![
             clean(comparison.title(metric.name)),
@@ -237,11 +241,11 @@ pub fn stage_rows(comparison: &Comparison, arm: usize) -> Vec<Vec<String>> {
 fn length(envelope: &Envelope, comparison: &Comparison) -> String {
     let rounds = counted(comparison.rounds.len() as u64, "round");
     let why = match comparison.end {
-        Some(End::Precise) => "the interval was narrow enough",
-        Some(End::Planned) if !comparison.is_paired => return String::new(),
-        Some(End::Planned) => "as planned",
-        Some(End::Time) => "--max-time was reached",
-        Some(End::Stopped) => "stopped",
+        Some(StopReason::Precise) => "the interval was narrow enough",
+        Some(StopReason::Planned) if !comparison.is_paired => return String::new(),
+        Some(StopReason::Planned) => "as planned",
+        Some(StopReason::Time) => "--max-time was reached",
+        Some(StopReason::Stopped) => "stopped",
         None => return String::new(),
     };
     format!(": {rounds} in {}, {why}", time(envelope.duration_ns))
@@ -254,7 +258,7 @@ mod tests {
 
     use crate::experiment::compare::stages::{StageMean, differences};
     use crate::experiment::compare::tests::of;
-    use crate::experiment::compare::{Round, Source, offline};
+    use crate::experiment::compare::{Round, SampleSource, offline};
 
     #[test]
     fn the_first_line_is_the_answer() {
@@ -290,13 +294,13 @@ mod tests {
 
     #[test]
     fn kept_results_say_what_differs_first() {
-        let one = |name: &str, kernel: &str| Source {
+        let one = |name: &str, kernel: &str| SampleSource {
             name: name.to_string(),
             setup: BTreeMap::from([("kernel".to_string(), kernel.to_string())]),
             samples: vec![BTreeMap::from([("iops".to_string(), 100.0)])],
             are_interpolated: false,
         };
-        let found = offline(&one("a.json", "6.1"), &one("b.json", "6.12\u{1b}"), Kind::Iops, 0.05);
+        let found = offline(&one("a.json", "6.1"), &one("b.json", "6.12\u{1b}"), MetricKind::Iops, 0.05);
         let text = render(&Envelope::default(), &found, None);
         let first = "Across another kernel: Unclear whether b.json differs from a.json: 1.000 × IOPS (1 and 1 run); a \
                      confidence interval needs at least 3 runs of each";

@@ -6,7 +6,7 @@ use crate::host::absence;
 use crate::host::cpu::ranges;
 use crate::host::frequency::Frequency;
 use crate::host::idle::{Idle, IdleState, Wakeup};
-use crate::host::iocost::{Cost, Target};
+use crate::host::iocost::{IoCost, Target};
 use crate::host::nvme::Choice;
 use crate::host::nvme::identity::Identity;
 use crate::host::pci::sharing::{self, RootComplex};
@@ -550,7 +550,7 @@ fn allowed(limit: &Throttle) -> String {
 }
 
 /// io.cost settings: `io.cost on (reads: p95 below 10.0 ms; 50 to 150 % of its model)`.
-fn cost(cost: &Cost) -> Option<String> {
+fn cost(cost: &IoCost) -> Option<String> {
     let target = |side: &str, target: Target| {
         let percentile = target.percentile.filter(|percentile| *percentile > 0.0)?;
         Some(format!("{side}: p{percentile} below {}", time(target.latency_us?.saturating_mul(1_000))))

@@ -3,7 +3,7 @@
 use super::{bytes, counted, significant, time};
 use crate::analyze::cliff::cliff;
 use crate::analyze::load::drive::{Thermal, ThrottleLevel};
-use crate::load::{Drive, Interval, LoadSummary, Sampled};
+use crate::load::{BlockCounts, Drive, LoadSummary, SeriesInterval};
 use crate::rules::EMPTY_SHARE;
 
 /// A line for each known fact.
@@ -19,7 +19,7 @@ pub(super) fn facts(drive: &Drive) -> Vec<(&'static str, String)> {
     lines
 }
 
-fn content(sampled: Sampled) -> String {
+fn content(sampled: BlockCounts) -> String {
     let parts = [
         (sampled.zeros, "zeros"),
         (sampled.holes, "in holes"),
@@ -38,7 +38,7 @@ fn content(sampled: Sampled) -> String {
 }
 
 /// When writes became slow; None if they did not.
-pub(super) fn edge(written: &[Interval]) -> Option<String> {
+pub(super) fn edge(written: &[SeriesInterval]) -> Option<String> {
     let cliff = cliff(written)?;
     Some(format!(
         "write cliff after {} ({}): {}/s → {}/s",
@@ -86,7 +86,7 @@ fn thermal(thermal: &Thermal) -> String {
 }
 
 /// A warning before reading blocks without content; None if nearly all blocks have content.
-pub fn warning(target: &str, sampled: Sampled) -> Option<String> {
+pub fn warning(target: &str, sampled: BlockCounts) -> Option<String> {
     let share = sampled.empty_percent().filter(|share| *share >= EMPTY_SHARE * 100.0)?;
     Some(format!(
         "{} of {} of {target} ({} %) are empty (zeros, holes or unwritten extents): reading them says \
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn each_fact_has_its_line_and_no_other_has() {
         assert_eq!(facts(&Drive::default()), []);
-        let interval = |bytes: u64| Interval { duration_ns: 100_000_000, bytes };
+        let interval = |bytes: u64| SeriesInterval { duration_ns: 100_000_000, bytes };
         let before = Health {
             temperature: Some(40),
             transitions: [Some(7), Some(0)],
@@ -127,7 +127,7 @@ mod tests {
             ..before
         };
         let drive = Drive {
-            sampled: Some(Sampled { samples: 64, holes: 2, zeros: 10, ..Sampled::default() }),
+            sampled: Some(BlockCounts { samples: 64, holes: 2, zeros: 10, ..BlockCounts::default() }),
             usage: Some(Use { size: 1 << 40, capacity: 1 << 40, used: 1 << 30 }),
             health: Some((before, after)),
             written: [vec![interval(512 << 20); 24], vec![interval(128 << 20); 40]].concat(),
@@ -164,9 +164,9 @@ mod tests {
 
     #[test]
     fn who_reads_nothing_is_told() {
-        let sampled = |zeros| Sampled { samples: 64, zeros, ..Sampled::default() };
+        let sampled = |zeros| BlockCounts { samples: 64, zeros, ..BlockCounts::default() };
         assert_eq!(warning("/dev/a", sampled(3)), None);
-        assert_eq!(warning("/dev/a", Sampled::default()), None);
+        assert_eq!(warning("/dev/a", BlockCounts::default()), None);
         let said = warning("/dev/a", sampled(64)).unwrap();
         assert!(said.starts_with("64 of 64 sampled blocks of /dev/a (100 %) are empty"), "{said}");
     }

@@ -1,7 +1,7 @@
 //! Renders `biopsy errors` as text.
 
 use super::{bytes, clean, count, counted, fit, footer, table};
-use crate::analyze::errors::{ErrorRow, ErrorSummary, Event};
+use crate::analyze::errors::{ErrorEvent, ErrorRow, ErrorSummary};
 use crate::envelope::Envelope;
 
 /// The whole view; `brief`: without what is the same in every interval; `width`: characters per line.
@@ -34,7 +34,7 @@ pub fn render(
 fn cells(row: &ErrorRow) -> Vec<String> {
     let cause = match (row.event, row.cause, row.status) {
         (_, Some(cause), _) => cause.name().to_string(),
-        (Event::Error, None, Some(status)) => format!("status {status}"),
+        (ErrorEvent::Error, None, Some(status)) => format!("status {status}"),
         _ => "-".to_string(),
     };
     vec![
@@ -58,7 +58,7 @@ mod tests {
         let row = ErrorRow {
             device: Some("sd\x1ba".to_string()),
             op: Op::Write,
-            event: Event::Error,
+            event: ErrorEvent::Error,
             cause: Some(Cause::Medium),
             status: Some(7),
             events: 12,

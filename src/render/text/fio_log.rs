@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::load::{Direction, Job, JobResult, LoadSummary, Sample};
+use crate::load::{Direction, Job, JobResult, LoadSummary, TransferSample};
 
 /// The value of a line; None: the direction transferred nothing in the interval.
-type Value = fn(&Sample, usize) -> Option<u64>;
+type Value = fn(&TransferSample, usize) -> Option<u64>;
 
 /// The file name prefix of a job's logs of one kind; None: no log.
 type Prefix = fn(&Job) -> Option<&Path>;
@@ -69,7 +69,7 @@ fn lines(job: &Job, thread: &JobResult, value: Value) -> String {
     text
 }
 
-fn per_second(count: u64, sample: &Sample) -> u64 {
+fn per_second(count: u64, sample: &TransferSample) -> u64 {
     (u128::from(count) * 1_000_000_000 / u128::from(sample.duration_ns.max(1))) as u64
 }
 
@@ -82,7 +82,7 @@ mod tests {
     fn each_interval_is_a_line_of_each_direction() {
         let logs = Logs { bandwidth: Some("/l/p".into()), latency: Some("q".into()), ..Logs::default() };
         let job = Job { rw: Pattern::RandReadWrite, logs, ..Job::new(Target::Existing("x".into())) };
-        let sample = |operations, latency_ns| Sample {
+        let sample = |operations, latency_ns| TransferSample {
             duration_ns: 500_000_000,
             operations: [operations, 1, 0],
             bytes: [4096 * operations, 4096, 0],

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::{clean, count, counted, fit, fitted, footer, notes, significant, table, time};
-use crate::analyze::flame::{FlameSummary, Heavy, Source, Submitter, What};
+use crate::analyze::flame::{FlameSummary, Heavy, StackSource, Submitter, What};
 use crate::analyze::profile::Unit;
-use crate::analyze::submits::Part;
+use crate::analyze::submits::TimePart;
 use crate::envelope::Envelope;
 
 const MOST_FRAMES: usize = 10;
@@ -81,18 +81,18 @@ pub fn render(
 }
 
 /// Where the values come from.
-pub fn source(source: &Source) -> String {
+pub fn source(source: &StackSource) -> String {
     match source {
-        Source::Sampler { sampler, hz, cpus } => {
+        StackSource::Sampler { sampler, hz, cpus } => {
             format!("{} at {hz} Hz on {}", sampler.name(), counted((*cpus).into(), "CPU"))
         }
-        Source::Switches => "all context switches".to_string(),
-        Source::Reclaim => "start and end of reclaim by the kernel's events".to_string(),
-        Source::Locks { waits, by } => format!("{} by {}", counted(*waits, "wait"), by.name()),
-        Source::Ios { sampled, of } => {
+        StackSource::Switches => "all context switches".to_string(),
+        StackSource::Reclaim => "start and end of reclaim by the kernel's events".to_string(),
+        StackSource::Locks { waits, by } => format!("{} by {}", counted(*waits, "wait"), by.name()),
+        StackSource::Ios { sampled, of } => {
             format!("stacks of {} of {}", count(*sampled), counted(*of, "I/O"))
         }
-        Source::Recorded(text) => text.clone(),
+        StackSource::Recorded(text) => text.clone(),
     }
 }
 
@@ -130,7 +130,7 @@ fn submitters(summary: &FlameSummary) -> String {
     if all.is_empty() {
         return String::new();
     }
-    let parts: BTreeSet<Part> = all.iter().flat_map(|row| row.parts.keys().copied()).collect();
+    let parts: BTreeSet<TimePart> = all.iter().flat_map(|row| row.parts.keys().copied()).collect();
     let header: Vec<&str> = ["submitter", "function"]
         .into_iter()
         .chain(parts.iter().map(|p| p.name()))
@@ -162,7 +162,7 @@ mod tests {
         ]);
         let summary = FlameSummary {
             duration_ns: 1_000_000_000,
-            source: Source::Ios { sampled: 3, of: 3 },
+            source: StackSource::Ios { sampled: 3, of: 3 },
             ..FlameSummary::new(Some(What::Io), folded::profile(&folded, Unit::Nanoseconds))
         };
         let text = render(&Envelope::default(), &summary, Some("picture: x.svg"), None, None);

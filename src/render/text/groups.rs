@@ -1,7 +1,7 @@
 //! Renders groups of I/Os as tables.
 
 use super::{bytes, clean, count, counted, figure, table, time_unit};
-use crate::analyze::groups::{Cgroup, Dimension, Group, Groups, Values};
+use crate::analyze::groups::{Cgroup, Dimension, Group, GroupValues, Groups};
 use crate::analyze::latency::{LatencySummary, Unit};
 use crate::analyze::stage::Stage;
 use crate::hist::Histogram;
@@ -21,7 +21,7 @@ type Pair = (u32, u32, u64);
 pub fn render(groups: &Groups, all: bool) -> String {
     let by: Vec<&str> = groups.by.iter().map(|dimension| dimension.name()).collect();
     // With stages, a group has several rows.
-    let whole = |group: &Group| Values { stage: None, ..group.by.clone() };
+    let whole = |group: &Group| GroupValues { stage: None, ..group.by.clone() };
     let same = |a: &Group, b: &Group| a.by.stage.is_some() && a.by.stage < b.by.stage && whole(a) == whole(b);
     let number = groups.groups.chunk_by(same).count();
     let mut out = format!("\nby {}: {}", by.join(", "), counted(number as u64, "group"));
@@ -229,7 +229,7 @@ mod tests {
 
     use super::*;
     use crate::analyze::counting::Bracket;
-    use crate::analyze::files::{File, FileKind};
+    use crate::analyze::files::{FileKind, IoFile};
     use crate::analyze::groups::{CpuPair, NodePair, Process};
     use crate::analyze::latency::{DeviceLatency, OpLatency};
     use crate::render::text::fit;
@@ -246,7 +246,7 @@ mod tests {
             ..OpLatency::default()
         };
         let process = Some(Process { pid, comm: "a\x1bb".to_string() });
-        Group { by: Values { process, ..Values::default() }, other: false, latency }
+        Group { by: GroupValues { process, ..GroupValues::default() }, other: false, latency }
     }
 
     fn groups(by: &[Dimension], groups: Vec<Group>) -> Groups {
@@ -272,8 +272,8 @@ mod tests {
     fn a_file_is_shown_by_its_name_else_by_what_it_is() {
         let of = |kind: Option<FileKind>, inode, path: Option<&str>| {
             let path = path.map(str::to_string);
-            let file = kind.map(|kind| File { kind, device: "8:1".to_string(), inode, path });
-            Group { by: Values { file, ..Values::default() }, ..group(7, 8_000) }
+            let file = kind.map(|kind| IoFile { kind, device: "8:1".to_string(), inode, path });
+            Group { by: GroupValues { file, ..GroupValues::default() }, ..group(7, 8_000) }
         };
         let all = vec![
             of(Some(FileKind::Regular), Some(12), Some("/a\x1b[31m")),

@@ -1,23 +1,11 @@
 //! Renders `biopsy interrupts` as text.
 
-use super::{clean, count, counted, fit, footer, range, short, significant, table, time};
+use super::{Style, clean, count, counted, fit, footer, range, short, significant, table, time};
 use crate::analyze::counting::Bracket;
 use crate::analyze::interrupts::{DeviceInterrupts, InterruptSummary, PollSummary, VectorSummary};
 use crate::envelope::Envelope;
 use crate::host::cpu::ranges;
 use crate::merge::SaturatingSum as _;
-
-/// Display options.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Style {
-    /// Includes vectors and devices without any interrupt.
-    pub all: bool,
-    pub color: bool,
-    /// Without what is the same in every interval.
-    pub brief: bool,
-    /// Characters per line; None: unlimited.
-    pub width: Option<usize>,
-}
 
 /// Tasks that are named: enough to show what is interrupted.
 const MOST_TASKS: usize = 5;

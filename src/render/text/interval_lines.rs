@@ -148,7 +148,7 @@ impl Cell {
 
 /// Display options.
 #[derive(Debug, Clone, Default)]
-pub struct Style {
+pub struct IntervalStyle {
     /// Characters per line; None: unlimited.
     pub width: Option<usize>,
     /// The key of the column to sort by: numbers in descending order.
@@ -169,7 +169,7 @@ struct Layout {
 /// The lines of one view, interval by interval.
 #[derive(Debug, Default)]
 pub struct IntervalLines {
-    style: Style,
+    style: IntervalStyle,
     layout: Layout,
     /// Lines since the header; None: not printed yet.
     since_header: Option<usize>,
@@ -178,7 +178,7 @@ pub struct IntervalLines {
 const TIME: Column = Column::text("time", "time", 8);
 
 impl IntervalLines {
-    pub fn new(style: Style) -> Self {
+    pub fn new(style: IntervalStyle) -> Self {
         Self { style, ..Self::default() }
     }
 
@@ -400,7 +400,7 @@ mod tests {
     }
 
     fn lines(width: Option<usize>, sort: &str) -> IntervalLines {
-        IntervalLines::new(Style { width, sort: Some(sort.to_string()), all: false })
+        IntervalLines::new(IntervalStyle { width, sort: Some(sort.to_string()), all: false })
     }
 
     #[test]
@@ -443,7 +443,7 @@ mod tests {
         assert_eq!(first(""), ["a", "c"]);
         assert_eq!(first("iops"), ["b", "a"]);
         assert_eq!(first("device"), ["a", "b"]);
-        let style = Style { all: true, ..Style::default() };
+        let style = IntervalStyle { all: true, ..IntervalStyle::default() };
         assert_eq!(IntervalLines::new(style).add("t", &disks()).lines().count(), 5);
     }
 

@@ -2,7 +2,7 @@
 
 use super::histograms::histograms;
 use super::stages::{stages_table, unit_of};
-use super::{bytes, clean, count, counted, fit, footer, groups, short, significant, time};
+use super::{Style, bytes, clean, count, counted, fit, footer, groups, short, significant, time};
 use crate::analyze::latency::{DeviceLatency, LatencySummary, OpLatency, Unit};
 use crate::analyze::layers;
 use crate::analyze::op::Op;
@@ -12,18 +12,6 @@ use crate::analyze::stage::Stage;
 use crate::envelope::Envelope;
 use crate::hist::Histogram;
 use crate::merge::SaturatingSum as _;
-
-/// Display options.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Style {
-    /// Includes idle devices, and every group.
-    pub all: bool,
-    pub color: bool,
-    /// Without what is the same in every interval.
-    pub brief: bool,
-    /// Characters per line; None: unlimited.
-    pub width: Option<usize>,
-}
 
 /// The whole view.
 pub fn render(

@@ -1,22 +1,10 @@
 //! Renders `biopsy locks` as text.
 
-use super::{bytes, clean, count, fit, fitted, footer, short, significant, table, time};
+use super::{Style, bytes, clean, count, fit, fitted, footer, short, significant, table, time};
 use crate::analyze::locks::holders::{Holder, Waiter};
 use crate::analyze::locks::{LockRow, LockSummary};
 use crate::envelope::Envelope;
 use crate::merge::SaturatingSum as _;
-
-/// Display options.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Style {
-    /// Show every lock, and every process.
-    pub all: bool,
-    pub color: bool,
-    /// Without what is the same in every interval.
-    pub brief: bool,
-    /// Characters per line; None: unlimited.
-    pub width: Option<usize>,
-}
 
 /// Locks, processes, locks with stacks and frames shown without --all.
 const MOST_LOCKS: usize = 16;

@@ -3,7 +3,7 @@
 use super::{bytes, clean, count, range, short, significant, table, time};
 use crate::analyze::pagecache::paths::PathSummary;
 use crate::analyze::pagecache::{
-    Check, Kind, NodeSummary, PagecacheSummary, ReclaimSummary, ReclaimerSummary,
+    Check, NodeSummary, PagecacheSummary, ReclaimKind, ReclaimSummary, ReclaimerSummary,
 };
 
 /// Processes that are shown.
@@ -14,7 +14,7 @@ pub fn render(summary: &PagecacheSummary) -> String {
     let mut out = memory(summary);
     out.push_str(&nodes(&summary.nodes));
     out.push_str(&onset(summary));
-    let rows: Vec<(Kind, &ReclaimSummary)> = summary
+    let rows: Vec<(ReclaimKind, &ReclaimSummary)> = summary
         .reclaims
         .iter()
         .filter(|(_, one)| one.count > 0 || one.batches > 0)
@@ -96,19 +96,19 @@ fn onset(summary: &PagecacheSummary) -> String {
 }
 
 /// The name of a kind.
-fn words(kind: Kind) -> &'static str {
+fn words(kind: ReclaimKind) -> &'static str {
     match kind {
-        Kind::Kswapd => "kswapd",
-        Kind::Direct => "tasks, for the machine",
-        Kind::Memcg => "tasks, at their group's limit",
-        Kind::Softlimit => "soft limits, inside these",
-        Kind::Node => "tasks, for one node",
-        Kind::Other => "started before the trace, or others",
+        ReclaimKind::Kswapd => "kswapd",
+        ReclaimKind::Direct => "tasks, for the machine",
+        ReclaimKind::Memcg => "tasks, at their group's limit",
+        ReclaimKind::Softlimit => "soft limits, inside these",
+        ReclaimKind::Node => "tasks, for one node",
+        ReclaimKind::Other => "started before the trace, or others",
     }
 }
 
-fn reclaims(rows: &[(Kind, &ReclaimSummary)]) -> String {
-    let row = |(kind, of): &(Kind, &ReclaimSummary)| {
+fn reclaims(rows: &[(ReclaimKind, &ReclaimSummary)]) -> String {
+    let row = |(kind, of): &(ReclaimKind, &ReclaimSummary)| {
         let quantile = |q| of.time.quantile(q).map_or("-".to_string(), time);
         vec![
             words(*kind).to_string(),
@@ -132,7 +132,7 @@ fn reclaimers(all: &[ReclaimerSummary]) -> String {
         vec![
             clean(&of.comm),
             of.pid.to_string(),
-            of.kind.map_or("-", Kind::name).to_string(),
+            of.kind.map_or("-", ReclaimKind::name).to_string(),
             of.cgroup.as_deref().map_or("-".to_string(), clean),
             count(of.count),
             time(of.ns),
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
     use crate::analyze::memory_sample::MemorySample;
     use crate::analyze::onset;
-    use crate::analyze::pagecache::paths::Source;
+    use crate::analyze::pagecache::paths::TimingMethod;
     use crate::analyze::pagecache::{Readahead, ReadaheadSource};
     use crate::hist::Histogram;
     use crate::host::meminfo::Meminfo;
@@ -214,9 +214,12 @@ mod tests {
         PagecacheSummary {
             duration_ns: 1_000_000_000,
             memory: Meminfo::parse("MemFree: 1024 kB\nDirty: 0 kB\n"),
-            reclaims: BTreeMap::from([(Kind::Memcg, memcg), (Kind::Direct, ReclaimSummary::default())]),
+            reclaims: BTreeMap::from([
+                (ReclaimKind::Memcg, memcg),
+                (ReclaimKind::Direct, ReclaimSummary::default()),
+            ]),
             reclaimers: vec![ReclaimerSummary {
-                kind: Some(Kind::Memcg),
+                kind: Some(ReclaimKind::Memcg),
                 comm: "a\x1b[2J".to_string(),
                 pid: 7,
                 count: 2,
@@ -234,7 +237,7 @@ mod tests {
             }),
             paths: vec![PathSummary {
                 function: "shrink_lruvec".to_string(),
-                source: Source::Sampled,
+                source: TimingMethod::Sampled,
                 ns: 40_000_000,
                 spin_ns: (10_000_000, 20_000_000),
                 spin_ratio: Some((1.0 / 3.0, 1.0)),

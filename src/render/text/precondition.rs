@@ -3,10 +3,10 @@
 use super::drive::edge;
 use super::load::{lines, sizes};
 use super::{bytes, clean, counted, short, significant, time};
-use crate::load::{End, MOST_RANGE, MOST_SLOPE, Preconditioned, Round};
+use crate::load::{MOST_RANGE, MOST_SLOPE, PreconditionEnd, PreconditionResult, WriteRound};
 
 /// All of it, followed by an empty line.
-pub fn render(done: &Preconditioned) -> String {
+pub fn render(done: &PreconditionResult) -> String {
     let fill = done.fill;
     let of = if fill.bytes < done.area { format!(" of {}", bytes(done.area as f64)) } else { String::new() };
     let mut all = vec![
@@ -26,7 +26,7 @@ pub fn render(done: &Preconditioned) -> String {
     ];
     all.extend(edge(&done.written).map(|line| ("cliff", line)));
     if !done.rounds.is_empty() {
-        let iops = done.rounds.iter().filter_map(Round::iops).map(short);
+        let iops = done.rounds.iter().filter_map(WriteRound::iops).map(short);
         let sizes = sizes(&done.block_sizes);
         all.push(("rounds", format!("randwrite of {sizes}, IOPS {}", iops.collect::<Vec<_>>().join(" "))));
     }
@@ -35,7 +35,7 @@ pub fn render(done: &Preconditioned) -> String {
 }
 
 /// Whether it became steady, with the numbers.
-fn steady(done: &Preconditioned) -> String {
+fn steady(done: &PreconditionResult) -> String {
     let rounds = counted(done.rounds.len() as u64, "round");
     let percent = |share: f64| significant(share * 100.0, 2);
     let window = done.window.map_or_else(
@@ -51,21 +51,21 @@ fn steady(done: &Preconditioned) -> String {
         },
     );
     match done.end {
-        End::Steady => format!("after {rounds}: {window}"),
-        End::Rounds => format!("no, {}: {window}", not_steady(done).unwrap_or_default()),
-        End::Time => {
+        PreconditionEnd::Steady => format!("after {rounds}: {window}"),
+        PreconditionEnd::Rounds => format!("no, {}: {window}", not_steady(done).unwrap_or_default()),
+        PreconditionEnd::Time => {
             format!("no, {}, and the time limit was reached: {window}", not_steady(done).unwrap_or_default())
         }
     }
 }
 
 /// Same in a few words, for output without this text; None if it is steady.
-pub fn not_steady(done: &Preconditioned) -> Option<String> {
+pub fn not_steady(done: &PreconditionResult) -> Option<String> {
     if done.fill.bytes < done.area {
         return Some("not filled".to_string());
     }
     let rounds = counted(done.rounds.len() as u64, "round");
-    (done.end != End::Steady).then(|| format!("not steady after {rounds}"))
+    (done.end != PreconditionEnd::Steady).then(|| format!("not steady after {rounds}"))
 }
 
 #[cfg(test)]
@@ -90,14 +90,20 @@ steady      after 6 rounds: the last five range over 4.0 % of their average (at 
 
     #[test]
     fn what_is_not_steady_says_after_how_much() {
-        let many = Preconditioned { end: End::Rounds, ..example() };
+        let many = PreconditionResult { end: PreconditionEnd::Rounds, ..example() };
         assert!(
             render(&many).contains("steady      no, not steady after 6 rounds: the last five"),
             "{}",
             render(&many)
         );
         let fill = Fill { bytes: 1 << 20, duration_ns: 500_000_000 };
-        let cut = Preconditioned { fill, rounds: Vec::new(), window: None, end: End::Time, ..example() };
+        let cut = PreconditionResult {
+            fill,
+            rounds: Vec::new(),
+            window: None,
+            end: PreconditionEnd::Time,
+            ..example()
+        };
         let text = render(&cut);
         assert!(text.contains("fill        1.00 MiB of 64.0 MiB in blocks"), "{text}");
         assert!(

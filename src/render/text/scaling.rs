@@ -1,14 +1,14 @@
 //! Renders drives measured alone and all together.
 
 use super::clean;
-use crate::load::{Scaled, Scaling};
+use crate::load::{DriveScaling, Scaling};
 use crate::units::{bytes, in_percent, time};
 
 /// `nvme0n1  7.13 GB/s alone, 4.93 GB/s with the others (69 %)`, one line per drive.
 pub fn lines(scaling: &Scaling) -> Vec<String> {
-    let name = |drive: &Scaled| clean(drive.device.as_deref().unwrap_or(&drive.target));
+    let name = |drive: &DriveScaling| clean(drive.device.as_deref().unwrap_or(&drive.target));
     let width = scaling.drives.iter().map(|drive| name(drive).chars().count()).max().unwrap_or(0);
-    let one = |drive: &Scaled| format!("{:width$}  {}", name(drive), rates(drive));
+    let one = |drive: &DriveScaling| format!("{:width$}  {}", name(drive), rates(drive));
     scaling.drives.iter().map(one).collect()
 }
 
@@ -17,7 +17,7 @@ pub fn heading(scaling: &Scaling) -> String {
     format!("Alone and all at once (each run {})", time(scaling.each_ns))
 }
 
-fn rates(drive: &Scaled) -> String {
+fn rates(drive: &DriveScaling) -> String {
     let rate = |rate: f64| format!("{}/s", bytes(rate));
     match (drive.alone, drive.together) {
         (Some(alone), Some(together)) if alone > 0.0 => format!(
@@ -37,7 +37,7 @@ mod tests {
 
     #[test]
     fn a_drive_is_a_line_and_an_unknown_rate_no_zero() {
-        let drive = |name: &str, alone, together| Scaled {
+        let drive = |name: &str, alone, together| DriveScaling {
             target: format!("/dev/{name}"),
             device: Some(name.to_string()),
             alone,

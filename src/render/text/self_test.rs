@@ -1,7 +1,7 @@
 //! Renders `biopsy check --self-test` as text.
 
 use super::{bytes, clean, count, footer, significant, time};
-use crate::analyze::invariants::{Invariant, Number, Outcome};
+use crate::analyze::invariants::{FigureValue, Invariant, Outcome};
 use crate::envelope::Envelope;
 use crate::load::LoadSummary;
 
@@ -63,17 +63,17 @@ fn word(state: Outcome, color: bool) -> String {
 }
 
 /// `read seen 127,000`: the key's words, and the number with its unit.
-fn figure(key: &str, number: Number) -> String {
+fn figure(key: &str, number: FigureValue) -> String {
     let (what, unit) = match key.rsplit_once('_') {
         Some((what, unit @ ("ns" | "bytes" | "percent"))) => (what, unit),
         _ => (key, ""),
     };
     let value = match (number, unit) {
-        (Number::Count(n), "ns") => format!("{} ns", count(n)),
-        (Number::Count(n), "bytes") => bytes(n as f64),
-        (Number::Count(n), _) => count(n),
-        (Number::Measure(value), "percent") => format!("{} %", significant(value, 2)),
-        (Number::Measure(value), _) => significant(value, 3),
+        (FigureValue::Count(n), "ns") => format!("{} ns", count(n)),
+        (FigureValue::Count(n), "bytes") => bytes(n as f64),
+        (FigureValue::Count(n), _) => count(n),
+        (FigureValue::Measure(value), "percent") => format!("{} %", significant(value, 2)),
+        (FigureValue::Measure(value), _) => significant(value, 3),
     };
     format!("{} {value}", clean(&what.replace('_', " ")))
 }
@@ -87,7 +87,7 @@ mod tests {
         let one = |name: &'static str, state, numbers: &[(&str, u64)], why: Option<&str>| Invariant {
             name: name.into(),
             state,
-            numbers: numbers.iter().map(|(key, n)| (key.to_string(), Number::Count(*n))).collect(),
+            numbers: numbers.iter().map(|(key, n)| (key.to_string(), FigureValue::Count(*n))).collect(),
             why: why.map(str::to_string),
         };
         let tested = [
@@ -108,8 +108,8 @@ mod tests {
 
     #[test]
     fn units_stand_at_the_numbers() {
-        assert_eq!(figure("map_bytes", Number::Count(2 << 20)), "map 2.00 MiB");
-        assert_eq!(figure("ns_per_io", Number::Measure(123.4)), "ns per io 123");
-        assert_eq!(figure("cpu_percent", Number::Measure(5.55)), "cpu 5.5 %");
+        assert_eq!(figure("map_bytes", FigureValue::Count(2 << 20)), "map 2.00 MiB");
+        assert_eq!(figure("ns_per_io", FigureValue::Measure(123.4)), "ns per io 123");
+        assert_eq!(figure("cpu_percent", FigureValue::Measure(5.55)), "cpu 5.5 %");
     }
 }

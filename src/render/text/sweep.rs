@@ -3,7 +3,7 @@
 use super::load::{WIDTH, blocks, dash, engine, lines};
 use super::{bytes, clean, common_bytes, common_time, counted, fit, short, significant, table, time};
 use crate::analyze::knee::{ENOUGH, Knee, LEAST_POINTS, RISE, Shapeless};
-use crate::analyze::sweep::{Curve, Curves, Metric, Point, Sweep};
+use crate::analyze::sweep::{Curve, Curves, Metric, Sweep, SweepPoint};
 use crate::load::{LoadSummary, Pattern};
 
 /// The whole text.
@@ -88,18 +88,22 @@ fn rows(sweep: &Sweep) -> String {
     }
     // Too many options for one line: the points get numbers.
     let numbers = table_with(sweep, &["point".to_string()], |_, at| vec![(at + 1).to_string()]);
-    let said = |(at, point): (usize, &Point)| (at + 1, clean(&sweep.said(point)));
+    let said = |(at, point): (usize, &SweepPoint)| (at + 1, clean(&sweep.said(point)));
     let said: Vec<(String, String)> =
         sweep.points.iter().enumerate().map(said).map(|(at, said)| (format!("point {at}"), said)).collect();
     let said: Vec<(&str, String)> = said.iter().map(|(name, said)| (name.as_str(), said.clone())).collect();
     format!("{numbers}\n{}", lines(&said))
 }
 
-fn table_with(sweep: &Sweep, names: &[String], name_cells: impl Fn(&Point, usize) -> Vec<String>) -> String {
+fn table_with(
+    sweep: &Sweep,
+    names: &[String],
+    name_cells: impl Fn(&SweepPoint, usize) -> Vec<String>,
+) -> String {
     let rates = |metric: Metric| sweep.points.iter().filter_map(move |point| point.rate(metric));
     let (ios_scale, ios_unit) = common_rate(rates(Metric::Iops));
     let (bytes_scale, bytes_unit) = common_bytes(rates(Metric::BytesPerSecond));
-    let latencies: Vec<_> = sweep.points.iter().map(Point::latency).collect();
+    let latencies: Vec<_> = sweep.points.iter().map(SweepPoint::latency).collect();
     let medians = latencies.iter().filter_map(|hist| hist.quantile(0.5).or(hist.max()));
     let (time_scale, time_unit) = common_time(medians.map(|ns| ns as f64));
     let bandwidth = format!("{bytes_unit}/s");
@@ -395,8 +399,8 @@ missing: huge pages: none\\u{1b}[2J
         let mut sweep = literal("iodepth", &DEPTHS);
         sweep.words.insert(0, "rw".to_string());
         let all = sweep.points.clone();
-        let with = |rw: &str, points: &[Point]| -> Vec<Point> {
-            let one = |point: &Point| Point {
+        let with = |rw: &str, points: &[SweepPoint]| -> Vec<SweepPoint> {
+            let one = |point: &SweepPoint| SweepPoint {
                 values: [vec![rw.to_string()], point.values.clone()].concat(),
                 ..point.clone()
             };

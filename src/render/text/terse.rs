@@ -6,7 +6,7 @@ use super::clean;
 use crate::hist::Histogram;
 use crate::load::LoadSummary;
 use crate::render::json::fio::bins::{PERCENTILES, bins, percentile};
-use crate::render::json::fio::entry::{self, Entry, Way};
+use crate::render::json::fio::entry::{self, DirectionFigures, Entry};
 use crate::render::json::fio::version;
 
 /// All lines.
@@ -41,7 +41,7 @@ fn line(entry: &Entry<'_>) -> String {
 }
 
 /// 41 fields.
-fn direction(way: &Way, at: &[f64], fields: &mut Vec<String>) {
+fn direction(way: &DirectionFigures, at: &[f64], fields: &mut Vec<String>) {
     let whole = [way.bytes >> 10, way.bytes_per_second() as u64 / 1024, way.iops() as u64, way.runtime_ms()];
     fields.extend(whole.map(|n| n.to_string()));
     let times = |hist: &Histogram, fields: &mut Vec<String>| {

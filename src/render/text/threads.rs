@@ -2,22 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::{bytes, clean, count, fit, footer, significant, table};
-use crate::analyze::threads::{Column, Row, Share, ThreadSummary};
+use super::{Style, bytes, clean, count, fit, footer, significant, table};
+use crate::analyze::threads::{GroupColumn, ThreadGroup, ThreadShare, ThreadSummary};
 use crate::envelope::Envelope;
 use crate::merge::SaturatingSum as _;
-
-/// Display options.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Style {
-    /// Show every row.
-    pub all: bool,
-    pub color: bool,
-    /// Without what is the same in every interval.
-    pub brief: bool,
-    /// Characters per line; None: unlimited.
-    pub width: Option<usize>,
-}
 
 /// Rows shown unless all are requested.
 const MOST_ROWS: usize = 30;
@@ -84,7 +72,7 @@ pub fn folded(stacks: &BTreeMap<String, u64>) -> String {
 }
 
 /// An average with its error.
-fn average(share: &Share) -> String {
+fn average(share: &ThreadShare) -> String {
     let error = share.error.map_or(String::new(), |error| format!(" ±{error:.2}"));
     format!("{:.2}{error}", share.average_threads)
 }
@@ -92,7 +80,7 @@ fn average(share: &Share) -> String {
 fn states(summary: &ThreadSummary) -> String {
     let classes = &summary.classes;
     let mut parts = Vec::new();
-    let mut part = |share: Option<Share>, what: &str| {
+    let mut part = |share: Option<ThreadShare>, what: &str| {
         if let Some(share) = share {
             parts.push(format!("{} {what} (n={})", average(&share), count(share.samples)));
         }
@@ -113,13 +101,13 @@ fn rows(summary: &ThreadSummary, shown: usize) -> String {
     let columns = &summary.columns;
     let header: Vec<&str> =
         ["threads", "±", "samples"].into_iter().chain(columns.iter().map(|column| column.name())).collect();
-    let line = |row: &Row| {
+    let line = |row: &ThreadGroup| {
         let mut cells = vec![
             format!("{:.2}", row.share.average_threads),
             row.share.error.map_or("-".to_string(), |error| format!("{error:.2}")),
             count(row.share.samples),
         ];
-        let shown = |column: &Column| cell(row, *column).map_or("-".to_string(), |text| clean(&text));
+        let shown = |column: &GroupColumn| cell(row, *column).map_or("-".to_string(), |text| clean(&text));
         cells.extend(columns.iter().map(shown));
         cells
     };
@@ -127,17 +115,17 @@ fn rows(summary: &ThreadSummary, shown: usize) -> String {
 }
 
 /// A row's value in a column, not escaped; None: unknown.
-pub fn cell(row: &Row, column: Column) -> Option<String> {
+pub fn cell(row: &ThreadGroup, column: GroupColumn) -> Option<String> {
     match column {
-        Column::Comm => row.comm.clone(),
-        Column::State => row.state.map(String::from),
-        Column::Syscall => row.syscall.clone(),
-        Column::Wchan => row.wchan.clone(),
-        Column::Cgroup => row.cgroup.clone(),
-        Column::Pid => row.pid.map(|pid| pid.to_string()),
-        Column::Device => row.device.clone(),
+        GroupColumn::Comm => row.comm.clone(),
+        GroupColumn::State => row.state.map(String::from),
+        GroupColumn::Syscall => row.syscall.clone(),
+        GroupColumn::Wchan => row.wchan.clone(),
+        GroupColumn::Cgroup => row.cgroup.clone(),
+        GroupColumn::Pid => row.pid.map(|pid| pid.to_string()),
+        GroupColumn::Device => row.device.clone(),
         // Not shortened: the end is what a reader looks for.
-        Column::Kstack => Some(row.stack.join("->")).filter(|stack| !stack.is_empty()),
+        GroupColumn::Kstack => Some(row.stack.join("->")).filter(|stack| !stack.is_empty()),
     }
 }
 
@@ -194,17 +182,17 @@ mod tests {
     use super::*;
     use crate::analyze::threads::Classes;
 
-    fn share(samples: u64, average_threads: f64) -> Share {
-        Share { samples, average_threads, error: Some(0.5) }
+    fn share(samples: u64, average_threads: f64) -> ThreadShare {
+        ThreadShare { samples, average_threads, error: Some(0.5) }
     }
 
     fn summary() -> ThreadSummary {
-        let row = Row {
+        let row = ThreadGroup {
             comm: Some("io_wqe_worker-*".into()),
             state: Some('D'),
             wchan: Some("wait_on_page_bit_common".into()),
             share: share(5941, 59.41),
-            ..Row::default()
+            ..ThreadGroup::default()
         };
         ThreadSummary {
             duration_ns: 10_000_000_000,
@@ -213,7 +201,7 @@ mod tests {
             samples: 5941,
             average_threads: 59.41,
             looked_at: 500.0,
-            columns: Column::USUAL.to_vec(),
+            columns: GroupColumn::USUAL.to_vec(),
             rows: vec![row],
             classes: Classes { io_wait: Some(share(5941, 59.41)), ..Classes::default() },
             ..ThreadSummary::default()

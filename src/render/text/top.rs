@@ -1,6 +1,6 @@
 //! Renders `biopsy top --plain` as text, with dstat's columns.
 
-use crate::analyze::top::{self, Line};
+use crate::analyze::top::{self, TopInterval};
 
 /// The two lines above the columns.
 pub fn header() -> String {
@@ -40,7 +40,7 @@ pub fn fit(text: &str, width: Option<usize>) -> String {
 }
 
 /// One line; unknown values are a dash.
-pub fn line(line: &Line) -> String {
+pub fn line(line: &TopInterval) -> String {
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_string());
     let per_second =
         |n: Option<u64>| or_dash(n.map(|n| short(top::per_second(n, line.duration_ns), 1000.0, false)));
@@ -103,7 +103,7 @@ fn short(value: f64, base: f64, bytes: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analyze::top::{Moved, Share, Shares, Tasks};
+    use crate::analyze::top::{CpuShares, CpuSplit, DiskTransfers, Tasks};
     use crate::host::activity::Memory;
 
     #[test]
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn groups_that_do_not_fit_are_left_out() {
-        let text = header() + &line(&Line::default());
+        let text = header() + &line(&TopInterval::default());
         assert_eq!(fit(&text, None), text);
         for width in 1..150 {
             let fitted = fit(&text, Some(width));
@@ -142,19 +142,24 @@ mod tests {
 
     #[test]
     fn a_line_stands_below_its_header() {
-        let seen = Line {
+        let seen = TopInterval {
             duration_ns: 1_000_000_000,
             tasks: Tasks { running: Some(3), blocked: Some(0), new: Some(0) },
-            cpu: Some(Shares {
-                share: Share { user: 0.02, system: 0.08, idle: 0.90, ..Share::default() },
-                ..Shares::default()
+            cpu: Some(CpuShares {
+                share: CpuSplit { user: 0.02, system: 0.08, idle: 0.90, ..CpuSplit::default() },
+                ..CpuShares::default()
             }),
             memory: Some(Memory::new(251 << 30, 249 << 30, 41 << 20, 406 << 20)),
             paging: None,
             interrupts: Some(1_150_000),
             context_switches: Some(12),
-            total: Moved { reads: 1_150_000, read_bytes: 4_493 << 20, flushes: Some(9), ..Moved::default() },
-            ..Line::default()
+            total: DiskTransfers {
+                reads: 1_150_000,
+                read_bytes: 4_493 << 20,
+                flushes: Some(9),
+                ..DiskTransfers::default()
+            },
+            ..TopInterval::default()
         };
         let text = line(&seen);
         assert_eq!(
@@ -166,7 +171,7 @@ mod tests {
         let header = header();
         let below = header.lines().nth(1).unwrap();
         assert_eq!(bars(below)[..2], bars(&text)[..2]);
-        let unknown = line(&Line::default());
+        let unknown = line(&TopInterval::default());
         assert!(unknown.starts_with("  -   -   -|  -   -"), "{unknown}");
     }
 }

@@ -1,18 +1,18 @@
 use super::*;
-use crate::analyze::locks::{self, Begins, Events, LockRow, Sampler, SpinShare, Stack};
+use crate::analyze::locks::{self, Begins, Events, LockRow, LockStack, Sampler, SpinShare};
 use crate::analyze::pagecache::{self, ReadaheadSource, ReclaimSummary};
-use crate::analyze::threads::{Row, Share};
+use crate::analyze::threads::{ThreadGroup, ThreadShare};
 
-fn row(name: &str, kind: locks::Kind, waits: &[u64]) -> LockRow {
+fn row(name: &str, kind: locks::WireLockKind, waits: &[u64]) -> LockRow {
     LockRow {
         name: name.to_string(),
         by: By::Structure,
         kind,
         wait: waits.iter().copied().collect(),
-        stacks: vec![Stack {
+        stacks: vec![LockStack {
             who: None,
             frames: vec!["_raw_spin_lock".to_string(), "shrink_inactive_list".to_string()],
-            ..Stack::default()
+            ..LockStack::default()
         }],
         ..LockRow::default()
     }
@@ -27,8 +27,8 @@ fn waits_keep_their_numbers_and_spinning_is_of_all_cpus() {
             ..Events::default()
         },
         locks: vec![
-            row("lru_lock of node 0", locks::Kind::Spin, &[10, 30]),
-            row("mutex of a pipe", locks::Kind::Mutex, &[7]),
+            row("lru_lock of node 0", locks::WireLockKind::Spin, &[10, 30]),
+            row("mutex of a pipe", locks::WireLockKind::Mutex, &[7]),
         ],
         spin: Some(SpinShare {
             cpu_percent: 50.0,
@@ -58,7 +58,7 @@ fn waits_keep_their_numbers_and_spinning_is_of_all_cpus() {
 /// A lock named after its caller has that name, and no separate caller.
 #[test]
 fn a_lock_without_a_place_is_its_caller() {
-    let nameless = LockRow { by: By::Caller, ..row("lock taken in f", locks::Kind::Rwlock, &[1]) };
+    let nameless = LockRow { by: By::Caller, ..row("lock taken in f", locks::WireLockKind::Rwlock, &[1]) };
     let summary = LockSummary { locks: vec![nameless], ..LockSummary::default() };
     assert_eq!(Locks::of(&summary, 1).locks[0].caller, None);
 }
@@ -78,7 +78,7 @@ fn memory_keeps_what_is_known_and_nothing_else() {
     };
     let summary = PagecacheSummary {
         duration_ns: 9,
-        reclaims: [(Kind::Memcg, memcg)].into(),
+        reclaims: [(ReclaimKind::Memcg, memcg)].into(),
         readahead: Some(ahead(Some(40))),
         series: vec![MemorySample { at_ns: 4, ..MemorySample::default() }],
         ..PagecacheSummary::default()
@@ -94,15 +94,15 @@ fn memory_keeps_what_is_known_and_nothing_else() {
 
 #[test]
 fn threads_keep_their_averages() {
-    let one = Row {
+    let one = ThreadGroup {
         comm: Some("fio".to_string()),
         state: Some('D'),
         wchan: Some("folio_wait_bit_common".to_string()),
         stack: vec!["vfs_read".to_string()],
-        share: Share { samples: 20, average_threads: 2.0, error: None },
-        ..Row::default()
+        share: ThreadShare { samples: 20, average_threads: 2.0, error: None },
+        ..ThreadGroup::default()
     };
-    let seen = Threads::from(&ThreadSummary { rounds: 10, rows: vec![one], ..ThreadSummary::default() });
+    let seen = ThreadsInput::from(&ThreadSummary { rounds: 10, rows: vec![one], ..ThreadSummary::default() });
     let row = &seen.rows[0];
     assert_eq!((row.comm.as_str(), row.state, row.samples, row.average_threads), ("fio", 'D', 20, 2.0));
     assert_eq!((row.stack.len(), row.wchan.as_deref(), seen.rounds), (1, Some("folio_wait_bit_common"), 10));

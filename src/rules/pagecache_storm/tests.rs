@@ -7,7 +7,7 @@ use crate::rules::cases::{Dstat, recorded};
 use crate::rules::diagnose;
 use crate::rules::fixtures::{Case, SECOND};
 use crate::rules::inputs::{
-    Contention, LockKind, Locks, PageCache, Reclaim, Reclaims, Spin, ThreadRow, Threads,
+    Contention, LockKind, Locks, PageCache, Reclaim, Reclaims, Spin, ThreadRow, ThreadsInput,
 };
 
 const MIB: u64 = 1 << 20;
@@ -18,7 +18,7 @@ const G: u64 = 1024;
 /// Rows of psn: samples, threads, name, state, wchan, and the decisive functions of the stack.
 type Psn = (u64, f64, &'static str, char, &'static str, &'static [&'static str]);
 
-fn threads(rounds: u64, rows: &[Psn]) -> Threads {
+fn threads(rounds: u64, rows: &[Psn]) -> ThreadsInput {
     let row = |(samples, average_threads, comm, state, wchan, stack): &Psn| ThreadRow {
         comm: comm.to_string(),
         state: *state,
@@ -27,7 +27,7 @@ fn threads(rounds: u64, rows: &[Psn]) -> Threads {
         samples: *samples,
         average_threads: *average_threads,
     };
-    Threads { rounds, rows: rows.iter().map(row).collect() }
+    ThreadsInput { rounds, rows: rows.iter().map(row).collect() }
 }
 
 /// T's machine: 16 cores with two threads each, 256 GB, one drive without measured stages.

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::analyze::cpu::{self, Counted, CpuSummary, PerIo};
+use crate::analyze::cpu::{self, CounterTotals, CpuSummary, PerIo};
 use crate::analyze::stacks::CpuClass;
 use crate::rules::{self, Summaries};
 
@@ -22,7 +22,7 @@ pub struct CpuCosts {
     pub samples: Option<u64>,
     pub lost: Option<u64>,
     #[serde(flatten)]
-    pub counted: Counted,
+    pub counted: CounterTotals,
     #[serde(flatten)]
     pub per_io: PerIo,
     pub threads_share_cores: Option<bool>,

@@ -1,8 +1,8 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::analyze::cpu::{Counted, CpuLeftOut, CpuRow, CpuSummary, TIMES};
-use crate::analyze::timeline::{DeviceTimeline, Figures, Timed};
+use crate::analyze::cpu::{CounterTotals, CpuLeftOut, CpuRow, CpuSummary, TIMES};
+use crate::analyze::timeline::{DeviceTimeline, Figures, LatencyKind};
 use crate::envelope::Envelope;
 use crate::rules::fixtures::{Case, SECOND};
 use crate::rules::{diagnose, properties};
@@ -44,7 +44,7 @@ fn cpus() -> CpuSummary {
         context_switches: Some(100),
         processes: Some(2),
         wakeups: Some(50),
-        counted: Counted {
+        counted: CounterTotals {
             counter: Some("cycles".into()),
             user_cycles: Some(1_000),
             kernel_cycles: Some(2_000),
@@ -55,7 +55,7 @@ fn cpus() -> CpuSummary {
             core_cycles: Some((30_000, 45_000)),
             clock_ns: Some(7),
             counted_share: Some(0.5),
-            ..Counted::default()
+            ..CounterTotals::default()
         },
         ..CpuSummary::default()
     }
@@ -67,10 +67,10 @@ fn a_diagnosis_is_read_back_with_its_views() {
     case.cpu = Some(cpus());
     case.at_twice_the_depth(1.8);
     let figures = Figures { ios: 3, latency_log2: vec![(1, 3)], p50_ns: Some(2), ..Figures::default() };
-    let device = DeviceTimeline { name: "vda".into(), timed: Timed::Device, intervals: vec![figures] };
+    let device = DeviceTimeline { name: "vda".into(), timed: LatencyKind::Device, intervals: vec![figures] };
     let envelope = Envelope { kernel: "6.18".into(), duration_ns: SECOND, ..Envelope::default() };
     let summary = DiagnosisSummary {
-        latency: Some(Framed { envelope, view: case.latency.clone() }),
+        latency: Some(FramedView { envelope, view: case.latency.clone() }),
         interrupts: Some(InterruptSummary { duration_ns: SECOND, ..InterruptSummary::default() }),
         locks: Some(PressureSummary { locks: Some(Default::default()), pagecache: Some(Default::default()) }),
         threads: Some(ThreadSummary { rounds: 5, ..ThreadSummary::default() }),

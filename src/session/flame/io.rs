@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use super::super::trace::Tracer;
-use super::{Interval, Options, Stacks};
-use crate::analyze::flame::{FlameSummary, Note, Source, What};
+use super::{IntervalWait, Options, SourceResult};
+use crate::analyze::flame::{FlameSummary, Note, StackSource, What};
 use crate::analyze::latency::{DeviceLatency, summarize};
 use crate::analyze::profile::{Unit, folded};
-use crate::analyze::submits::{self, Tally};
+use crate::analyze::submits::{self, SubmitTally};
 use crate::analyze::trace::io::{TracedIo, openers};
 use crate::analyze::trace::scene::Scene;
 use crate::analyze::{loss, missing, trace};
@@ -23,12 +23,12 @@ use crate::probe::files::FileNames;
 use crate::probe::latency::submits::StackOptions;
 use crate::probe::latency::{LatencyProbe, options as probe};
 use crate::probe::process_events::ProcessEvents;
-use crate::symbols::{Helper, Mapped, Symbolizer};
+use crate::symbols::{Helper, MappedFiles, Symbolizer};
 use crate::wire::process_events::{self, Comm};
 use crate::wire::stacks::is_of_ring;
 use crate::wire::submits::Submits;
 
-pub fn measure(options: &Options, host: &Host, interval: Interval<'_>) -> Result<Stacks> {
+pub fn measure(options: &Options, host: &Host, interval: IntervalWait<'_>) -> Result<SourceResult> {
     let root = Path::new("/");
     let of_probe = probe::Options {
         events: Some(EventOptions::default()),
@@ -76,11 +76,11 @@ pub fn measure(options: &Options, host: &Host, interval: Interval<'_>) -> Result
     notes.extend((lost_ios > 0).then_some(Note::LostIos(lost_ios)));
     notes.extend((options.max_cost == 0.0).then_some(Note::NoBudget));
     let profile = folded::profile(&summary.folded, Unit::Nanoseconds);
-    Ok(Stacks {
+    Ok(SourceResult {
         summary: FlameSummary {
             devices: with_ios.iter().map(|device| device.name.clone()).collect(),
             duration_ns: latency.duration_ns,
-            source: Source::Ios { sampled: summary.sampled, of: summary.ios },
+            source: StackSource::Ios { sampled: summary.sampled, of: summary.ios },
             measured: summary.ios,
             lost: lost.ios,
             notes,
@@ -125,8 +125,8 @@ struct Collector {
     scene: Scene,
     /// Set where the files of I/Os are frames.
     names: Option<FileNames>,
-    tally: Tally,
-    mapped: Mapped,
+    tally: SubmitTally,
+    mapped: MappedFiles,
     process_events: ProcessEvents,
     /// Processes whose mappings are read next, and the time of the last reading.
     due: Vec<(u32, Comm)>,
@@ -141,8 +141,8 @@ impl Collector {
         Self {
             scene,
             names,
-            tally: Tally::default(),
-            mapped: Mapped::default(),
+            tally: SubmitTally::default(),
+            mapped: MappedFiles::default(),
             process_events: ProcessEvents::open(),
             due: Vec::new(),
             read: Instant::now(),
@@ -159,7 +159,7 @@ impl Collector {
             self.tally.add(self.scene.name(io), io);
             let owner = io.owner.filter(|owner| !owner.kernel);
             let Some(owner) = owner else { continue };
-            let room = self.backoffs.len() < Mapped::MOST_PROCESSES;
+            let room = self.backoffs.len() < MappedFiles::MOST_PROCESSES;
             let backoff = match self.backoffs.entry((owner.pid, owner.comm)) {
                 Entry::Occupied(found) => Some(found.into_mut()),
                 Entry::Vacant(place) => room.then(|| place.insert(Backoff::default())),

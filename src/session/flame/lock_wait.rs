@@ -4,9 +4,9 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use super::{Interval, Options, Stacks, nap};
-use crate::analyze::flame::{FlameSummary, Note, Source, What};
-use crate::analyze::locks::waits::Waited;
+use super::{IntervalWait, Options, SourceResult, nap};
+use crate::analyze::flame::{FlameSummary, Note, StackSource, What};
+use crate::analyze::locks::waits::WaitProfiles;
 use crate::analyze::locks::{self, trust};
 use crate::envelope::Lost;
 use crate::host::Host;
@@ -15,7 +15,7 @@ use crate::session::background::Background;
 use crate::symbols::{Helper, Symbolizer};
 use crate::wire::locks::Reading;
 
-pub fn measure(options: &Options, host: &Host, interval: Interval<'_>) -> Result<Stacks> {
+pub fn measure(options: &Options, host: &Host, interval: IntervalWait<'_>) -> Result<SourceResult> {
     let of_probe = probe::Options {
         filter: options.filter.clone(),
         max_cost: options.max_cost,
@@ -42,12 +42,12 @@ pub fn measure(options: &Options, host: &Host, interval: Interval<'_>) -> Result
 
     let names = Symbolizer::new(Helper::own()).names(&locks::addresses(&end));
     let summary = locks::summarize(host, &first, &end, &names, &[]);
-    let waited = Waited::of(&summary);
+    let waited = WaitProfiles::of(&summary);
     let left_out = trust::lost(&summary);
-    Ok(Stacks {
+    Ok(SourceResult {
         summary: FlameSummary {
             duration_ns: summary.duration_ns,
-            source: Source::Locks { waits: summary.events.contentions, by: summary.source },
+            source: StackSource::Locks { waits: summary.events.contentions, by: summary.source },
             measured: summary.events.contentions,
             lost: left_out.events,
             notes: Note::of_lock_waits(&waited, &summary.stacks),

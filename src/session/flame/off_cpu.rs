@@ -2,9 +2,9 @@
 
 use anyhow::Result;
 
-use super::{Interval, Options, Stacks, cost_of, lost, nap};
+use super::{IntervalWait, Options, SourceResult, cost_of, lost, nap};
 use crate::analyze::blocked::{self, idle};
-use crate::analyze::flame::{FlameSummary, Note, Source, What};
+use crate::analyze::flame::{FlameSummary, Note, StackSource, What};
 use crate::analyze::profile::{Unit, folded};
 use crate::envelope::Missing;
 use crate::host::Host;
@@ -13,7 +13,12 @@ use crate::probe::reclaim::ReclaimProbe;
 use crate::symbols::{Helper, Symbolizer};
 use crate::wire::blocked::RawBlocked;
 
-pub fn measure(what: What, options: &Options, host: &Host, interval: Interval<'_>) -> Result<Stacks> {
+pub fn measure(
+    what: What,
+    options: &Options,
+    host: &Host,
+    interval: IntervalWait<'_>,
+) -> Result<SourceResult> {
     let waits = WaitOptions {
         filter: options.filter.clone(),
         max_cost: options.max_cost,
@@ -34,7 +39,7 @@ pub fn measure(what: What, options: &Options, host: &Host, interval: Interval<'_
     Ok(named(what, &probe.finish()?, missing, options.all_waits || io_wait))
 }
 
-fn named(what: What, raw: &RawBlocked, mut missing: Vec<Missing>, with_idle: bool) -> Stacks {
+fn named(what: What, raw: &RawBlocked, mut missing: Vec<Missing>, with_idle: bool) -> SourceResult {
     let names = Symbolizer::new(Helper::own()).names(&blocked::addresses(raw));
     let mut summary = blocked::summarize(raw, &names);
     let idle_ns = if with_idle { 0 } else { idle::take_out(&mut summary.folded) };
@@ -55,10 +60,10 @@ fn named(what: What, raw: &RawBlocked, mut missing: Vec<Missing>, with_idle: boo
     // The other left-out waits only lack their own stack, and are included in the sums.
     let gone = left_out.unkept + left_out.missed;
     let profile = folded::profile(&summary.folded, Unit::Nanoseconds);
-    Stacks {
+    SourceResult {
         summary: FlameSummary {
             duration_ns: summary.duration_ns,
-            source: if what == What::Reclaim { Source::Reclaim } else { Source::Switches },
+            source: if what == What::Reclaim { StackSource::Reclaim } else { StackSource::Switches },
             measured: summary.totals.all.count,
             lost: gone,
             notes,

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use anyhow::Result;
 
-use super::super::watch::{Live, Piece};
-use super::{Interval, Options, Stacks, cost_of, lost, nap};
-use crate::analyze::flame::{FlameSummary, Note, Source, What};
+use super::super::watch::{Live, WatchInterval};
+use super::{IntervalWait, Options, SourceResult, cost_of, lost, nap};
+use crate::analyze::flame::{FlameSummary, Note, StackSource, What};
 use crate::analyze::profile::{Unit, folded};
 use crate::analyze::stack_quality::unwinding;
 use crate::analyze::stacks;
@@ -16,7 +16,7 @@ use crate::probe::stacks::StacksProbe;
 use crate::symbols::{Helper, Symbolizer};
 use crate::wire::stacks::{RawProfile, Sample};
 
-pub fn measure(options: &Options, interval: Interval<'_>) -> Result<Stacks> {
+pub fn measure(options: &Options, interval: IntervalWait<'_>) -> Result<SourceResult> {
     let symbolizer = Symbolizer::new(Helper::own());
     let probe = StacksProbe::of_groups(options.frequency, &options.filter.cgroups)?;
     interval(&mut nap)?;
@@ -27,7 +27,7 @@ pub fn measure(options: &Options, interval: Interval<'_>) -> Result<Stacks> {
         raw.idle_ns = None;
     }
     let (summary, missing) = named(&raw, &symbolizer);
-    Ok(Stacks {
+    Ok(SourceResult {
         cost: cost_of(raw.program_ns, raw.duration_ns, raw.map_bytes),
         missing,
         lost: of_samples(raw.lost),
@@ -43,7 +43,7 @@ fn named(raw: &RawProfile, symbolizer: &Symbolizer) -> (FlameSummary, Vec<Missin
     let profile = folded::profile(&std::mem::take(&mut samples.folded), Unit::Samples);
     let summary = FlameSummary {
         duration_ns: raw.duration_ns,
-        source: Source::Sampler { sampler: raw.sampler, hz: raw.frequency, cpus: raw.cpus },
+        source: StackSource::Sampler { sampler: raw.sampler, hz: raw.frequency, cpus: raw.cpus },
         // Idle samples are in no stack.
         measured: profile.total(),
         lost: raw.lost,
@@ -89,7 +89,7 @@ impl Live for OnCpuView {
     fn summary(
         &mut self,
         _: &StacksProbe,
-        piece: &Piece<'_, RawProfile>,
+        piece: &WatchInterval<'_, RawProfile>,
         envelope: Envelope,
     ) -> (Envelope, FlameSummary) {
         let raw = piece.to;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::wire::Record;
 use crate::wire::blocked::NO_USER;
 use crate::wire::stacks::{MAX_FRAMES, Sample};
-use crate::wire::{Damaged, task_name};
+use crate::wire::{DamagedRecord, task_name};
 
 pub use crate::wire::records::{WireLockStack, WireLockStackKey, WireLockWho, WireLockWhoKey};
 
@@ -31,7 +31,7 @@ impl StackKey {
 pub type Whos = BTreeMap<WireLockWhoKey, WireLockWho>;
 
 impl WireLockWho {
-    pub fn decode(key: &[u8], value: &[u8]) -> Result<(WireLockWhoKey, Self), Damaged> {
+    pub fn decode(key: &[u8], value: &[u8]) -> Result<(WireLockWhoKey, Self), DamagedRecord> {
         let key = <WireLockWhoKey as Record>::decode(key)?;
         let who = <Self as Record>::decode(value)?;
         Ok((key, who))
@@ -54,7 +54,7 @@ pub struct StackSample {
 
 /// Decodes a stack of the table. A thread that had no room in the table of waiters becomes a process without a name and
 /// without frames.
-pub fn decode_stack(key: &[u8], value: &[u8], whos: &Whos) -> Result<(StackKey, StackSample), Damaged> {
+pub fn decode_stack(key: &[u8], value: &[u8], whos: &Whos) -> Result<(StackKey, StackSample), DamagedRecord> {
     let key = <WireLockStackKey as Record>::decode(key)?;
     let wire = <WireLockStack as Record>::decode(value)?;
     let kernel = &wire.ips[..(wire.frames as usize).min(FRAMES)];

@@ -26,7 +26,7 @@ use biopsy::probe::filter::Filter;
 use biopsy::probe::pagecache::{self, PagecacheProbe};
 use biopsy::probe::reclaim::ReclaimProbe;
 use biopsy::wire::blocked::{IO, RawBlocked, Sum};
-use biopsy::wire::pagecache::Kind;
+use biopsy::wire::pagecache::ReclaimKind;
 
 /// Options for a measurement of this process alone.
 fn ours() -> Options {
@@ -513,8 +513,8 @@ fn reclaim_by_stack_is_the_reclaim_that_is_counted_elsewhere() {
     let end = counting.detach().unwrap();
     let around = Surroundings::read(Path::new("/"), &host);
     let counted = biopsy::analyze::pagecache::summarize(&around, counting.start(), &end);
-    let memcg = counted.reclaim(Kind::Memcg);
-    let ours = raw.totals.reclaims[&Kind::Memcg];
+    let memcg = counted.reclaim(ReclaimKind::Memcg);
+    let ours = raw.totals.reclaims[&ReclaimKind::Memcg];
     println!("{:?} here, {} in {} ns there, {:?}", ours, memcg.time.count(), memcg.time.sum(), raw.lost);
     assert!(ours.count > 100, "nobody reclaimed");
     // A reclaim that runs at the end may be in one of the two counts only.

@@ -19,7 +19,7 @@ use biopsy::host::memory_surroundings::Surroundings;
 use biopsy::probe::Probe;
 use biopsy::probe::pagecache::{Options, PagecacheProbe};
 use biopsy::probe::stacks::StacksProbe;
-use biopsy::wire::pagecache::Kind;
+use biopsy::wire::pagecache::ReclaimKind;
 
 const THREADS: u64 = 16;
 
@@ -66,7 +66,7 @@ fn reclaim_within_a_groups_limit_is_the_kernels_own_count() {
     let summary = summarize(&around, probe.start(), &end);
     let lost = summary.lost["no_room"] + summary.lost["missed"];
 
-    let memcg = summary.reclaim(Kind::Memcg);
+    let memcg = summary.reclaim(ReclaimKind::Memcg);
     println!("memcg reclaims {} of {} to {}, lost {:?}", memcg.count, c - b, d - a, summary.lost);
     assert!(c > b, "nobody reclaimed");
     assert!(c - b <= memcg.count + lost && memcg.count <= d - a, "{} of {} to {}", memcg.count, c - b, d - a);
@@ -77,7 +77,7 @@ fn reclaim_within_a_groups_limit_is_the_kernels_own_count() {
     pages(&summary, lost);
     owners(&summary, &group);
     series(&summary);
-    assert_eq!(summary.reclaim(Kind::Other).count, 0);
+    assert_eq!(summary.reclaim(ReclaimKind::Other).count, 0);
     let cost = probe.cost(1000.0);
     println!(
         "cost {:?} ns per I/O, {:?} % of a CPU for the series",
@@ -128,7 +128,7 @@ fn pages(summary: &PagecacheSummary, lost: u64) {
     let by_node: u64 = summary.nodes.iter().map(|node| node.scanned_pages).sum();
     let by_kind: u64 = summary.reclaims.values().map(|one| one.scanned_pages).sum();
     assert_eq!(by_node, by_kind);
-    let memcg = summary.reclaim(Kind::Memcg);
+    let memcg = summary.reclaim(ReclaimKind::Memcg);
     assert!(memcg.scanned_file_pages * 10 >= seen.in_batches * 9, "{memcg:?}");
     assert!(memcg.stolen_file_pages > 0 && memcg.stolen_file_pages <= memcg.scanned_file_pages);
     let ahead = summary.readahead.unwrap();
@@ -142,7 +142,7 @@ fn pages(summary: &PagecacheSummary, lost: u64) {
 fn owners(summary: &PagecacheSummary, group: &Group) {
     let name = format!("/{}", group.path().file_name().unwrap().to_str().unwrap());
     let ours = summary.reclaimers.iter().filter(|one| one.pid == std::process::id());
-    let ours: Vec<_> = ours.filter(|one| one.kind == Some(Kind::Memcg)).collect();
+    let ours: Vec<_> = ours.filter(|one| one.kind == Some(ReclaimKind::Memcg)).collect();
     assert!(!ours.is_empty(), "{:?}", summary.reclaimers);
     assert!(ours.iter().all(|one| one.cgroup.as_deref() == Some(name.as_str())), "{ours:?}");
     let all: u64 = summary.reclaimers.iter().map(|one| one.count).sum();
@@ -162,7 +162,7 @@ fn series(summary: &PagecacheSummary) {
     assert!(scanned > 0 && scanned <= max, "{scanned} of {max}");
     // All scanned pages are from direct reclaim by tasks.
     assert_eq!(sum(|step| step.direct_scanned_pages), scanned);
-    let memcg = summary.reclaim(Kind::Memcg).count;
+    let memcg = summary.reclaim(ReclaimKind::Memcg).count;
     let reclaims = sum(|step| step.direct_reclaims);
     assert!(reclaims > 0 && reclaims <= memcg, "{reclaims} of {memcg}");
     assert!(sum(|step| step.read_bytes) > 64 << 20);

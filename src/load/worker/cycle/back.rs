@@ -5,15 +5,15 @@ use std::io;
 use super::super::super::engine::Engine;
 use super::super::super::job::OnError;
 use super::super::super::tally::Tally;
-use super::super::source::Source;
+use super::super::source::IoSource;
 use super::{Cycle, slot_bytes};
 
 impl Cycle<'_> {
     /// Reads what was written, and compares it. It changes only the failures of the load's figures.
     pub(super) fn look_back<E: Engine>(&mut self, engine: &mut E) -> io::Result<()> {
-        let Source::Order(sequence) = &self.source else { return Ok(()) };
+        let IoSource::Order(sequence) = &self.source else { return Ok(()) };
         let back = sequence.read_back(self.job, self.regions, self.number, self.looped);
-        self.source = Source::read_back(back, std::mem::take(&mut self.unwritten));
+        self.source = IoSource::read_back(back, std::mem::take(&mut self.unwritten));
         (self.over, self.failures, self.pending, self.cache) = (false, 0, None, None);
         (self.floor, self.priorities) = (None, None);
         let (tally, last) =
@@ -22,7 +22,7 @@ impl Cycle<'_> {
         let found = std::mem::replace(&mut self.tally, tally);
         self.tally.absorb_failures(found);
         self.last = last;
-        if let Source::ReadBack(look) = &mut self.source {
+        if let IoSource::ReadBack(look) = &mut self.source {
             // Consecutive errors end it too.
             look.finish();
             self.verification.ended(look);

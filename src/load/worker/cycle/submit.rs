@@ -4,10 +4,10 @@ use std::io;
 
 use super::super::super::engine::Engine;
 use super::super::super::job::{Direction, Pattern, Timestamps};
-use super::super::super::sequence::{Piece, Sequence, Taker};
-use super::super::super::tally::{InFlight, Load, OpKind};
+use super::super::super::sequence::{PlannedIo, Sequence, Taker};
+use super::super::super::tally::{ExpectedResult, InFlight, OpKind};
 use super::super::free::Free;
-use super::super::source::Source;
+use super::super::source::IoSource;
 use super::{Cycle, slot_bytes};
 
 impl Cycle<'_> {
@@ -54,8 +54,11 @@ impl Cycle<'_> {
             let Some(slot) = self.free.next() else { break };
             if self.syncs_due > 0 {
                 self.syncs_due -= 1;
-                self.trips[slot as usize] =
-                    InFlight { begin: now, load: Load::new(0, OpKind::Sync, true), ..InFlight::NONE };
+                self.trips[slot as usize] = InFlight {
+                    begin: now,
+                    load: ExpectedResult::new(0, OpKind::Sync, true),
+                    ..InFlight::NONE
+                };
                 engine.queue_sync(slot, self.syncs.next(), self.job.fsync == 0);
             } else {
                 // Each direction of a mix has its own rate: the one that is due first comes next.
@@ -100,7 +103,7 @@ impl Cycle<'_> {
 
     /// The first I/O of the next loop, after the last one of a loop.
     #[cold]
-    fn again(&mut self) -> Option<Piece> {
+    fn again(&mut self) -> Option<PlannedIo> {
         self.begin_loop();
         self.source.next()
     }
@@ -108,7 +111,7 @@ impl Cycle<'_> {
     /// Begins the next loop of a job that is repeated.
     #[cold]
     fn begin_loop(&mut self) {
-        let (Source::Order(sequence), Some(left)) = (&mut self.source, self.loops.checked_sub(1)) else {
+        let (IoSource::Order(sequence), Some(left)) = (&mut self.source, self.loops.checked_sub(1)) else {
             return;
         };
         self.loops = left;
@@ -140,7 +143,7 @@ impl Cycle<'_> {
     /// commands. A trim is not queued after a write, which it would delay where it is done synchronously. fio's engines
     /// with trim system calls do the same; its io_uring_cmd does not wait.
     #[inline]
-    fn has_to_wait(&mut self, piece: &Piece, queued: u32) -> bool {
+    fn has_to_wait(&mut self, piece: &PlannedIo, queued: u32) -> bool {
         match piece.direction {
             Direction::Read => false,
             Direction::Write => {
@@ -154,13 +157,16 @@ impl Cycle<'_> {
     /// Whether I/Os are due at once, all or none are timed, and they need no further preparation.
     #[inline]
     fn is_simple(&self) -> bool {
-        self.pace.is_none() && self.pending.is_none() && self.plain && matches!(self.source, Source::Order(_))
+        self.pace.is_none()
+            && self.pending.is_none()
+            && self.plain
+            && matches!(self.source, IoSource::Order(_))
     }
 
     /// [`Self::fill`] for the common load: the work per I/O here is the generator's own overhead.
     #[inline(never)]
     fn fill_simply<E: Engine>(&mut self, engine: &mut E, most: u32, now: u64) {
-        let Self { free: Free { slots, count }, trips, batch, source: Source::Order(sequence), .. } = self
+        let Self { free: Free { slots, count }, trips, batch, source: IoSource::Order(sequence), .. } = self
         else {
             return;
         };
@@ -190,7 +196,7 @@ impl Cycle<'_> {
     }
 
     #[inline]
-    fn depart<E: Engine>(&mut self, engine: &mut E, slot: u32, piece: &Piece, begin: u64) {
+    fn depart<E: Engine>(&mut self, engine: &mut E, slot: u32, piece: &PlannedIo, begin: u64) {
         if let Some(cache) = &mut self.cache
             && cache.begins(piece.bytes)
         {
@@ -210,7 +216,7 @@ impl Cycle<'_> {
             begin,
             // As in fio, the whole latency of a synchronous I/O, and of a trim by system call, is completion latency.
             sent: if at_once { begin } else { 0 },
-            load: Load::new(
+            load: ExpectedResult::new(
                 if self.job.nop { 0 } else { piece.bytes },
                 OpKind::Transfer(piece.direction),
                 timed,
@@ -295,7 +301,7 @@ struct Submission<'a, E> {
 
 impl<E: Engine> Taker for Submission<'_, E> {
     #[inline(always)]
-    fn take(&mut self, piece: Piece) {
+    fn take(&mut self, piece: PlannedIo) {
         self.left -= 1;
         let slot = self.slots[self.left];
         let trip = &mut self.trips[slot as usize];
@@ -303,7 +309,7 @@ impl<E: Engine> Taker for Submission<'_, E> {
         trip.begin = self.begin;
         trip.sent = self.sent;
         let bytes = if self.nop { 0 } else { piece.bytes };
-        trip.load = Load::new(bytes, OpKind::Transfer(piece.direction), self.timed);
+        trip.load = ExpectedResult::new(bytes, OpKind::Transfer(piece.direction), self.timed);
         self.engine.queue(slot, &piece);
     }
 }

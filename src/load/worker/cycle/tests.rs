@@ -16,7 +16,7 @@ const BLOCK: usize = 4096;
 #[derive(Debug, Clone, Copy)]
 struct Queued {
     slot: u32,
-    piece: Piece,
+    piece: PlannedIo,
     handed: u64,
 }
 
@@ -36,7 +36,7 @@ struct Odd<'a> {
     wrong: u32,
     /// By offset: the last operation on a block, and whether it is complete.
     blocks: BTreeMap<u64, (Direction, bool)>,
-    done: Vec<Piece>,
+    done: Vec<PlannedIo>,
 }
 
 impl<'a> Odd<'a> {
@@ -65,7 +65,7 @@ impl Engine for Odd<'_> {
     const IS_SYNCHRONOUS: bool = false;
     const SUBMITS_APART: bool = false;
 
-    fn queue(&mut self, slot: u32, piece: &Piece) {
+    fn queue(&mut self, slot: u32, piece: &PlannedIo) {
         if piece.direction == Direction::Write
             && let Some((Direction::Trim, over)) = self.blocks.get(&piece.offset)
         {
@@ -140,7 +140,7 @@ fn run<'a>(job: &Job, blocks: usize, takes: usize, places: &'a [WireGenerator]) 
     let regions = [Region { begin: 0, bytes, moved: bytes, block: 512 }];
     let (others, own) = (Meeting::new(1), Meeting::new(1));
     let control = Control::new(&[job], false);
-    let plan = Plan {
+    let plan = ThreadPlan {
         job,
         number: 0,
         cpus: Vec::new(),
@@ -156,7 +156,7 @@ fn run<'a>(job: &Job, blocks: usize, takes: usize, places: &'a [WireGenerator]) 
         counter: false,
         shared: &[],
     };
-    let (stop, exit, done) = (AtomicBool::new(false), AtomicBool::new(false), Done::default());
+    let (stop, exit, done) = (AtomicBool::new(false), AtomicBool::new(false), ThreadProgress::default());
     let mut engine = Odd::new(job, takes, &places[0]);
     let submit_stamps = SubmitStamps::new(places);
     assert!(submit_stamps.is_some());

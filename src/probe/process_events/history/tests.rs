@@ -13,23 +13,23 @@ const A: &str = "1000-3000 r-xp 00000000 fe:01 10 /bin/a";
 const B: &str = "1000-2000 r-xp 00000000 fe:01 11 /bin/b";
 const LIBRARY: &str = "8000-9000 r-xp 00001000 fe:01 20 /lib/c";
 
-fn fork(pid: u32, parent: u32) -> Happened {
-    Happened::Fork { pid, parent }
+fn fork(pid: u32, parent: u32) -> ProcessChange {
+    ProcessChange::Fork { pid, parent }
 }
 
-fn exec(pid: u32, name: &[u8]) -> Happened {
-    Happened::Name { pid, comm: comm(name), exec: true }
+fn exec(pid: u32, name: &[u8]) -> ProcessChange {
+    ProcessChange::Name { pid, comm: comm(name), exec: true }
 }
 
-fn map(pid: u32, text: &str) -> Happened {
-    Happened::Mapped { pid, mapping: line(text) }
+fn map(pid: u32, text: &str) -> ProcessChange {
+    ProcessChange::Mapped { pid, mapping: line(text) }
 }
 
-fn end(pid: u32) -> Happened {
-    Happened::Exit { pid, tid: pid }
+fn end(pid: u32) -> ProcessChange {
+    ProcessChange::Exit { pid, tid: pid }
 }
 
-fn lives(what: impl IntoIterator<Item = Happened>) -> ProcessHistory {
+fn lives(what: impl IntoIterator<Item = ProcessChange>) -> ProcessHistory {
     let mut lives = ProcessHistory::default();
     what.into_iter().for_each(|what| lives.apply(0, what));
     lives
@@ -69,7 +69,7 @@ fn a_child_without_exec_has_what_its_parent_had() {
     assert_eq!(paths(&lives.due(8, false)), [(vec!["a"], true)]);
     assert_eq!(lives.parent(8), Some(7));
 
-    let forks = [fork(31, 30), fork(32, 31), fork(9, 7)].map(|what| Record { at: 1, what });
+    let forks = [fork(31, 30), fork(32, 31), fork(9, 7)].map(|what| ProcessRecord { at: 1, what });
     assert_eq!(lives.parents_to_read(&forks), BTreeSet::from([30]));
     forks.into_iter().for_each(|record| lives.apply(record.at, record.what));
     lives.had(30, Before { mappings: vec![line(A)], names: Vec::new() });
@@ -83,7 +83,11 @@ fn a_child_without_exec_has_what_its_parent_had() {
     assert_eq!(paths(&lives.due(31, false)), [(vec!["a", "c"], true)]);
     assert_eq!(paths(&lives.due(32, false)), [(vec!["a"], true)], "and its children, too");
     assert_eq!(paths(&lives.due(9, false)), [(vec!["a", "c"], true)], "a reading changes no record");
-    assert_eq!(lives.parents_to_read(&[Record { at: 1, what: fork(33, 30) }]), BTreeSet::new(), "read once");
+    assert_eq!(
+        lives.parents_to_read(&[ProcessRecord { at: 1, what: fork(33, 30) }]),
+        BTreeSet::new(),
+        "read once"
+    );
 }
 
 /// The mappings were read after the exec, and the records have those of the new program.
@@ -149,9 +153,9 @@ fn what_is_mapped_over_something_else_leaves_both() {
 fn a_process_ends_with_its_last_thread() {
     let mut lives = lives([fork(7, 6), fork(7, 7), fork(7, 7), end(7)]);
     assert!(!lives.is_over(7), "the first one may end before the others");
-    lives.apply(0, Happened::Exit { pid: 7, tid: 8 });
+    lives.apply(0, ProcessChange::Exit { pid: 7, tid: 8 });
     assert!(!lives.is_over(7));
-    lives.apply(0, Happened::Exit { pid: 7, tid: 9 });
+    lives.apply(0, ProcessChange::Exit { pid: 7, tid: 9 });
     assert!(lives.is_over(7));
     lives.apply(0, fork(7, 6));
     assert!(!lives.is_over(7), "the number is used again");
@@ -162,7 +166,7 @@ fn what_is_lost_is_counted_and_the_dead_are_found() {
     let mut lives = lives([fork(7, 6), exec(7, b"a"), map(7, A)]);
     lives.sampled(7, comm(b"a"));
     lives.sweep(|_| panic!("nothing was lost"));
-    lives.apply(0, Happened::Lost(3));
+    lives.apply(0, ProcessChange::Lost(3));
     lives.sweep(|pid| pid != 7);
     assert_eq!((lives.take_lost(), lives.take_lost()), (3, 0));
     assert_eq!(lives.take_changed(), BTreeSet::from([7]));
@@ -178,27 +182,27 @@ fn a_storm_of_processes_stays_within_its_bounds() {
         }
         lives.sampled(pid, comm(b"a"));
     }
-    assert!(lives.lives.len() <= ProcessHistory::MOST && lives.sampled.len() <= Mapped::MOST_PROCESSES);
+    assert!(lives.lives.len() <= ProcessHistory::MOST && lives.sampled.len() <= MappedFiles::MOST_PROCESSES);
     assert!(lives.take_lost() > 0);
     let many = |i: u64| map(1, &format!("{:x}000-{:x}100 r-xp 0 fe:01 {i} /x{i}", 2 * i, 2 * i));
     (1..10_000).for_each(|i| lives.apply(0, many(i)));
     let own = &lives.lives[&1];
-    assert!(own.programs.iter().all(|program| program.code.len() <= Program::MOST_CODE));
+    assert!(own.programs.iter().all(|program| program.code.len() <= ExecImage::MOST_CODE));
     for i in 0..100 {
         lives.apply(0, exec(1, format!("{i}").as_bytes()));
     }
     assert_eq!(lives.lives[&1].programs.len(), Life::MOST_PROGRAMS);
 }
 
-fn anything() -> impl Strategy<Value = Happened> {
+fn anything() -> impl Strategy<Value = ProcessChange> {
     let (pid, other, page) = (0u32..6, 0u32..6, 1u64..9);
     (0..6, pid, other, page, 1u64..4).prop_map(|(kind, pid, other, page, inode)| match kind {
         0 => fork(pid, other),
-        1 => Happened::Exit { pid, tid: other },
+        1 => ProcessChange::Exit { pid, tid: other },
         2 => exec(pid, &[b'a' + other as u8]),
-        3 => Happened::Name { pid, comm: comm(&[b'a' + other as u8]), exec: false },
+        3 => ProcessChange::Name { pid, comm: comm(&[b'a' + other as u8]), exec: false },
         4 => map(pid, &format!("{page}000-{}000 r-xp {page}000 fe:01 {inode} /x", page + inode)),
-        _ => Happened::Lost(1),
+        _ => ProcessChange::Lost(1),
     })
 }
 

@@ -3,7 +3,7 @@
 use super::bins::Classes;
 use crate::hist::Histogram;
 use crate::load::sections::groups;
-use crate::load::{Direction, JobResult, LoadSummary, Sample, Served, served};
+use crate::load::{Direction, JobResult, LoadSummary, ServedLatencies, TransferSample, served};
 
 /// fio's statistics of a series of samples; all 0 without any.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -46,7 +46,7 @@ impl Moments {
 
 /// The figures of one direction.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Way {
+pub struct DirectionFigures {
     pub operations: u64,
     pub bytes: u64,
     pub short: u64,
@@ -56,7 +56,7 @@ pub struct Way {
     pub clat: Histogram,
     pub lat: Histogram,
     /// By I/O priority, if there are several.
-    pub priorities: Vec<Served>,
+    pub priorities: Vec<ServedLatencies>,
     /// KiB/s, and I/Os per second.
     pub bandwidth: Moments,
     pub rates: Moments,
@@ -64,7 +64,7 @@ pub struct Way {
     pub share_percent: f64,
 }
 
-impl Way {
+impl DirectionFigures {
     pub fn runtime_ms(&self) -> u64 {
         self.duration_ns.div_ceil(1_000_000)
     }
@@ -104,9 +104,10 @@ impl Way {
         }
         // A direction without any operation has no samples; a pause of an active one is a sample.
         if moved.operations > 0 {
-            let series = |value: fn(&Sample, usize) -> u64, unit: f64| {
-                let rate =
-                    |sample: &Sample| per_second(value(sample, direction.index()), sample.duration_ns) / unit;
+            let series = |value: fn(&TransferSample, usize) -> u64, unit: f64| {
+                let rate = |sample: &TransferSample| {
+                    per_second(value(sample, direction.index()), sample.duration_ns) / unit
+                };
                 Moments::of(&job.samples.iter().map(rate).collect::<Vec<_>>())
             };
             self.bandwidth.add(&series(|sample, at| sample.bytes[at], 1024.0));
@@ -128,7 +129,7 @@ pub struct Entry<'a> {
     pub errors: u64,
     /// With `latency_target`: the smallest depth that a thread found.
     pub latency_depth: Option<u32>,
-    pub ways: [Way; 3],
+    pub ways: [DirectionFigures; 3],
     pub syncs: Histogram,
     /// Sum over all its threads, as are the CPU times.
     pub runtime_ns: u64,
@@ -341,11 +342,11 @@ mod tests {
 
     #[test]
     fn samples_of_threads_add_up_as_fio_adds_them() {
-        let sample = |operations| Sample {
+        let sample = |operations| TransferSample {
             duration_ns: 500_000_000,
             operations: [operations, 0, 0],
             bytes: [0; 3],
-            ..Sample::default()
+            ..TransferSample::default()
         };
         let mut load = section("a", 2, |_| ());
         for (job, rates) in load.jobs.iter_mut().zip([[100, 200], [300, 300]]) {

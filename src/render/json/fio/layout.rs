@@ -6,16 +6,16 @@ use serde_json::Value;
 
 /// A JSON value.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Node {
+pub enum JsonValue {
     Whole(u64),
     /// With six decimals.
     Real(f64),
     Text(String),
-    List(Vec<Node>),
-    Object(Vec<(String, Node)>),
+    List(Vec<JsonValue>),
+    Object(Vec<(String, JsonValue)>),
 }
 
-impl Node {
+impl JsonValue {
     pub fn text(text: &str) -> Self {
         Self::Text(text.to_string())
     }
@@ -56,7 +56,7 @@ fn block<T>(
     write!(f, "{}", brackets[1])
 }
 
-impl Display for Node {
+impl Display for JsonValue {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         self.write(f, 0)
     }
@@ -68,8 +68,11 @@ mod tests {
 
     #[test]
     fn it_is_spaced_as_fio_spaces_it() {
-        let jobs = Node::List(vec![Node::object([("iops", Node::Real(0.5)), ("bw", Node::Whole(3))])]);
-        let root = Node::object([("time", Node::text("a\"\n\u{1b}")), ("jobs", jobs)]);
+        let jobs = JsonValue::List(vec![JsonValue::object([
+            ("iops", JsonValue::Real(0.5)),
+            ("bw", JsonValue::Whole(3)),
+        ])]);
+        let root = JsonValue::object([("time", JsonValue::text("a\"\n\u{1b}")), ("jobs", jobs)]);
         let expected = r#"{
   "time" : "a\"\n\u001b",
   "jobs" : [
@@ -80,6 +83,6 @@ mod tests {
   ]
 }"#;
         assert_eq!(root.to_string(), expected);
-        assert_eq!(Node::Real(f64::NAN).to_string(), "0.000000");
+        assert_eq!(JsonValue::Real(f64::NAN).to_string(), "0.000000");
     }
 }

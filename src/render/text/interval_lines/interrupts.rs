@@ -86,9 +86,9 @@ fn of_polls(summary: &InterruptSummary, poll: &PollSummary) -> Vec<Cell> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analyze::interrupts::Carried;
+    use crate::analyze::interrupts::CompletionCounts;
     use crate::hist::Histogram;
-    use crate::render::text::interval_lines::{IntervalLines, Style};
+    use crate::render::text::interval_lines::{IntervalLines, IntervalStyle};
 
     fn vector(irq: u32, interrupts: u64) -> VectorSummary {
         let per_interrupt = Histogram::from_iter(vec![2; interrupts as usize]);
@@ -98,7 +98,7 @@ mod tests {
             queue: Some(3),
             cpus: vec![0, 1],
             interrupts,
-            carried: Some(Carried { completions: 2 * interrupts, empty: 0, per_interrupt }),
+            carried: Some(CompletionCounts { completions: 2 * interrupts, empty: 0, per_interrupt }),
             handler: Histogram::from_iter(vec![4_000; 200]),
             ..VectorSummary::default()
         }
@@ -121,13 +121,13 @@ mod tests {
             text.lines().skip(2).map(|l| l.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
         assert_eq!(lines[0], "10:00:01 7 nvme0q\\u{1b}1 3 0-1 700 1400 2.00 4.00 4.00 0.28", "{text}");
         assert_eq!(lines.len(), 5, "{text}");
-        let all = Style { all: true, ..Style::default() };
+        let all = IntervalStyle { all: true, ..IntervalStyle::default() };
         let all = IntervalLines::new(all).add("10:00:01", &summary);
         let last = all.lines().last().unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
         assert_eq!(last, "10:00:01 - nvme1n1 (polled) 8 - - 10 - - - -", "poll queues hide no vector: {all}");
         assert_eq!(all.lines().count(), 10, "{all}");
         for width in [80, 60, 20] {
-            let style = Style { width: Some(width), ..Style::default() };
+            let style = IntervalStyle { width: Some(width), ..IntervalStyle::default() };
             let text = IntervalLines::new(style).add("10:00:01", &summary);
             assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
         }

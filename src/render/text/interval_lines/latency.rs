@@ -141,7 +141,7 @@ fn of_group(summary: &LatencySummary, group: &Group) -> Vec<Cell> {
 /// Cells of [`NUMBERS`].
 fn numbers(latency: &OpLatency, seconds: f64) -> Vec<Cell> {
     let per_second = |n: f64| (seconds > 0.0).then_some(n / seconds);
-    let whole = Whole::of(latency);
+    let whole = TotalTime::of(latency);
     let mut row = vec![
         Cell::rate(per_second(latency.ios as f64)),
         Cell::figure(per_second(latency.bytes as f64 / MEBIBYTE)),
@@ -153,13 +153,13 @@ fn numbers(latency: &OpLatency, seconds: f64) -> Vec<Cell> {
 }
 
 /// The whole time of an operation or I/O.
-enum Whole<'a> {
+enum TotalTime<'a> {
     Measured(&'a Histogram),
     /// Only its stages are known: their means add up, their percentiles do not.
     Stages(Vec<&'a Histogram>),
 }
 
-impl<'a> Whole<'a> {
+impl<'a> TotalTime<'a> {
     fn of(latency: &'a OpLatency) -> Self {
         let (unit, stages) = latency.stages();
         let by_stage: Vec<&Histogram> = stages.values().filter(|hist| !hist.is_empty()).collect();
@@ -216,11 +216,11 @@ mod tests {
 
     use super::*;
     use crate::analyze::counting::Bracket;
-    use crate::analyze::groups::{Groups, Process, Values};
+    use crate::analyze::groups::{GroupValues, Groups, Process};
     use crate::analyze::latency::DeviceLatency;
     use crate::analyze::op::{KernelClass, Op};
     use crate::analyze::operations::OperationLatency;
-    use crate::render::text::interval_lines::{IntervalLines, Style};
+    use crate::render::text::interval_lines::{IntervalLines, IntervalStyle};
 
     fn hist(ns: u64, n: usize) -> Histogram {
         Histogram::from_iter(vec![ns; n])
@@ -289,13 +289,13 @@ mod tests {
         let mut reads = summary();
         reads.devices[0].name = "nvme0n1".to_string();
         reads.devices[0].ops.retain(|op, _| *op == Op::Read);
-        let style = Style { width: Some(80), ..Style::default() };
+        let style = IntervalStyle { width: Some(80), ..IntervalStyle::default() };
         let text = IntervalLines::new(style).add("10:00:01", &reads);
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
         let header = "time device op IO/s MiB/s mean p50 p99 max sub que dev cpl rea";
         assert_eq!(cells(&text)[1].join(" "), header, "{text}");
         for (width, kept) in [(60, "IO/s mean p99 max que dev"), (20, "IO/s")] {
-            let style = Style { width: Some(width), ..Style::default() };
+            let style = IntervalStyle { width: Some(width), ..IntervalStyle::default() };
             let text = IntervalLines::new(style).add("10:00:01", &reads);
             assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
             assert!(
@@ -309,7 +309,7 @@ mod tests {
     fn groups_have_their_own_columns() {
         let process = Some(Process { pid: 7, comm: "a\x1bb".to_string() });
         let latency = summary().devices[0].ops[&Op::Read].clone();
-        let group = Group { by: Values { process, ..Values::default() }, other: false, latency };
+        let group = Group { by: GroupValues { process, ..GroupValues::default() }, other: false, latency };
         let groups = Groups { by: vec![Dimension::Process], groups: vec![group], ..Groups::default() };
         let text = IntervalLines::default().add("10:00:01", &LatencySummary { groups, ..summary() });
         let lines = cells(&text);

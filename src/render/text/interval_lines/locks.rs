@@ -66,7 +66,7 @@ fn of_lock(lock: &LockRow, duration_ns: u64) -> Vec<Cell> {
 
 /// With their time.
 fn of_reclaims(summary: &PagecacheSummary) -> Vec<(u64, Vec<Cell>)> {
-    let one = |(kind, of): (&crate::analyze::pagecache::Kind, &ReclaimSummary)| {
+    let one = |(kind, of): (&crate::analyze::pagecache::ReclaimKind, &ReclaimSummary)| {
         let name = format!("memory reclaim: {}", kind.name());
         let count = (of.count, of.ns);
         (of.count > 0).then(|| (of.ns, row("reclaim", name, &of.time, count, summary.duration_ns)))
@@ -80,8 +80,8 @@ mod tests {
 
     use super::*;
     use crate::analyze::locks::LockSummary;
-    use crate::analyze::pagecache::Kind;
-    use crate::render::text::interval_lines::{IntervalLines, Style};
+    use crate::analyze::pagecache::ReclaimKind;
+    use crate::render::text::interval_lines::{IntervalLines, IntervalStyle};
 
     fn summary() -> PressureSummary {
         let lock = |at: u64| LockRow {
@@ -102,7 +102,10 @@ mod tests {
         };
         let pagecache = PagecacheSummary {
             duration_ns: 2_000_000_000,
-            reclaims: BTreeMap::from([(Kind::Direct, direct), (Kind::Kswapd, ReclaimSummary::default())]),
+            reclaims: BTreeMap::from([
+                (ReclaimKind::Direct, direct),
+                (ReclaimKind::Kswapd, ReclaimSummary::default()),
+            ]),
             ..PagecacheSummary::default()
         };
         PressureSummary { locks: Some(locks), pagecache: Some(pagecache) }
@@ -117,13 +120,14 @@ mod tests {
         let kind = LockRow::default().kind.name();
         let last = format!("10:00:01 {kind} 100 5.01 50.1 50.1 50.1 lru_lock of node 6\\u{{1b}}");
         assert_eq!(lines[0], last, "{text}");
-        let all = IntervalLines::new(Style { all: true, ..Style::default() }).add("10:00:01", &summary());
+        let all = IntervalLines::new(IntervalStyle { all: true, ..IntervalStyle::default() })
+            .add("10:00:01", &summary());
         assert_eq!(all.lines().count(), 10, "{all}");
         let reclaim = "10:00:01 reclaim 2 4.00 2000 - 2000 memory reclaim: direct";
         let shown = all.lines().last().unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
         assert_eq!(shown, reclaim, "{all}");
         for width in [80, 60, 20] {
-            let style = Style { width: Some(width), ..Style::default() };
+            let style = IntervalStyle { width: Some(width), ..IntervalStyle::default() };
             let text = IntervalLines::new(style).add("10:00:01", &summary());
             assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
         }

@@ -1,7 +1,7 @@
 //! Thread lines: one for each of the largest rows.
 
 use super::{Cell, Column, Intervals, MOST_ROWS};
-use crate::analyze::threads::{Row, ThreadSummary};
+use crate::analyze::threads::{ThreadGroup, ThreadSummary};
 use crate::render::text::threads::cell;
 
 impl Intervals for ThreadSummary {
@@ -29,7 +29,7 @@ impl Intervals for ThreadSummary {
     }
 
     fn rows(&self) -> Vec<Vec<Cell>> {
-        let one = |row: &Row| {
+        let one = |row: &ThreadGroup| {
             let share = row.share;
             let number = |value: f64| Cell::Number(format!("{value:.2}"), value);
             let mut cells = vec![
@@ -47,17 +47,17 @@ impl Intervals for ThreadSummary {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analyze::threads::{Column as By, Share};
-    use crate::render::text::interval_lines::{IntervalLines, Style};
+    use crate::analyze::threads::{GroupColumn as By, ThreadShare};
+    use crate::render::text::interval_lines::{IntervalLines, IntervalStyle};
 
     #[test]
     fn rows_are_lines() {
-        let row = |n: u32| Row {
+        let row = |n: u32| ThreadGroup {
             comm: Some(format!("io_wqe_worker-*\x1b{n}")),
             state: Some('D'),
             wchan: Some("wait_on_page_bit_common".to_string()),
-            share: Share { samples: 594, average_threads: 59.41, error: None },
-            ..Row::default()
+            share: ThreadShare { samples: 594, average_threads: 59.41, error: None },
+            ..ThreadGroup::default()
         };
         let summary = ThreadSummary {
             columns: By::USUAL.to_vec(),
@@ -71,7 +71,7 @@ mod tests {
         let expected = "10:00:01 59.41 - 594 io_wqe_worker-*\\u{1b}0 D - wait_on_page_bit_common";
         assert_eq!((lines[1].as_str(), lines.len()), (expected, 6), "{text}");
         for width in [80, 60, 20] {
-            let style = Style { width: Some(width), ..Style::default() };
+            let style = IntervalStyle { width: Some(width), ..IntervalStyle::default() };
             let text = IntervalLines::new(style).add("10:00:01", &summary);
             assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
         }
