@@ -48,7 +48,7 @@ pub struct Lines {
     /// Sort the lines of each interval by this column, largest first.
     #[arg(long, value_name = "COLUMN", conflicts_with = "long")]
     pub sort: Option<String>,
-    /// Print times in UTC.
+    /// Print times in UTC, and take those of --from and --to as UTC.
     #[arg(long, conflicts_with = "long")]
     pub utc: bool,
 }
