@@ -300,7 +300,7 @@ fn an_interval_that_is_there_twice_is_not_merged() {
     let said = String::from_utf8_lossy(&refused.stderr);
     assert_eq!(refused.status.code(), Some(1), "{said}");
     assert!(
-        said.contains("run.ndjson: the interval of 2026-11-28T10:00:00.000Z is not later than"),
+        said.contains("run.ndjson: the interval that begins at 2026-11-28T10:00:00.000Z does not follow"),
         "{said}"
     );
 }

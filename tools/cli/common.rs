@@ -34,7 +34,7 @@ pub struct Window {
     /// Do not measure biopsy's own cost (saves a few ns per I/O).
     #[arg(long)]
     pub no_cost: bool,
-    /// Ignore every Nth issue event, to test what a lost event does to the figures.
+    /// For tests: drop every Nth issue event.
     #[arg(long, value_name = "N", hide = true, default_value_t = 0)]
     pub fault_drop_issue: u32,
 }
