@@ -22,6 +22,18 @@ pub fn process_ns() -> u64 {
     read(libc::CLOCK_PROCESS_CPUTIME_ID)
 }
 
+/// Seconds by which local time is ahead of UTC at `unix_seconds`, by TZ or /etc/localtime; 0 if the C library cannot
+/// read them.
+pub fn local_offset(unix_seconds: i64) -> i32 {
+    let seconds: libc::time_t = unix_seconds;
+    // SAFETY: zeroed is a valid tm, and the call only reads the one and writes to the other.
+    let east = unsafe {
+        let mut tm: libc::tm = std::mem::zeroed();
+        if libc::localtime_r(&seconds, &mut tm).is_null() { 0 } else { tm.tm_gmtoff }
+    };
+    i32::try_from(east).unwrap_or(0)
+}
+
 #[inline]
 fn read(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };

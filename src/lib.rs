@@ -15,7 +15,7 @@
 //!  wire -----> hist, host (the kernel's counters), names
 //!  host -----> refusal
 //!  settings -> refusal                               values of sysfs and /proc/sys, and how they come back
-//!  recording -> envelope, merge
+//!  recording -> envelope, merge, clock (the local time)
 //!  envelope -> merge, names
 //!  merge ----> hist
 //!  findings, hist, clock, names, refusal, stats, units: leaves

@@ -5,6 +5,7 @@ mod files;
 pub mod flame;
 pub mod flame_diff;
 pub mod folded;
+pub mod gaps;
 #[cfg(test)]
 mod hostile_tests;
 pub mod html;

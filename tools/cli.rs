@@ -173,6 +173,16 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Err
         let is_set = diagnose.set_length(is_given(&"runtime"));
         is_set.map_err(|why| command().error(ErrorKind::ArgumentConflict, why))?;
     }
+    let read = match &mut cli.verb {
+        Verb::Latency(args) => Some((&args.lines, &mut args.input)),
+        Verb::Interrupts(args) => Some((&args.lines, &mut args.input)),
+        Verb::Locks(args) => Some((&args.lines, &mut args.input)),
+        Verb::Threads(args) => Some((&args.lines, &mut args.input)),
+        _ => None,
+    };
+    if let Some((_, input)) = read.filter(|(lines, _)| lines.utc) {
+        input.within.in_utc();
+    }
     let placed = match &mut cli.verb {
         Verb::Latency(args) => args.interval.place(&mut args.window.devices),
         Verb::Interrupts(args) => args.interval.place(&mut args.window.devices),

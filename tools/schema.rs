@@ -9,8 +9,9 @@ use crate::output::Sink;
 
 pub fn run(args: &Schema) -> Result<()> {
     let Some(schema) = json::schema(&args.view) else {
-        let known: Vec<&str> = json::schemas().collect();
-        let why = format!("'{}' has no schema: use one of {}", text::clean(&args.view), known.join(", "));
+        let views: Vec<&str> = json::schemas().collect();
+        let view = text::clean(&args.view);
+        let why = format!("there is no JSON Schema of '{view}': these views have one: {}", views.join(", "));
         return Err(Refusal::Usage(why).into());
     };
     Sink::Stdout.write(format!("{schema:#}\n").as_bytes())

@@ -44,7 +44,8 @@ impl Screen {
     ) -> Result<Self> {
         // A saved result may contain intervals.
         let has_intervals = interval.interval.is_some() || input.input.len() == 1 && !input.merge;
-        let options = [("--sort", lines.sort.is_some()), ("--utc", lines.utc)];
+        // --utc is also the zone of --from and --to.
+        let options = [("--sort", lines.sort.is_some()), ("--utc", lines.utc && !input.within.is_part())];
         let given = options.iter().find(|(_, is_given)| *is_given);
         if let Some((option, _)) = given.filter(|_| output.json || lines.long || !has_intervals) {
             let why = format!(

@@ -47,6 +47,7 @@ mod tests {
             name: "on_issue".to_string(),
             event: "block_rq_issue".to_string(),
             state: State::Degraded,
+            optional: false,
             reason: Some("no event".to_string()),
             remedy: Some("a newer kernel".to_string()),
         };

@@ -20,6 +20,9 @@ pub struct ProgramState {
     /// The event to which it is attached.
     pub event: String,
     pub state: State,
+    /// The kernel lacks or refuses it, and its view works without it: the reason says what is not measured.
+    #[serde(default)]
+    pub optional: bool,
     pub reason: Option<String>,
     pub remedy: Option<String>,
 }

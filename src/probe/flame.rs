@@ -47,6 +47,7 @@ mod tests {
         let program = |name: &str| ProgramState {
             name: name.to_string(),
             event: String::new(),
+            optional: false,
             state: State::Missing,
             reason: Some(format!("no {name}")),
             remedy: None,

@@ -28,18 +28,21 @@ pub fn abilities(host: &Host, rights: &Rights) -> Abilities {
     let mut programs: Vec<ProgramState> = plans
         .into_iter()
         .map(|(_, program, plan)| {
-            let missing = match plan {
-                TrialPlan::Missing { reason, remedy } => Some((reason, remedy)),
+            let (missing, optional) = match plan {
+                TrialPlan::Missing { reason, remedy, optional } => (Some((reason, remedy)), optional),
                 TrialPlan::Try { name, note } => match loaded.remove(name) {
                     Some(Ok(())) => {
                         let works = spec::state(program.name, program.event, None);
                         return ProgramState { reason: note.map(str::to_string), ..works };
                     }
-                    Some(Err(why)) => Some((program.lost(&format!("the kernel refused it: {why}")), None)),
-                    None => Some((program.lost("it was not tried"), None)),
+                    Some(Err(why)) => {
+                        let why = program.lost(&format!("the kernel refused it: {why}"));
+                        (Some((why, None)), !program.needed)
+                    }
+                    None => (Some((program.lost("it was not tried"), None)), !program.needed),
                 },
             };
-            spec::state(program.name, program.event, missing)
+            ProgramState { optional, ..spec::state(program.name, program.event, missing) }
         })
         .collect();
     programs.extend(PROBES.iter().filter_map(|spec| spec.state).map(|state| state(rights)));
@@ -70,8 +73,8 @@ fn try_all(plans: &[(&Spec, Program, TrialPlan)], btf: &KernelBtf) -> HashMap<St
 
 /// How to find out whether a program works here.
 enum TrialPlan {
-    /// It does not, and no trial is needed.
-    Missing { reason: String, remedy: Option<&'static str> },
+    /// It does not, and no trial is needed. `optional`: its view works without it.
+    Missing { reason: String, remedy: Option<&'static str>, optional: bool },
     /// Load the program `name`, which may be a replacement; `note` gives the reason.
     Try { name: &'static str, note: Option<&'static str> },
 }
@@ -85,8 +88,9 @@ fn by_its_name(program: Program, btf: Option<&KernelBtf>) -> Program {
 }
 
 fn plan(spec: &Spec, program: &Program, btf: Option<&KernelBtf>, rights: &Rights, host: &Host) -> TrialPlan {
-    let missing = |reason: String, remedy| TrialPlan::Missing { reason, remedy };
-    let lost = |why: &str, remedy| missing(program.lost(why), remedy);
+    let missing = |reason: String, remedy| TrialPlan::Missing { reason, remedy, optional: false };
+    let optional = !program.needed;
+    let lost = |why: &str, remedy| TrialPlan::Missing { reason: program.lost(why), remedy, optional };
     let newer = || Some(NEWER).filter(|_| btf_file::path().is_none());
     let Some(btf) = btf else { return missing(permit::NO_BTF_HERE.to_string(), Some(permit::NO_BTF_REMEDY)) };
     if rights.locked_down() {
@@ -124,7 +128,8 @@ fn plan(spec: &Spec, program: &Program, btf: Option<&KernelBtf>, rights: &Rights
                 return lost(&why, None);
             }
             // Without an NVMe device nothing is missed.
-            return missing(format!("{why}: this machine has no NVMe drive"), None);
+            let reason = format!("this machine has no NVMe drive ({why})");
+            return TrialPlan::Missing { reason, remedy: None, optional: true };
         }
         EventHome::Vmlinux | EventHome::Module(_) => {}
     }

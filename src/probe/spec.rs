@@ -139,7 +139,10 @@ impl Program {
 
     /// Why it does not work, and what is not measured.
     pub fn lost(&self, why: &str) -> String {
-        format!("{why}: {}", self.without)
+        match self.needed {
+            true => format!("{why}: {}", self.without),
+            false => format!("{} ({why})", self.without),
+        }
     }
 }
 
@@ -174,5 +177,5 @@ pub fn state(name: &str, event: &str, missing: Option<(String, Option<&str>)>) -
     let state = if missing.is_none() { State::Ok } else { State::Missing };
     let (reason, remedy) = missing.unzip();
     let remedy = remedy.flatten().map(str::to_string);
-    ProgramState { name: name.to_string(), event: event.to_string(), state, reason, remedy }
+    ProgramState { name: name.to_string(), event: event.to_string(), state, optional: false, reason, remedy }
 }

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::envelope::{Lost, View};
 
-/// What a recording is of. It is written when the recording begins, and again at its end: one that was killed has
-/// neither an end nor what was lost.
+/// Describes a recording. It is written at the start and again at the end, so that a recorder that was killed leaves
+/// neither `ended` nor its losses.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Manifest {
@@ -26,16 +26,16 @@ pub struct Manifest {
     pub views: BTreeMap<String, RecordedView>,
     pub clocks: Span,
     pub ended: Option<EndReason>,
-    /// What the flight recorder wrote it for.
+    /// The condition or finding for which the flight recorder wrote it.
     pub trigger: Option<String>,
-    /// CPU time of the recorder itself since it began, in percent of one CPU. What its programs take of others is in the
-    /// `cost` of each line.
+    /// CPU time of the recorder process since its start, in percent of one CPU. The CPU time of its BPF programs is in
+    /// the `cost` of each line.
     pub recorder_cpu_percent: Option<f64>,
-    /// The disk that the recording was written to, where that was traced: its figures have the recorder's own writes.
+    /// The disk that the recording was written to, if it was traced: its figures include the recorder's writes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recorder_device: Option<String>,
-    /// What the recorder wrote to its disk since it began, as the kernel accounts it to the process (`/proc/PID/io`): also
-    /// what kernel threads write back for it, and without what the file system adds.
+    /// Bytes that the recorder wrote to its disk since its start, from `/proc/PID/io`: with write-back by kernel
+    /// threads, without writes that the file system adds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recorder_written_bytes: Option<u64>,
 }
@@ -44,7 +44,7 @@ impl View for Manifest {
     const SCHEMA: &'static str = "biopsy.recording/1";
 }
 
-/// A view of it, once it has ended.
+/// A recorded view, complete at the end of the recording.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct RecordedView {
@@ -53,9 +53,9 @@ pub struct RecordedView {
     pub bytes: u64,
     /// In all intervals together.
     pub lost: Lost,
-    /// Why it is not to be trusted, if so.
+    /// Why its figures are not reliable; null if they are.
     pub doubt: Option<String>,
-    /// Why it ended before the others, if so.
+    /// Why it ended before the other views; null if it did not.
     pub error: Option<String>,
 }
 
@@ -68,7 +68,7 @@ impl RecordedView {
     }
 }
 
-/// The clocks at begin and end, by which times of several machines and of the kernel's log are set against each other.
+/// The clocks at the start and the end: they align recordings of several machines and the kernel's log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Span {
@@ -76,7 +76,7 @@ pub struct Span {
     pub end: Option<Clocks>,
 }
 
-/// The same moment by three clocks.
+/// Three clocks, read together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Clocks {
@@ -99,11 +99,11 @@ impl Clocks {
     }
 }
 
-/// What ended a recording.
+/// Why a recording ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum EndReason {
-    /// `--for` is over.
+    /// The time of `--for` passed.
     Time,
     /// The measured command has ended.
     Command,
@@ -111,11 +111,11 @@ pub enum EndReason {
     Signal,
     /// `--max-size` is reached.
     Size,
-    /// What was followed is gone.
+    /// The devices that were traced vanished.
     Gone,
-    /// A view could not go on.
+    /// A view failed.
     Error,
-    /// The flight recorder wrote what it held, and went on.
+    /// The flight recorder wrote the intervals in memory, and continued.
     Dump,
 }
 

@@ -3,24 +3,64 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use jiff::civil::Time;
-use jiff::tz::TimeZone;
+use jiff::civil::{Date, DateTime, Time};
+use jiff::fmt::temporal::Pieces;
+use jiff::tz::{Offset, TimeZone};
 use jiff::{SignedDuration, Timestamp};
+
+use crate::clock;
 
 /// See [`Span::holds`].
 const SLACK: Duration = Duration::from_millis(50);
+
+/// The zone of a time of day.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Zone {
+    /// The reader's, as in interval lines.
+    Local,
+    Fixed(Offset),
+}
 
 /// A time within a recording.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Moment {
     At(Timestamp),
-    /// UTC, like the recording: its first occurrence after the recording's start.
-    TimeOfDay(Time),
+    /// Local time with its date.
+    Local(DateTime),
+    /// Its first occurrence after the recording's start.
+    TimeOfDay(Time, Zone),
     /// Time since the recording's start.
     After(Duration),
 }
 
 impl Moment {
+    /// Parses `14:30:05`, `14:30Z`, `2026-11-28 14:30:05` or `2026-11-28T14:30:05Z`; an offset (`+01:00`) may take the
+    /// place of Z. None: it is none of these.
+    pub fn parse(text: &str) -> Option<Self> {
+        if !text.contains(':') {
+            return None;
+        }
+        if let Ok(time) = text.parse() {
+            return Some(Self::At(time));
+        }
+        if let Ok(time) = text.parse() {
+            return Some(Self::Local(time));
+        }
+        // A time alone would be parsed without its offset.
+        let dated = format!("2000-01-01T{text}");
+        let pieces = Pieces::parse(&dated).ok()?;
+        Some(Self::TimeOfDay(pieces.time()?, pieces.to_numeric_offset().map_or(Zone::Local, Zone::Fixed)))
+    }
+
+    /// Takes a time without a zone as UTC.
+    pub fn in_utc(self) -> Self {
+        match self {
+            Self::TimeOfDay(time, Zone::Local) => Self::TimeOfDay(time, Zone::Fixed(Offset::UTC)),
+            Self::Local(time) => at(time, Zone::Fixed(Offset::UTC)).map_or(self, Self::At),
+            other => other,
+        }
+    }
+
     /// Converts it to nanoseconds since 1970; `begin` is the recording's start in the same unit. None: out of the
     /// calendar's range.
     pub fn unix_ns(self, begin: u64) -> Option<u64> {
@@ -31,19 +71,32 @@ impl Moment {
     fn of(self, begin: Timestamp) -> Option<Timestamp> {
         match self {
             Self::At(time) => Some(time),
+            Self::Local(time) => at(time, Zone::Local),
             Self::After(length) => begin.checked_add(SignedDuration::try_from(length).ok()?).ok(),
-            Self::TimeOfDay(time) => {
-                let day = begin.to_zoned(TimeZone::UTC).date();
-                let of = |day: jiff::civil::Date| day.to_datetime(time).to_zoned(TimeZone::UTC).ok();
-                let today = of(day)?.timestamp();
-                if today >= begin {
-                    Some(today)
-                } else {
-                    of(day.tomorrow().ok()?).map(|time| time.timestamp())
-                }
+            Self::TimeOfDay(time, zone) => {
+                let day = begin.to_zoned(TimeZone::fixed(zone.offset(begin))).date();
+                let of = |day: Date| at(day.to_datetime(time), zone);
+                let today = of(day)?;
+                if today >= begin { Some(today) } else { of(day.tomorrow().ok()?) }
             }
         }
     }
+}
+
+impl Zone {
+    fn offset(self, time: Timestamp) -> Offset {
+        match self {
+            Self::Fixed(offset) => offset,
+            Self::Local => Offset::from_seconds(clock::local_offset(time.as_second())).unwrap_or(Offset::UTC),
+        }
+    }
+}
+
+/// Where summer time begins or ends, the second offset is that on the side of the result.
+fn at(time: DateTime, zone: Zone) -> Option<Timestamp> {
+    let near = Offset::UTC.to_timestamp(time).ok()?;
+    let first = zone.offset(near).to_timestamp(time).ok()?;
+    zone.offset(first).to_timestamp(time).ok()
 }
 
 /// From `from`, inclusive, to `to`, exclusive.
@@ -99,9 +152,29 @@ mod tests {
             "2026-11-28T23:59:02.000Z"
         ));
         // A time of day before the start belongs to the next day.
-        let clock = |hour, minute| Some(Moment::TimeOfDay(Time::constant(hour, minute, 0, 0)));
+        let clock = |hour, minute| Moment::parse(&format!("{hour:02}:{minute:02}Z"));
         assert!(holds(clock(0, 1), clock(0, 2), "2026-11-29T00:01:30.000Z"));
         assert!(!holds(clock(0, 1), clock(0, 2), BEGIN));
         assert!(Span { from: after(1), to: None }.holds(BEGIN, "soon").is_err());
+    }
+
+    #[test]
+    fn a_time_has_a_zone_or_is_local() {
+        let time = |text: &str| Moment::parse(text).and_then(|moment| moment.of(BEGIN.parse().unwrap()));
+        let is = |text: &str, expected: &str| assert_eq!(time(text), expected.parse().ok(), "{text}");
+        is("23:59:30Z", "2026-11-28T23:59:30Z");
+        is("23:58Z", "2026-11-29T23:58:00Z");
+        // There, the recording begins at 00:59 of the next day.
+        is("01:00+01:00", "2026-11-29T00:00:00Z");
+        is("00:58:00+01:00", "2026-11-29T23:58:00Z");
+        is("18:59:30-05", "2026-11-28T23:59:30Z");
+        is("2026-11-29 00:59:01+01:00", "2026-11-28T23:59:01Z");
+        assert_eq!(["soon", "90s", "2026-11-28", "25:00"].map(Moment::parse), [None; 4]);
+        for text in ["23:59:30", "2026-11-28T23:59:30", "2026-11-28 23:59:30"] {
+            let local = Moment::parse(text).unwrap();
+            let expected: Option<Timestamp> = "2026-11-28T23:59:30Z".parse().ok();
+            assert_eq!(local.in_utc().of(BEGIN.parse().unwrap()), expected, "{text}");
+            assert_ne!(local.in_utc(), local, "{text} has no zone");
+        }
     }
 }

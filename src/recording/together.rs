@@ -145,7 +145,11 @@ impl fmt::Display for Apart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Order(start) => {
-                write!(f, "the interval of {start} is not later than the one before it: it would count twice")
+                write!(
+                    f,
+                    "the interval that begins at {start} does not follow the one before it: its I/Os would be \
+                     counted twice"
+                )
             }
             Self::SameTime(a, b) => {
                 write!(

@@ -48,15 +48,9 @@ pub fn time_of_day(start: &str, after_ns: u64, utc: bool, milliseconds: bool) ->
     Some(time.strftime(format).to_string())
 }
 
-/// Local time by TZ or /etc/localtime, as the C library reads them; UTC if it cannot.
+/// Local time; UTC if the C library does not know it.
 fn local(time: Timestamp) -> Zoned {
-    let seconds: libc::time_t = time.as_second();
-    // SAFETY: zeroed is a valid tm, and the call only reads the one and writes to the other.
-    let east = unsafe {
-        let mut tm: libc::tm = std::mem::zeroed();
-        if libc::localtime_r(&seconds, &mut tm).is_null() { 0 } else { tm.tm_gmtoff }
-    };
-    let offset = i32::try_from(east).ok().and_then(|east| Offset::from_seconds(east).ok());
+    let offset = Offset::from_seconds(crate::clock::local_offset(time.as_second()));
     time.to_zoned(TimeZone::fixed(offset.unwrap_or(Offset::UTC)))
 }
 

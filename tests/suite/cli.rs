@@ -118,6 +118,7 @@ fn a_wrong_command_line_is_one_sentence() {
         (&["latncy"], "similar subcommands exist: 'lat', 'latency'"),
         (&["load"], "<TARGET>"),
         (&["explain", "nosuch"], "no finding is named 'nosuch': use one of "),
+        (&["schema", "trace"], "there is no JSON Schema of 'trace': these views have one: check, compare, "),
     ] {
         refused(&finish(biopsy(words).current_dir(scratch.path()).spawn().unwrap()), 2, &[said]);
     }

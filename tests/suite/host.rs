@@ -396,6 +396,16 @@ fn the_text_view_of_the_multipath_machine_is_the_one_on_file() {
 }
 
 #[test]
+fn a_machine_with_one_disk_fits_in_80_columns() {
+    let (scratch, host) = machine("virtio");
+    let selection = select::selection(&host, scratch.path(), &[], false).unwrap();
+    let text = text::devices::devices(&host, &selection, &[], &[]);
+    let wide: Vec<&str> = text.lines().filter(|line| line.chars().count() > 80).collect();
+    assert!(wide.is_empty() && text.contains("max I/O KiB"), "{wide:?}\n{text}");
+    assert!(text.contains("(logical/physical)") && text.contains("write cache: "), "{text}");
+}
+
+#[test]
 fn a_multipath_drive_that_is_named_comes_with_its_paths() {
     let (scratch, host) = machine("multipath");
     let names = |named: &str| -> Vec<String> {
@@ -434,7 +444,7 @@ fn the_narrowest_link_above_a_drive_stands_in_its_line() {
     assert!(
         shown
             .replace("\n    ", " ")
-            .contains("narrowest above it the link of 0000:40:01.0: 16 GT/s x1 of 16 x4"),
+            .contains("narrowest link above it: 0000:40:01.0 at 16 GT/s x1 (could be 16 x4)"),
         "{shown}"
     );
 }
@@ -551,7 +561,7 @@ fn limits_stand_beside_the_device_that_they_are_of() {
     assert_eq!(cost["model"]["write"]["bytes_per_second"], json!(null));
     let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
     for part in [
-        "cgroup /jobs (ours) limited to 2.00 MiB/s of reads and 120 reads a second, cgroup /web\\u{1b}[2J limited",
+        "cgroup /jobs (of this process) limited to 2.00 MiB/s of reads and 120 reads a second, cgroup /web\\u{1b}[2J limited",
         "limited to 50 writes a second, io.cost on (reads: p95 below 10.0 ms; 50 to 150 % of its model)",
         "warning: vda: the cgroup /jobs limits it",
     ] {

@@ -76,6 +76,35 @@ fn times_are_those_of_this_place_or_of_utc() {
 }
 
 #[test]
+fn from_and_to_are_times_as_the_lines_show_them() {
+    let scratch = crate::support::scratch::Scratch::new("from");
+    scratch.write("run.ndjson", &seconds(&[3; 9]));
+    let path = scratch.path().join("run.ndjson");
+    let times = |words: &[&str]| -> Vec<String> {
+        let path = path.to_string_lossy();
+        let words = [&["latency", "-i", &path], words].concat();
+        let output = finish(biopsy(&words).env("TZ", "XYZ-3").spawn().unwrap());
+        let text = String::from_utf8(output.stdout).unwrap();
+        let times = text.lines().filter_map(|line| line.split_whitespace().next());
+        times.filter(|word| word.contains(":0")).map(str::to_string).collect()
+    };
+    // The intervals that began between the two; each line has its end.
+    let both = ["23:00:04", "23:00:05"].map(String::from).to_vec();
+    for [from, to] in [
+        ["23:00:03", "23:00:05"],
+        ["20:00:03Z", "23:00:05+03:00"],
+        ["2026-11-28T23:00:03", "2026-11-28 23:00:05"],
+        ["2026-11-28T20:00:03Z", "5s"],
+    ] {
+        assert_eq!(times(&["--from", from, "--to", to]), both, "{from} {to}");
+    }
+    let utc = times(&["--from", "20:00:03", "--to", "20:00:05", "--utc"]);
+    assert_eq!(utc, ["20:00:04", "20:00:05"], "--utc is of all times");
+    let merged = times(&["--from", "20:00:03", "--utc", "--merge"]);
+    assert!(merged.is_empty(), "one result has no lines, and --utc is still the zone of --from: {merged:?}");
+}
+
+#[test]
 fn rows_are_sorted_by_a_column() {
     let row = |comm: &str, average_threads: f64, samples: u64| ThreadGroup {
         comm: Some(comm.to_string()),

@@ -40,7 +40,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("findings", &[]),
     ("hist", &[]),
     ("merge", &["hist"]),
-    ("recording", &["envelope", "merge"]),
+    ("recording", &["envelope", "merge", "clock"]),
     ("envelope", &["merge", "names"]),
     ("names", &[]),
     ("refusal", &[]),

@@ -15,6 +15,7 @@ mod docs;
 mod fio_output;
 mod flame;
 mod flame_browser;
+mod gaps;
 mod guard;
 mod host;
 mod interval_lines;

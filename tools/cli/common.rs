@@ -34,7 +34,7 @@ pub struct MeasurementArgs {
     /// Do not measure biopsy's own cost (saves a few ns per I/O).
     #[arg(long)]
     pub no_cost: bool,
-    /// Ignore every Nth issue event, to test what a lost event does to the figures.
+    /// For tests: drop every Nth issue event.
     #[arg(long, value_name = "N", hide = true, default_value_t = 0)]
     pub fault_drop_issue: u32,
 }
@@ -48,7 +48,7 @@ pub struct LineArgs {
     /// Sort the lines of each interval by this column, largest first.
     #[arg(long, value_name = "COLUMN", conflicts_with = "long")]
     pub sort: Option<String>,
-    /// Print times in UTC.
+    /// Print times in UTC, and take those of --from and --to as UTC.
     #[arg(long, conflicts_with = "long")]
     pub utc: bool,
 }

@@ -11,7 +11,11 @@ pub struct Explain {
 
 #[derive(Debug, Args)]
 pub struct Schema {
-    /// View, by the name of its command.
-    #[arg(value_name = "VIEW")]
+    #[arg(value_name = "VIEW", help = views())]
     pub view: String,
+}
+
+fn views() -> String {
+    let views: Vec<&str> = biopsy::render::json::schemas().collect();
+    format!("One of {}", views.join(", "))
 }

@@ -55,8 +55,8 @@ pub struct Flame {
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["command", "length", "freq", "max_cost", "no_cost", "pids",
         "comms", "cgroups"])]
     pub input: Option<PathBuf>,
-    /// For recordings: only intervals that began at this time or later: 14:30:05 (UTC), 2026-11-28T14:30:05Z,
-    /// or 90s after the first.
+    /// For recordings: only intervals that began at this time or later: 14:30 or 14:30:05 (local time),
+    /// 14:30:05Z, 2026-11-28T14:30:05Z, or 90s after the first.
     #[arg(long, value_name = "TIME", value_parser = moment)]
     pub from: Option<Moment>,
     /// For recordings: only intervals that began before this time.

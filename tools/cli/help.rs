@@ -31,7 +31,7 @@ const PAGES: [HelpPage; 20] = [
         ],
         examples: &[
             ("latency vda 1", "a line per type of I/O, every second"),
-            ("latency -d vda --for 10s", "stages and histograms of 10 s"),
+            ("latency vda --for 10s", "stages and histograms of 10 s"),
             ("latency --by process 1 5", "by process, five times"),
         ],
     },
@@ -40,7 +40,7 @@ const PAGES: [HelpPage; 20] = [
         usual: &["words", "length", "long", "sort", "input", "json", "output", "all"],
         examples: &[
             ("interrupts nvme0n1 1", "the busiest vectors, every second"),
-            ("interrupts -d nvme0n1 --for 10s", "all vectors over 10 s"),
+            ("interrupts nvme0n1 --for 10s", "all vectors over 10 s"),
             ("interrupts --sort cpu 1", "sorted by CPU time of the handlers"),
         ],
     },
@@ -73,6 +73,7 @@ const PAGES: [HelpPage; 20] = [
             "io_wait",
             "lock_wait",
             "io",
+            "devices",
             "reclaim",
             "diff",
             "input",
@@ -88,7 +89,7 @@ const PAGES: [HelpPage; 20] = [
             ("flame --lock-wait -- fio job.fio", "which thread waits for which lock"),
             ("flame --io -d nvme0n1 --for 10s", "I/O time by call path and stage"),
             ("flame --diff a.folded b.folded -o diff.svg", "what grew, and what shrank"),
-            ("flame -i run.biopsy --from 10s --to 20s", "intervals of a recording"),
+            ("flame -i run.biopsy", "the CPU stacks of a recording"),
         ],
     },
     HelpPage {
@@ -163,7 +164,7 @@ const PAGES: [HelpPage; 20] = [
         examples: &[
             ("load /dev/nvme0n1 --runtime 30s", "random reads of 4k, 32 in flight"),
             ("load /var/tmp --scratch --rw randrw --bs 8k", "reads and writes on a scratch file"),
-            ("load /dev/nvme0n1 --rate_iops 5000", "latency at 5000 reads a second"),
+            ("load /dev/nvme0n1 --iodepth 1", "latency of one read at a time"),
             (
                 "load /dev/nvme1n1 --rw randwrite --write --destroy-data-on nvme1n1",
                 "random writes; all data there is lost",
@@ -174,7 +175,17 @@ const PAGES: [HelpPage; 20] = [
     HelpPage {
         verb: "compare",
         usual: &[
-            "files", "vary", "device", "rounds", "until", "prepare", "dry_run", "restore", "json", "output",
+            "files",
+            "vary",
+            "from_report",
+            "device",
+            "rounds",
+            "until",
+            "prepare",
+            "dry_run",
+            "restore",
+            "json",
+            "output",
             "command",
         ],
         examples: &[
@@ -333,6 +344,29 @@ mod tests {
                 let words = words.map(|word| word.trim_matches('\''));
                 let parsed = parse(std::iter::once("biopsy").chain(words).map(Into::into));
                 assert!(parsed.as_ref().err().is_none_or(|error| !error.use_stderr()), "{line}: {parsed:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn examples_use_options_of_the_same_screen() {
+        let screen = |verb: &str| {
+            let mut command = with_pages(Cli::command()).term_width(80);
+            command.build();
+            command.find_subcommand_mut(verb).map(|verb| verb.render_help().to_string())
+        };
+        for page in &PAGES {
+            for (line, _) in page.examples {
+                // What follows `--` and `|` is another command.
+                let line = line.split(" | ").next().unwrap_or_default();
+                let line = line.split(" -- ").next().unwrap_or_default();
+                let mut words = line.split(' ');
+                let Some(help) = words.next().and_then(screen) else { continue };
+                let options = help.split("Examples:").next().unwrap_or_default();
+                for option in words.filter(|word| word.starts_with('-') && word.len() > 1) {
+                    let is_shown = options.split([' ', ',', '\n', '=', '[']).any(|word| word == option);
+                    assert!(is_shown, "{line}: {option} is not in\n{options}");
+                }
             }
         }
     }

@@ -24,8 +24,8 @@ pub struct Input {
 /// The part of the saved results to use.
 #[derive(Debug, Clone, Args)]
 pub struct Within {
-    /// Use only results that began at this time or later: 14:30:05 (UTC), 2026-11-28T14:30:05Z, or 90s after
-    /// the first.
+    /// Use only results that began at this time or later: 14:30 or 14:30:05 (local time), 14:30:05Z,
+    /// 2026-11-28T14:30:05Z, or 90s after the first.
     #[arg(long, value_name = "TIME", requires = "input", value_parser = moment)]
     from: Option<Moment>,
     /// Use only results that began before this time.
@@ -34,6 +34,16 @@ pub struct Within {
 }
 
 impl Within {
+    /// Takes times without a zone as UTC.
+    pub fn in_utc(&mut self) {
+        [&mut self.from, &mut self.to].into_iter().flatten().for_each(|moment| *moment = moment.in_utc());
+    }
+
+    /// Whether a part is selected.
+    pub fn is_part(&self) -> bool {
+        self.from.is_some() || self.to.is_some()
+    }
+
     pub fn span(&self) -> Span {
         Span { from: self.from, to: self.to }
     }

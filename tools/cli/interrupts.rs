@@ -28,7 +28,7 @@ pub struct Interrupts {
     /// Time one in N interrupts on average, chosen at random.
     #[arg(long, value_name = "N", default_value_t = TIME_EVERY, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     pub time_every: u32,
-    /// Also show vectors and devices without interrupts.
+    /// Also show idle vectors and poll queues, and without an INTERVAL idle devices.
     #[arg(long)]
     pub all: bool,
     #[command(flatten)]

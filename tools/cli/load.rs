@@ -42,10 +42,9 @@ pub struct Load {
     /// Allow the loss of all data on the device with this kernel name (nvme0n1, loop3p1). Can be repeated.
     #[arg(long, value_name = "NAME", help_heading = WRITING)]
     pub destroy_data_on: Vec<String>,
-    /// Before the load, fill what it uses in 1 MiB blocks, then write it at random in the load's block size
-    /// until the IOPS are steady (SNIA). Steady means: over five rounds, a range of at most 20 % and a slope
-    /// of at most 10 % of their average. There are at most 25 rounds. It writes, so it needs the options that
-    /// allow writing.
+    /// Before the load, write its whole range in 1 MiB blocks, then at random in its block size until the IOPS
+    /// are steady (SNIA). Steady means: over five rounds, a range of at most 20 % and a slope of at most 10 %
+    /// of their average. There are at most 25 rounds. Needs the options that allow writing.
     #[arg(long, help_heading = WRITING)]
     pub precondition: bool,
     /// Length of a preconditioning round.

@@ -43,10 +43,10 @@ pub struct Locks {
     /// Show every lock, process and stack.
     #[arg(long)]
     pub all: bool,
-    /// Rows for so many locks, to test what a full table does.
+    /// For tests: room for N locks.
     #[arg(long, value_name = "N", hide = true, value_parser = clap::value_parser!(u32).range(1..))]
     pub fault_locks: Option<u32>,
-    /// As on a kernel without the events, to test what is left there.
+    /// For tests: behave as on a kernel without lock contention events.
     #[arg(long, hide = true)]
     pub fault_no_events: bool,
     #[command(flatten)]

@@ -44,14 +44,13 @@ pub struct Check {
     /// Then attach and detach the probes in turn under the same load for 40 s, and print what they cost in IOPS.
     #[arg(long, requires = "self_test")]
     pub measure_cost: bool,
-    /// Ignore every Nth issue event, to test what a self-test that fails says.
+    /// For tests: drop every Nth issue event, so that the self-test fails.
     #[arg(long, value_name = "N", hide = true, default_value_t = 0, requires = "self_test")]
     pub fault_drop_issue: u32,
-    /// For the tests: load every program of the executable, and print as JSON lines what the kernel's
-    /// verifier had to do for it.
+    /// For tests: load every BPF program, and print the verifier's work for each as a JSON line.
     #[arg(long, hide = true)]
     pub programs: bool,
-    /// For the tests: write every object of the executable into this directory.
+    /// For tests: write every BPF object to this directory.
     #[arg(long, hide = true, value_name = "DIRECTORY", conflicts_with = "programs")]
     pub objects: Option<PathBuf>,
     #[command(flatten)]

@@ -50,7 +50,7 @@ pub struct Trace {
     /// Show the file of each I/O.
     #[arg(long)]
     pub files: bool,
-    /// Bytes of each CPU's ring buffer, to test what a full one does.
+    /// For tests: size of each CPU's ring buffer.
     #[arg(long, value_name = "BYTES", hide = true)]
     pub fault_ring_bytes: Option<u32>,
     /// Disks or partitions (name, path, MAJ:MIN), as with -d.

@@ -94,21 +94,11 @@ pub fn share(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Parses a time of day in UTC, a time with its date, or a time since the start of a recording.
+/// Parses a time of day, a time with its date, or a time since the start of a recording.
 pub fn moment(text: &str) -> Result<Moment, String> {
-    if let Ok(time) = text.parse() {
-        return Ok(Moment::At(time));
-    }
-    if let Some(time) = text.contains(':').then(|| text.parse().ok()).flatten() {
-        return Ok(Moment::TimeOfDay(time));
-    }
-    let wrong = |_| {
-        format!(
-            "'{text}' is not a time: use 14:30:05 (UTC), 2026-11-28T14:30:05Z, or 90s after the \
-            first"
-        )
-    };
-    duration(text).map(Moment::After).map_err(wrong)
+    let wrong =
+        |_| format!("'{text}' is not a time: use 14:30:05, 2026-11-28T14:30:05Z, or 90s after the first");
+    Moment::parse(text).map_or_else(|| duration(text).map(Moment::After).map_err(wrong), Ok)
 }
 
 /// When a recording starts.
@@ -119,11 +109,11 @@ pub enum At {
     Multiple(Duration),
 }
 
-/// Parses `14:30:05`, a time with its date, `90s` from now, or `/10s`.
+/// Parses `14:30:05` (UTC, so that several machines start together), a time with its date, `90s` from now, or `/10s`.
 pub fn at(text: &str) -> Result<At, String> {
     match text.strip_prefix('/') {
         Some(length) => duration(length).map(At::Multiple),
-        None => moment(text).map(At::Moment).map_err(|_| {
+        None => moment(text).map(|moment| At::Moment(moment.in_utc())).map_err(|_| {
             format!("'{text}' is not a time: use 14:30:05 (UTC), 2026-11-28T14:30:05Z, 90s from now, or /10s")
         }),
     }
@@ -263,10 +253,14 @@ mod tests {
 
     #[test]
     fn a_recording_begins_at_a_time_or_at_a_multiple_of_one() {
-        let clock = |text: &str| Ok(At::Moment(Moment::TimeOfDay(text.parse().unwrap())));
+        let clock = |text: &str| {
+            Moment::parse(text).map(|moment| At::Moment(moment.in_utc())).ok_or_else(String::new)
+        };
         assert_eq!((at("14:30"), at("14:30:05")), (clock("14:30:00"), clock("14:30:05")));
         assert_eq!(at("/10s"), Ok(At::Multiple(Duration::from_secs(10))));
         assert_eq!(at("90s"), Ok(At::Moment(Moment::After(Duration::from_secs(90)))));
+        assert_eq!(at("14:30"), clock("14:30Z"));
+        assert_eq!(moment("14:30"), Ok(Moment::parse("14:30").unwrap()), "local time");
         assert!(at("14:99").unwrap_err().ends_with("90s from now, or /10s") && at("/").is_err());
     }
 

@@ -141,7 +141,7 @@ impl<'a> Namer<'a> {
             return Some(name);
         }
         let group = self.memory_group(lruvec, node)?;
-        name.name = format!("lru_lock of node {node}, memory group {group}");
+        name.name = format!("lru_lock of node {node}, memory cgroup {group}");
         name.cgroup = Some(group);
         Some(name)
     }

@@ -143,7 +143,7 @@ fn an_lru_lock_is_that_of_the_group_which_points_back() {
     memory.set(CGROUP + 8, FOLDER);
     memory.set(FOLDER + 96, 77);
     let found = name(&memory, &known(), lists + 80, WireLockKind::Spin).unwrap();
-    assert_eq!(found.name, "lru_lock of node 1, memory group /small");
+    assert_eq!(found.name, "lru_lock of node 1, memory cgroup /small");
     assert_eq!(
         (found.node, found.cgroup.as_deref(), found.by),
         (Some(1), Some("/small"), RecognisedBy::Structure)

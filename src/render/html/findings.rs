@@ -3,7 +3,7 @@
 use super::contents::folded;
 use super::{escape, severity};
 use crate::findings::{Diagnosis, Finding};
-use crate::render::numbers;
+use crate::render::{gaps, numbers};
 use crate::rules::Summaries;
 use crate::units::{counted, significant};
 
@@ -67,11 +67,7 @@ pub fn gaps(s: &Summaries<'_>, diagnosis: &Diagnosis) -> String {
             .missing
             .iter()
             .map(|m| {
-                let stage = match (&m.stage, &m.part) {
-                    (Some(stage), Some(part)) => format!("{stage} / {part}"),
-                    (Some(one), None) | (None, Some(one)) => one.clone(),
-                    (None, None) => m.reason.name().to_string(),
-                };
+                let stage = gaps::name(m).unwrap_or_else(|| m.reason.name().to_string());
                 format!(
                     "<tr><td class=\"text\">{}</td><td class=\"text\">{}</td><td class=\"long\">{}</td>\
                      <td class=\"text\">{}</td><td class=\"long\">{}</td></tr>\n",

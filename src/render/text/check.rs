@@ -5,10 +5,11 @@ use crate::host::Host;
 use crate::host::abilities::{Abilities, State};
 use crate::host::rights::Rights;
 
-fn word(state: State, color: bool) -> String {
+fn word(state: State, optional: bool, color: bool) -> String {
     let (text, code) = match state {
         State::Ok => ("ok", 32),
         State::Degraded => ("degraded", 33),
+        State::Missing if optional => ("optional", 33),
         State::Missing => ("missing", 31),
     };
     if color { format!("\x1b[{code}m{text:<8}\x1b[0m") } else { format!("{text:<8}") }
@@ -24,8 +25,8 @@ pub fn render(host: &Host, rights: &Rights, abilities: &Abilities, color: bool) 
     let names = abilities.views.iter().map(|view| &view.name);
     let names = names.chain(abilities.programs.iter().map(|program| &program.name));
     let width = names.map(String::len).max().unwrap_or(0);
-    let line = |name: &str, state: State, reason: &Option<String>, remedy: &Option<String>| {
-        let mut text = format!("  {:<width$}  {}", clean(name), word(state, color));
+    let line = |name: &str, word: String, reason: &Option<String>, remedy: &Option<String>| {
+        let mut text = format!("  {:<width$}  {word}", clean(name));
         if let Some(reason) = reason {
             text.push_str(&format!("  {}", clean(reason)));
         }
@@ -35,14 +36,15 @@ pub fn render(host: &Host, rights: &Rights, abilities: &Abilities, color: bool) 
         format!("{}\n", text.trim_end())
     };
     for view in &abilities.views {
-        out.push_str(&line(&view.name, view.state, &view.reason, &view.remedy));
+        out.push_str(&line(&view.name, word(view.state, false, color), &view.reason, &view.remedy));
     }
     out.push_str("\nprograms\n");
     for program in &abilities.programs {
         // A remedy that a view already states is not repeated.
         let said = abilities.views.iter().any(|view| view.remedy == program.remedy);
         let remedy = if said { &None } else { &program.remedy };
-        out.push_str(&line(&program.name, program.state, &program.reason, remedy));
+        let word = word(program.state, program.optional, color);
+        out.push_str(&line(&program.name, word, &program.reason, remedy));
     }
     out.push_str("\nrights\n");
     let yes = |has: bool, without: &str| if has { "yes".to_string() } else { format!("no: {without}") };
@@ -75,6 +77,7 @@ mod tests {
         let program = |name: &str| ProgramState {
             name: name.into(),
             event: String::new(),
+            optional: false,
             state: State::Ok,
             reason: None,
             remedy: None,
@@ -83,6 +86,22 @@ mod tests {
         let abilities = Abilities { btf: true, programs, views: Vec::new() };
         let text = render(&Host::default(), &Rights::default(), &abilities, false);
         assert!(text.contains("\n  ring_queue_work  ok\n  sys_exit         ok\n"), "{text}");
+    }
+
+    #[test]
+    fn a_refused_optional_program_reads_as_what_is_lost() {
+        let program = ProgramState {
+            name: "call_enter".into(),
+            event: String::new(),
+            state: State::Missing,
+            optional: true,
+            reason: Some("--functions has no effect (the kernel refused it)".into()),
+            remedy: None,
+        };
+        let abilities = Abilities { btf: true, programs: vec![program], views: Vec::new() };
+        let text = render(&Host::default(), &Rights::default(), &abilities, false);
+        let line = "\n  call_enter  optional  --functions has no effect (the kernel refused it)\n";
+        assert!(text.contains(line) && !text.contains("missing"), "{text}");
     }
 
     #[test]

@@ -15,19 +15,14 @@ use crate::host::smt::Smt;
 use crate::host::warnings::Warning;
 use crate::host::{BlockDevice, Host, Link, NumaNode, Partition, Throttle};
 
-const HEADER: [&str; 9] = [
-    "device",
-    "size",
-    "driver",
-    "scheduler",
-    "queues×tags",
-    "request KiB soft/hard",
-    "numa",
-    "link",
-    "mounted at",
-];
+const HEADER: [&str; 8] =
+    ["device", "size", "driver", "scheduler", "queues×tags", "max I/O KiB", "NUMA", "mounted at"];
 /// Numbers are right-aligned, words left-aligned.
-const RIGHT: [bool; 9] = [false, true, false, false, true, true, true, false, false];
+const RIGHT: [bool; 8] = [false, true, false, false, true, true, true, false];
+/// The column of mount points.
+const MOUNTED: usize = HEADER.len() - 1;
+/// From here on, a limit of the hardware is none: drivers set the largest number.
+const NO_LIMIT: u64 = u32::MAX as u64;
 /// Further mount points (containers have hundreds of bind mounts) are only counted.
 const MOUNTS_SHOWN: usize = 4;
 /// Limits of further cgroups are only counted.
@@ -35,7 +30,7 @@ const LIMITS_SHOWN: usize = 4;
 /// Further sets of CPUs with different settings are only counted.
 const SETS_SHOWN: usize = 4;
 /// Line width of the prose below the table.
-const WIDTH: usize = 100;
+const WIDTH: usize = 80;
 
 /// The whole view.
 pub fn devices(host: &Host, selection: &Selection<'_>, warnings: &[Warning], missing: &[Missing]) -> String {
@@ -72,7 +67,7 @@ pub fn devices(host: &Host, selection: &Selection<'_>, warnings: &[Warning], mis
             selection.placeholders.iter().filter_map(|device| device.driver.as_deref().map(clean)).collect();
         drivers.dedup();
         let drivers = drivers.join(", ");
-        out.push_str(&format!("\n{devices} not shown ({drivers}); --all shows every one\n"));
+        out.push_str(&format!("\n{devices} not shown ({drivers}): use --all\n"));
     }
     out
 }
@@ -95,7 +90,10 @@ fn processors(host: &Host) -> String {
         let driver = idle.driver.as_deref().map_or(String::new(), |name| format!(" of {}", clean(name)));
         let governor =
             idle.governor.as_deref().map_or(String::new(), |name| format!(" (governor {})", clean(name)));
-        out.push_str(&fold(&format!("idle states{driver}{governor}: "), sleeps(idle, host.cpus_online)));
+        out.push_str(&fold(
+            &format!("idle states{driver}{governor} with wake-up latency: "),
+            sleeps(idle, host.cpus_online),
+        ));
         out.push('\n');
     }
     if host.nodes.len() > 1 {
@@ -128,7 +126,7 @@ fn threads(smt: &Smt) -> Vec<String> {
     parts
 }
 
-/// `powersave of intel_pstate (prefers balance_performance)`, for each set of CPUs with different settings; or why it
+/// `powersave of intel_pstate (energy preference balance_performance)`, for each set of CPUs with different settings; or why it
 /// is unknown.
 fn speeds(host: &Host) -> Vec<String> {
     let several = host.frequencies.len() > 1;
@@ -136,7 +134,7 @@ fn speeds(host: &Host) -> Vec<String> {
         let word = |value: &Option<String>| value.as_deref().map_or("unknown".to_string(), clean);
         let mut text = format!("governor {} of {}", word(&set.governor), word(&set.driver));
         if let Some(preference) = &set.preference {
-            text.push_str(&format!(" (prefers {})", clean(preference)));
+            text.push_str(&format!(" (energy preference {})", clean(preference)));
         }
         if let (Some(low), Some(high)) = (set.min_khz, set.max_khz) {
             text.push_str(&format!(" at {} to {} GHz", gigahertz(low), gigahertz(high)));
@@ -270,7 +268,7 @@ impl<'a> Tree<'a> {
         // An array has a row under each of its disks, but its figures are shown once.
         if self.seen.contains(&device.name.as_str()) {
             let mut row = vec![String::new(); HEADER.len()];
-            (row[0], row[8]) = (name, "see above".to_string());
+            (row[0], row[MOUNTED]) = (name, "see above".to_string());
             self.rows.push(row);
             return;
         }
@@ -327,9 +325,8 @@ fn disk_cells(name: String, device: &BlockDevice, unit: SizeUnit) -> Vec<String>
         or_dash(device.driver.as_deref().map(clean)),
         or_dash(device.scheduler.as_deref().map(clean)),
         queues(device),
-        format!("{}/{}", kib(device.max_request_bytes), kib(device.max_hw_request_bytes)),
+        kib(device.max_request_bytes),
         or_dash(device.numa_node.map(|node| node.to_string())),
-        or_dash(device.link.as_ref().map(link)),
         places(&mounts, &swaps),
     ]
 }
@@ -338,7 +335,7 @@ fn partition_cells(name: String, partition: &Partition, unit: SizeUnit) -> Vec<S
     let mut row = vec![String::new(); HEADER.len()];
     row[0] = name;
     row[1] = unit.of(partition.size_bytes);
-    row[8] =
+    row[MOUNTED] =
         places(&partition.mounted_at.iter().collect::<Vec<_>>(), &partition.swaps.iter().collect::<Vec<_>>());
     row
 }
@@ -365,12 +362,16 @@ fn queues(device: &BlockDevice) -> String {
     }
 }
 
-/// `8 GT/s x4 of 16 x4` if the drive supports more.
+/// `8 GT/s x4 (could be 16 x4)` if the drive supports more.
 fn link(link: &Link) -> String {
     let now = format!("{} GT/s x{}", link.speed_gts, link.width);
     let speed = link.max_speed_gts.unwrap_or(link.speed_gts);
     let width = link.max_width.unwrap_or(link.width);
-    if speed > link.speed_gts || width > link.width { format!("{now} of {speed} x{width}") } else { now }
+    if speed > link.speed_gts || width > link.width {
+        format!("{now} (could be {speed} x{width})")
+    } else {
+        now
+    }
 }
 
 /// Limits and sizes are mostly powers of two: `4 MiB`, not `4.00 MiB`.
@@ -389,16 +390,19 @@ fn details(host: &Host, device: &BlockDevice) -> String {
     parts.extend(device.firmware.as_deref().map(|firmware| format!("firmware {}", clean(firmware))));
     parts.extend(device.identity.iter().flat_map(told));
     if let Some(address) = &device.pci_address {
-        let root =
-            device.root_complex.as_deref().map(|root| format!(" under {}", clean(root))).unwrap_or_default();
+        let root = device
+            .root_complex
+            .as_deref()
+            .map(|root| format!(" (root complex {})", clean(root)))
+            .unwrap_or_default();
         parts.push(format!("PCI {}{root}", clean(address)));
     }
-    parts.extend(device.link.as_ref().map(|link| {
-        let raw = significant(link.raw_bytes_per_second / 1e9, 3);
-        let usable = gigabytes(link.usable_bytes_per_second);
+    parts.extend(device.link.iter().flat_map(|of| {
+        let raw = significant(of.raw_bytes_per_second / 1e9, 3);
+        let usable = gigabytes(of.usable_bytes_per_second);
         // An emulated drive is as fast as its emulator.
         let whose = if host.virtualization.is_some() { " (as the hypervisor shows it)" } else { "" };
-        format!("link {raw} GB/s raw, {usable} usable{whose}")
+        [format!("PCIe link {}", link(of)), format!("{raw} GB/s raw and {usable} usable{whose}")]
     }));
     // The capacity of the drive's own link is useless if a later link is narrower.
     let narrowest =
@@ -412,21 +416,17 @@ fn details(host: &Host, device: &BlockDevice) -> String {
     });
     parts.extend(narrowest.map(|hop| {
         let usable = gigabytes(hop.link.usable_bytes_per_second);
-        format!(
-            "narrowest above it the link of {}: {}, {usable} usable",
-            clean(&hop.function),
-            link(&hop.link)
-        )
+        format!("narrowest link above it: {} at {}, {usable} usable", clean(&hop.function), link(&hop.link))
     }));
     parts.extend(
-        device.link.as_ref().and_then(|link| link.payload_bytes).map(|size| format!("payload {size} B")),
+        device.link.as_ref().and_then(|link| link.payload_bytes).map(|size| format!("PCIe payload {size} B")),
     );
     parts.extend(device.link.as_ref().and_then(|link| link.aspm).map(|aspm| format!("ASPM {}", aspm.name())));
     parts.extend(device.iommu.as_deref().map(|mode| format!("IOMMU {}", clean(mode))));
     if !device.vectors.is_empty() {
         let used = device.vectors.len() as u64;
         parts.push(match device.msix_vectors {
-            Some(all) => format!("{used} of {}", counted(all.into(), "interrupt vector")),
+            Some(all) => format!("{used} of {} in use", counted(all.into(), "interrupt vector")),
             None => counted(used, "interrupt vector"),
         });
     }
@@ -435,12 +435,18 @@ fn details(host: &Host, device: &BlockDevice) -> String {
     if device.hidden {
         parts.push("hidden path of a multipath drive".to_string());
     }
-    parts.extend(device.backing_file.as_deref().map(|file| format!("file {}", clean(file))));
+    parts.extend(device.backing_file.as_deref().map(|file| format!("backing file {}", clean(file))));
     if !device.slaves.is_empty() {
         let slaves: Vec<String> = device.slaves.iter().map(|name| clean(name)).collect();
-        parts.push(format!("on {}", slaves.join(", ")));
+        parts.push(format!("stacked on {}", slaves.join(", ")));
     }
-    parts.extend(device.requests.map(|requests| counted(requests.into(), "request")));
+    if device.max_hw_request_bytes > device.max_request_bytes {
+        parts.push(match device.max_hw_request_bytes {
+            most if most >= NO_LIMIT => "no I/O size limit in hardware".to_string(),
+            most => format!("max I/O in hardware {}", size(most)),
+        });
+    }
+    parts.extend(device.requests.map(|requests| format!("nr_requests {requests}")));
     if device.tells("read_ahead_kb") {
         parts.push(format!(
             "read-ahead {}",
@@ -448,12 +454,13 @@ fn details(host: &Host, device: &BlockDevice) -> String {
         ));
     }
     if device.logical_block_bytes > 0 {
-        parts.push(format!("blocks {}/{} B", device.logical_block_bytes, device.physical_block_bytes));
+        let (logical, physical) = (device.logical_block_bytes, device.physical_block_bytes);
+        parts.push(format!("sectors {logical}/{physical} B (logical/physical)"));
     }
-    parts.extend(device.write_cache.as_deref().map(clean));
+    parts.extend(device.write_cache.as_deref().map(|mode| format!("write cache: {}", clean(mode))));
     parts.extend(device.writeback_throttle_us.map(|us| match us {
         0 => "write-back throttling off".to_string(),
-        us => format!("write-back throttling at {}", time(us.saturating_mul(1_000))),
+        us => format!("write-back throttling keeps reads below {}", time(us.saturating_mul(1_000))),
     }));
     parts.extend(settings(device));
     parts.extend(limits(host, device));
@@ -473,7 +480,7 @@ fn settings(device: &BlockDevice) -> Vec<String> {
 /// Facts that an NVMe drive reports.
 fn told(identity: &Identity) -> Vec<String> {
     let mut parts = Vec::new();
-    parts.extend(identity.transfer_bytes.map(|most| format!("commands up to {}", size(most))));
+    parts.extend(identity.transfer_bytes.map(|most| format!("max transfer {} (MDTS)", size(most))));
     parts.extend(identity.usage.map(|of| {
         format!("{} % of the namespace in use", significant(of.used as f64 / of.size as f64 * 100.0, 3))
     }));
@@ -481,7 +488,7 @@ fn told(identity: &Identity) -> Vec<String> {
         identity
             .metadata_bytes
             .filter(|bytes| *bytes > 0)
-            .map(|bytes| format!("{bytes} B of metadata a block")),
+            .map(|bytes| format!("{bytes} B of metadata per block")),
     );
     // A single format is no choice, and its block size is listed with the other limits.
     if let Some(formats) = identity.formats.as_ref().filter(|all| all.len() > 1) {
@@ -494,21 +501,21 @@ fn told(identity: &Identity) -> Vec<String> {
             format!("{}{metadata} B ({}{used})", choice.block_bytes, choice.performance.name())
         };
         let all: Vec<String> = formats.iter().map(format).collect();
-        parts.push(format!("formats {}", all.join(" ")));
+        parts.push(format!("LBA formats {}", all.join(" ")));
     }
     parts.extend(
         identity
             .coalescing
             .filter(|of| of.is_on())
-            .map(|of| format!("an interrupt per {} completions or {} us", of.completions, of.time_us)),
+            .map(|of| format!("interrupt coalescing: {} completions or {} µs", of.completions, of.time_us)),
     );
     if let Some(health) = &identity.health {
         parts.extend(health.temperature.map(|degrees| format!("{degrees} °C")));
-        parts.push(format!("{} % worn", health.percent_used));
+        parts.push(format!("{} % of rated endurance used", health.percent_used));
         let throttled: u64 =
             health.throttled_seconds.iter().flatten().map(|seconds| u64::from(*seconds)).sum();
         if throttled > 0 {
-            parts.push(format!("throttled for {throttled} s of its life"));
+            parts.push(format!("throttled by heat for {throttled} s since it was made"));
         }
         if health.media_errors > 0 {
             parts.push(counted(health.media_errors, "media error"));
@@ -526,7 +533,7 @@ fn limits(host: &Host, device: &BlockDevice) -> Vec<String> {
         .iter()
         .take(LIMITS_SHOWN)
         .map(|limit| {
-            let own = if limit.own { " (ours)" } else { "" };
+            let own = if limit.own { " (of this process)" } else { "" };
             format!("cgroup {}{own} limited to {}", clean(&limit.cgroup), allowed(limit))
         })
         .collect();

@@ -3,6 +3,7 @@
 use super::{bytes, clean, count, counted, fit, range, significant, table};
 use crate::analyze::latency::DeviceLatency;
 use crate::envelope::{Cost, Envelope, Missing, ProgramCost};
+use crate::render::gaps;
 
 /// The check against the kernel's own counters.
 pub fn check(device: &DeviceLatency) -> String {
@@ -131,11 +132,7 @@ fn names(all: &[&Missing]) -> String {
     let mut what: Vec<String> = Vec::new();
     let mut devices: Vec<&str> = Vec::new();
     for m in all {
-        let one = match (&m.stage, &m.part) {
-            (Some(stage), Some(part)) => format!("{stage}/{part}"),
-            (Some(one), None) | (None, Some(one)) => one.clone(),
-            (None, None) => "all stages".to_string(),
-        };
+        let one = gaps::name(m).unwrap_or_else(|| "all stages".to_string());
         if !what.contains(&one) {
             what.push(one);
         }
@@ -207,6 +204,8 @@ mod tests {
             missing(&[on("sda", "queue"), on("sda", "device"), on("sdb", "queue")], &["sda", "sdb"]),
             "not measured: queue, device on sda, sdb: not joined\n"
         );
+        let spin = Missing { stage: None, part: Some("spin".into()), ..gap("") };
+        assert_eq!(missing(&[spin], &[]), "not measured: CPU time spent spinning: not joined\n");
         let all = [
             on("sda", "queue"),
             on("sda", "layer"),

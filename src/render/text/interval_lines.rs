@@ -34,6 +34,11 @@ pub trait Intervals {
     /// A cell for each column.
     fn rows(&self) -> Vec<Vec<Cell>>;
 
+    /// Rows of what was idle, which are shown only if all are requested.
+    fn idle(&self) -> Vec<Vec<Cell>> {
+        Vec::new()
+    }
+
     /// Rows shown per interval, unless all are requested.
     fn most(&self) -> usize;
 
@@ -186,6 +191,9 @@ impl IntervalLines {
     pub fn add<V: Intervals>(&mut self, time: &str, view: &V) -> String {
         let columns: Vec<Column> = std::iter::once(TIME).chain(view.columns()).collect();
         let mut rows = view.rows();
+        if self.style.all {
+            rows.extend(view.idle());
+        }
         self.sort(&columns, &mut rows);
         if !self.style.all {
             rows.truncate(view.most());
@@ -394,6 +402,10 @@ mod tests {
             self.0.iter().map(row).collect()
         }
 
+        fn idle(&self) -> Vec<Vec<Cell>> {
+            vec![[vec![Cell::text(Some("idle"))], vec![Cell::Absent; 3]].concat()]
+        }
+
         fn most(&self) -> usize {
             2
         }
@@ -444,7 +456,12 @@ mod tests {
         assert_eq!(first("iops"), ["b", "a"]);
         assert_eq!(first("device"), ["a", "b"]);
         let style = IntervalStyle { all: true, ..IntervalStyle::default() };
-        assert_eq!(IntervalLines::new(style).add("t", &disks()).lines().count(), 5);
+        let all = IntervalLines::new(style).add("t", &disks());
+        assert_eq!(all.lines().count(), 6, "{all}");
+        assert!(
+            all.lines().last().is_some_and(|line| line.starts_with("t ") && line.contains("idle")),
+            "{all}"
+        );
     }
 
     #[test]

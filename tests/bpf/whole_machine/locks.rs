@@ -282,7 +282,7 @@ impl Drop for MemoryGroup {
 fn the_lru_lock_of_a_memory_group_is_named() {
     let Some(disk) = Disk::new(1024) else { return };
     let Some(group) = MemoryGroup::new(256 << 20) else {
-        skipped("no memory group can be made");
+        skipped("no memory cgroup can be made");
         return;
     };
     let script = format!(

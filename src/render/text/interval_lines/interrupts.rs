@@ -37,6 +37,12 @@ impl Intervals for InterruptSummary {
         busy.map(|device| device.name.as_str()).collect()
     }
 
+    fn idle(&self) -> Vec<Vec<Cell>> {
+        let vectors = self.vectors.iter().filter(|vector| vector.interrupts == 0);
+        let polled = self.polled.iter().filter(|poll| poll.polls == 0);
+        vectors.map(|vector| of_vector(self, vector)).chain(polled.map(|poll| of_polls(self, poll))).collect()
+    }
+
     fn rows(&self) -> Vec<Vec<Cell>> {
         let vectors = self.vectors.iter().filter(|vector| vector.interrupts > 0);
         let vectors = vectors.map(|vector| (vector.interrupts, of_vector(self, vector)));
@@ -123,9 +129,11 @@ mod tests {
         assert_eq!(lines.len(), 5, "{text}");
         let all = IntervalStyle { all: true, ..IntervalStyle::default() };
         let all = IntervalLines::new(all).add("10:00:01", &summary);
-        let last = all.lines().last().unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
-        assert_eq!(last, "10:00:01 - nvme1n1 (polled) 8 - - 10 - - - -", "poll queues hide no vector: {all}");
-        assert_eq!(all.lines().count(), 10, "{all}");
+        let lines: Vec<String> =
+            all.lines().map(|l| l.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+        let polls = "10:00:01 - nvme1n1 (polled) 8 - - 10 - - - -";
+        assert_eq!(lines[9], polls, "poll queues hide no vector: {all}");
+        assert_eq!(lines[10..], ["10:00:01 9 nvme0q\\u{1b}1 3 0-1 0 0 - 4.00 4.00 0"], "{all}");
         for width in [80, 60, 20] {
             let style = IntervalStyle { width: Some(width), ..IntervalStyle::default() };
             let text = IntervalLines::new(style).add("10:00:01", &summary);

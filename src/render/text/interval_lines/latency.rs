@@ -2,7 +2,7 @@
 
 use super::{Cell, Column, Intervals};
 use crate::analyze::groups::{Dimension, Group};
-use crate::analyze::latency::{LatencySummary, OpLatency, Unit};
+use crate::analyze::latency::{DeviceLatency, LatencySummary, OpLatency, Unit};
 use crate::analyze::stage::Stage;
 use crate::hist::Histogram;
 use crate::merge::SaturatingSum as _;
@@ -64,11 +64,8 @@ impl Intervals for LatencySummary {
             };
             return self.groups.groups.iter().filter(has).map(|group| of_group(self, group)).collect();
         }
-        let of_device = |device: &crate::analyze::latency::DeviceLatency| {
-            let name = match device.added_for.is_empty() {
-                true => device.name.clone(),
-                false => format!("{} below {}", device.name, device.added_for.join(", ")),
-            };
+        let of_device = |device: &DeviceLatency| {
+            let name = name(device);
             let rows = device.ops.iter().filter(|(_, latency)| latency.ios > 0);
             rows.map(|(op, latency)| {
                 let mut row = vec![Cell::text(Some(name.clone())), Cell::text(Some(op.name()))];
@@ -79,6 +76,18 @@ impl Intervals for LatencySummary {
             .collect::<Vec<_>>()
         };
         self.devices.iter().flat_map(of_device).collect()
+    }
+
+    fn idle(&self) -> Vec<Vec<Cell>> {
+        let seconds = self.duration_ns as f64 / 1e9;
+        let idle = self.devices.iter().filter(|device| self.groups.by.is_empty() && device.ios == 0);
+        idle.map(|device| {
+            let mut row = vec![Cell::text(Some(name(device))), Cell::Absent];
+            row.extend(numbers(&OpLatency::default(), seconds));
+            row.extend(shares(&OpLatency::default()));
+            row
+        })
+        .collect()
     }
 
     fn most(&self) -> usize {
@@ -109,6 +118,13 @@ impl Intervals for LatencySummary {
 
     fn note(&self) -> Option<String> {
         sliced_line(self)
+    }
+}
+
+fn name(device: &DeviceLatency) -> String {
+    match device.added_for.is_empty() {
+        true => device.name.clone(),
+        false => format!("{} below {}", device.name, device.added_for.join(", ")),
     }
 }
 
@@ -217,7 +233,6 @@ mod tests {
     use super::*;
     use crate::analyze::counting::Bracket;
     use crate::analyze::groups::{GroupValues, Groups, Process};
-    use crate::analyze::latency::DeviceLatency;
     use crate::analyze::op::{KernelClass, Op};
     use crate::analyze::operations::OperationLatency;
     use crate::render::text::interval_lines::{IntervalLines, IntervalStyle};
@@ -303,6 +318,18 @@ mod tests {
                 "{text}"
             );
         }
+    }
+
+    #[test]
+    fn idle_devices_are_lines_if_all_are_requested() {
+        let mut summary = summary();
+        summary.devices.push(DeviceLatency { name: "vdb".to_string(), ..DeviceLatency::default() });
+        let last = |all| {
+            let text = IntervalLines::new(Style { all, ..Style::default() }).add("10:00:01", &summary);
+            text.lines().last().unwrap().split_whitespace().collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(last(true), "10:00:01 vdb - 0 0 - - - - - - - - -");
+        assert!(!last(false).contains("vdb"));
     }
 
     #[test]
