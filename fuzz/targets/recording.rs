@@ -16,7 +16,7 @@ use biopsy::merge::Summary;
 use biopsy::recording::stacks::Profiles;
 use biopsy::recording::tape::Tape;
 use biopsy::recording::{Pieces, Span, folder, pack, source};
-use biopsy::render::pprof::reading::{Reading, unpacked};
+use biopsy::render::pprof::reading::{PprofFile, unpacked};
 use biopsy_fuzz::views;
 use libfuzzer_sys::fuzz_target;
 
@@ -59,7 +59,7 @@ fn read(path: &Path) {
     if let Ok(Some(mut profiles)) = Profiles::open(path) {
         while let Ok(Some((_, bytes))) = profiles.next(MOST_PROFILE) {
             let bytes = bytes.and_then(unpacked);
-            let _read = bytes.as_ref().map(|bytes| Reading::new(bytes).is_ok());
+            let _read = bytes.as_ref().map(|bytes| PprofFile::new(bytes).is_ok());
         }
     }
 }

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use biopsy::analyze::profile::{Profile, Unit, folded};
 use biopsy::render::flame::{self, Caption, Options};
-use biopsy::render::pprof::reading::{Reading, is_profile, unpacked};
+use biopsy::render::pprof::reading::{PprofFile, is_profile, unpacked};
 use biopsy::render::pprof::{About, on_cpu, render};
 use libfuzzer_sys::fuzz_target;
 
 /// Names for every second frame that has none.
-fn names(reading: &Reading<'_>) -> Vec<Option<Arc<[String]>>> {
+fn names(reading: &PprofFile<'_>) -> Vec<Option<Arc<[String]>>> {
     let name = |at: usize| (at % 2 == 0).then(|| Arc::from(vec![format!("outer{at}"), format!("inner{at}")]));
     (0..reading.nameless().len()).map(name).collect()
 }
@@ -22,7 +22,7 @@ fn draw(profile: &Profile) {
 }
 
 fn read(message: &[u8], is_ours: bool) {
-    let Ok(reading) = Reading::new(message) else { return };
+    let Ok(reading) = PprofFile::new(message) else { return };
     let names = names(&reading);
     for unit in [None, Some(Unit::Samples), Some(Unit::Nanoseconds)] {
         let Ok(values) = reading.values(unit) else { continue };
@@ -39,7 +39,7 @@ fn read(message: &[u8], is_ours: bool) {
         draw(&both);
         if is_ours && !both.is_empty() {
             let again = unpacked(render(&on_cpu(&both, 1), &About::default())).expect("it was packed here");
-            assert!(Reading::new(&again).is_ok(), "what was written cannot be read");
+            assert!(PprofFile::new(&again).is_ok(), "what was written cannot be read");
         }
     }
 }

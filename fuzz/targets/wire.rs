@@ -17,7 +17,7 @@ use biopsy::host::vmstat::Vmstat;
 use biopsy::host::zones::Zone;
 use biopsy::load::jobfile;
 use biopsy::wire::blocked::{self, WireWaitProcess, WireWaitStack, WireWaiter};
-use biopsy::wire::events::{Emitted, Event, WireEmitter};
+use biopsy::wire::events::{Event, EventCounts, WireEmitter};
 use biopsy::wire::files::{FileSample, WireFileIos, WireFileKey};
 use biopsy::wire::interrupts::{WireSoftirq, WireVector};
 use biopsy::wire::locks::stacks::{self as lock_stacks, Whos, WireLockStack, WireLockStackKey, WireLockWho};
@@ -25,11 +25,11 @@ use biopsy::wire::locks::{WireLock, WireLockProcess, WireLockRecent, WireLockRec
 use biopsy::wire::pagecache::{WireReclaim, WireReclaimerKey};
 use biopsy::wire::parts::{PartRow, WirePartRow};
 use biopsy::wire::process_ios::{ProcessIos, WireProcessIos, WireProcessKey};
-use biopsy::wire::rows::{OperationRow, Row, WireOperationRow, WireRow};
+use biopsy::wire::rows::{IoRow, OperationRow, WireOperationRow, WireRow};
 use biopsy::wire::stacks::{self, WireStackKey};
 use biopsy::wire::submits::{self, WireSubmitStack};
 use biopsy::wire::threads::WireThread;
-use biopsy::wire::{Count, Damaged, births};
+use biopsy::wire::{Count, DamagedRecord, process_events};
 use libfuzzer_sys::fuzz_target;
 
 /// CPUs of which a vector knows how many interrupts came to them.
@@ -43,7 +43,7 @@ fn exactly<T>(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// Two records of the same kind, one behind the other.
-fn both<T, V: Count>(bytes: &[u8], decode: impl Fn(&[u8]) -> Result<V, Damaged>) {
+fn both<T, V: Count>(bytes: &[u8], decode: impl Fn(&[u8]) -> Result<V, DamagedRecord>) {
     let _short = decode(bytes);
     let behind = bytes.get(size_of::<T>()..).unwrap_or_default();
     let (one, two) = (decode(&exactly::<T>(bytes)), decode(&exactly::<T>(behind)));
@@ -53,7 +53,7 @@ fn both<T, V: Count>(bytes: &[u8], decode: impl Fn(&[u8]) -> Result<V, Damaged>)
 }
 
 /// A key and a value.
-fn pair<K, V, T>(bytes: &[u8], decode: impl Fn(&[u8], &[u8]) -> Result<T, Damaged>) -> (T, T) {
+fn pair<K, V, T>(bytes: &[u8], decode: impl Fn(&[u8], &[u8]) -> Result<T, DamagedRecord>) -> (T, T) {
     let (key, value) = bytes.split_at(bytes.len() / 2);
     let _short = decode(key, value);
     let half = |bytes: &[u8]| {
@@ -65,7 +65,7 @@ fn pair<K, V, T>(bytes: &[u8], decode: impl Fn(&[u8], &[u8]) -> Result<T, Damage
 
 fn of_kernel(kind: u8, bytes: &[u8]) {
     match kind % 17 {
-        0 => both::<WireRow, _>(bytes, Row::decode),
+        0 => both::<WireRow, _>(bytes, IoRow::decode),
         1 => both::<WireOperationRow, _>(bytes, OperationRow::decode),
         2 => both::<WirePartRow, _>(bytes, PartRow::decode),
         3 => both::<WireVector, _>(bytes, |bytes| WireVector::decode(bytes, vec![u64::MAX; CPUS], true)),
@@ -126,7 +126,7 @@ fn of_kernel(kind: u8, bytes: &[u8]) {
         _ => {
             let mut rest = bytes;
             while process_events::next(&mut rest).is_some() {}
-            let mut emitted = Emitted::default();
+            let mut emitted = EventCounts::default();
             for emitter in bytes.chunks(size_of::<WireEmitter>()) {
                 let emitter = <WireEmitter as biopsy::wire::Record>::decode(&exactly::<WireEmitter>(emitter));
                 emitted.add(&emitter.expect("it has its length"));
