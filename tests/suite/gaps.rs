@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use biopsy::host::cpu_counters::Event;
+use biopsy::host::cpu_counters::CounterEvent;
 use biopsy::render::gaps;
 
 /// What precedes the key of a gap in the files that make gaps.
@@ -29,8 +29,13 @@ const NO_GAP: &str = "note_bio";
 const VIEWS: [&str; 9] =
     ["latency", "interrupts", "locks", "threads", "stacks", "errors", "top", "system", "trace"];
 
-const EVENTS: [Event; 5] =
-    [Event::Cycles, Event::Instructions, Event::FrontendStalls, Event::BackendStalls, Event::CpuClock];
+const EVENTS: [CounterEvent; 5] = [
+    CounterEvent::Cycles,
+    CounterEvent::Instructions,
+    CounterEvent::FrontendStalls,
+    CounterEvent::BackendStalls,
+    CounterEvent::CpuClock,
+];
 
 fn sources(folder: &Path, all: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {

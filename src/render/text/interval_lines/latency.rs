@@ -325,7 +325,8 @@ mod tests {
         let mut summary = summary();
         summary.devices.push(DeviceLatency { name: "vdb".to_string(), ..DeviceLatency::default() });
         let last = |all| {
-            let text = IntervalLines::new(Style { all, ..Style::default() }).add("10:00:01", &summary);
+            let text = IntervalLines::new(IntervalStyle { all, ..IntervalStyle::default() })
+                .add("10:00:01", &summary);
             text.lines().last().unwrap().split_whitespace().collect::<Vec<_>>().join(" ")
         };
         assert_eq!(last(true), "10:00:01 vdb - 0 0 - - - - - - - - -");
