@@ -1,4 +1,4 @@
-//! biopsy takes a sample of live block I/O and says what is wrong with it.
+//! biopsy measures live block I/O and says what is wrong with it.
 //!
 //! The rooms, and which may use which (a test, `tests/suite/layers.rs`, holds the arrows):
 //!

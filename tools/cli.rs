@@ -45,7 +45,7 @@ mod top;
 mod trace;
 mod values;
 
-/// Takes a sample of live block I/O and says what is wrong with it.
+/// Measures live block I/O and says what is wrong with it.
 #[derive(Debug, Parser)]
 #[command(
     name = "biopsy",
@@ -95,7 +95,7 @@ pub enum Color {
 
 #[derive(Debug, Subcommand)]
 pub enum Verb {
-    /// Find the bottleneck and what to change: load, measure, explain.
+    /// Find the bottleneck and what to change.
     Diagnose(Diagnose),
     /// I/O latency by stage, per device and I/O type.
     #[command(visible_alias = "lat")]

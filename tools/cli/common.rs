@@ -62,7 +62,7 @@ pub fn sorts(columns: &[&'static str]) -> impl FnOnce(Arg) -> Arg {
 /// Devices, interval and count as positional arguments, like iostat's: `vda nvme0n1 1 10`.
 #[derive(Debug, Clone, Default, Args)]
 pub struct IntervalArgs {
-    /// Disks or partitions, as with -d; then, as in iostat, every INTERVAL seconds, COUNT times.
+    /// Disks or partitions (name or path); then, as in iostat, every INTERVAL seconds, COUNT times.
     #[arg(value_name = "DEVICE, INTERVAL, COUNT")]
     words: Vec<String>,
     /// Taken from `words` by [`Self::place`].

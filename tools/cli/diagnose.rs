@@ -25,7 +25,7 @@ pub struct Workload {
     /// Threads, each with its own ring and pinned to its own CPU.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub numjobs: u32,
-    /// How long the load runs, or the measurement without one. The same as --for.
+    /// How long to run or measure. The same as --for.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
     pub runtime: Duration,
     /// Bytes of the target to read; for a scratch file, its size.
@@ -51,9 +51,9 @@ pub const OF_THE_LOAD: [&str; 9] =
 
 #[derive(Debug, Args)]
 pub struct Diagnose {
-    /// Directory, device or file to read. In a directory, a scratch file is made and removed; a device or
-    /// file is only read. Default: the current directory, unless --no-load, -d, -p, --comm, --cgroup or
-    /// COMMAND is given.
+    /// Device or file to read, or directory for a scratch file [default: . without -d, -p or COMMAND].
+    /// A scratch file is removed at the end; a device or file is only read. --no-load, --comm and --cgroup
+    /// also go without it.
     #[arg(value_name = "TARGET", conflicts_with_all = ["no_load", "pids", "comms", "cgroups"])]
     pub target: Option<PathBuf>,
     #[command(flatten)]

@@ -30,7 +30,7 @@ pub struct Flame {
     /// event.
     #[arg(long)]
     pub all_waits: bool,
-    /// Only I/O waits and uninterruptible waits. Implies --off-cpu.
+    /// Off-CPU time in I/O waits and other uninterruptible waits only. Implies --off-cpu.
     #[arg(long)]
     pub io_wait: bool,
     /// Lock wait time, by lock and waiting thread.

@@ -15,7 +15,7 @@ pub struct Devices {
     /// Only this device. Can be repeated.
     #[arg(short, long = "device", value_name = "DEV")]
     pub devices: Vec<String>,
-    /// Disks (name, path, MAJ:MIN), as with -d.
+    /// Disks (name, path or MAJ:MIN). Default: all.
     #[arg(value_name = "DEVICE", conflicts_with = "input")]
     pub named: Vec<String>,
     /// Also show empty loop, ram and zram devices.

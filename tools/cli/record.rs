@@ -11,7 +11,7 @@ use super::{LeastSeverity, MeasurementArgs};
 
 #[derive(Debug, Args)]
 pub struct Record {
-    /// Record these views (comma-separated). Default: all but trace, without those that this machine refuses.
+    /// Record only these views (comma-separated). Default: all but trace, without those that this machine refuses.
     #[arg(long, value_name = "VIEW,...", value_enum, value_delimiter = ',', num_args = 1)]
     pub with: Vec<Recordable>,
     #[command(flatten)]

@@ -42,7 +42,7 @@ pub struct Threads {
     /// Only threads of this process. Can be repeated.
     #[arg(short, long = "pid", value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
     pub pids: Vec<u32>,
-    /// Only threads with this name; its numbers may be written as `*`. Can be repeated.
+    /// Only threads with this name; `*` stands for a number, as in kworker/*:*. Can be repeated.
     #[arg(long = "comm", value_name = "NAME", value_parser = comm)]
     pub comms: Vec<String>,
     /// Only threads of this cgroup and its descendants. PATH is absolute, or relative to the root of the

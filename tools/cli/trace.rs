@@ -53,7 +53,7 @@ pub struct Trace {
     /// For tests: size of each CPU's ring buffer.
     #[arg(long, value_name = "BYTES", hide = true)]
     pub fault_ring_bytes: Option<u32>,
-    /// Disks or partitions (name, path, MAJ:MIN), as with -d.
+    /// Disks or partitions (name, path or MAJ:MIN). Default: all.
     #[arg(value_name = "DEVICE")]
     pub named: Vec<String>,
     /// Run COMMAND and trace until it exits, or for --for (COMMAND keeps running).

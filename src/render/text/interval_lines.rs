@@ -142,6 +142,14 @@ impl Cell {
         })
     }
 
+    /// Marks a number that is a lower bound.
+    fn at_least(self, is_bound: bool) -> Self {
+        match self {
+            Self::Number(shown, value) if is_bound => Self::Number(shown + "+", value),
+            other => other,
+        }
+    }
+
     fn shown(&self) -> String {
         match self {
             Self::Text(text) => clean(text),

@@ -263,8 +263,8 @@ pub(in crate::render::text) fn sliced_line(summary: &LatencySummary) -> Option<S
         n => format!("; {} more were in flight at the end of a slice", count(n)),
     };
     Some(format!(
-        "operations (submit, reap) were measured {} % of the time, n = {}, as --max-cost allows{cut}; the \
-         rest covers every I/O\n",
+        "submit and reap: measured {} % of the time (CPU budget --max-cost), n = {}{cut}; all else covers \
+         every I/O\n",
         significant(duty * 100.0, 2),
         count(operations),
     ))

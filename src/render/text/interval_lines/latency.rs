@@ -6,16 +6,12 @@ use crate::analyze::latency::{DeviceLatency, LatencySummary, OpLatency, Unit};
 use crate::analyze::stage::Stage;
 use crate::hist::Histogram;
 use crate::merge::SaturatingSum as _;
-use crate::render::text::latency::sliced_line;
 use crate::render::text::{clean, footer, groups};
 
 /// Groups per interval, most time first.
 const MOST_GROUPS: usize = 20;
 
 const MEBIBYTE: f64 = 1_048_576.0;
-
-/// Marks a lower bound.
-const AT_LEAST: &str = "+";
 
 const NUMBERS: [Column; 6] = [
     Column::number("iops", "IO/s", 5),
@@ -56,7 +52,7 @@ impl Intervals for LatencySummary {
     }
 
     fn rows(&self) -> Vec<Vec<Cell>> {
-        let seconds = self.duration_ns as f64 / 1e9;
+        let (seconds, sliced) = (self.duration_ns as f64 / 1e9, self.sliced().is_some());
         if !self.groups.by.is_empty() {
             // A group by stage may have a stage that only requests have, while those of operations are shown.
             let has = |group: &&Group| {
@@ -69,7 +65,7 @@ impl Intervals for LatencySummary {
             let rows = device.ops.iter().filter(|(_, latency)| latency.ios > 0);
             rows.map(|(op, latency)| {
                 let mut row = vec![Cell::text(Some(name.clone())), Cell::text(Some(op.name()))];
-                row.extend(numbers(latency, seconds));
+                row.extend(numbers(latency, seconds, sliced));
                 row.extend(shares(latency));
                 row
             })
@@ -83,7 +79,7 @@ impl Intervals for LatencySummary {
         let idle = self.devices.iter().filter(|device| self.groups.by.is_empty() && device.ios == 0);
         idle.map(|device| {
             let mut row = vec![Cell::text(Some(name(device))), Cell::Absent];
-            row.extend(numbers(&OpLatency::default(), seconds));
+            row.extend(numbers(&OpLatency::default(), seconds, false));
             row.extend(shares(&OpLatency::default()));
             row
         })
@@ -117,7 +113,10 @@ impl Intervals for LatencySummary {
     }
 
     fn note(&self) -> Option<String> {
-        sliced_line(self)
+        self.sliced().map(|_| {
+            "submit and reap: measured in a part of the time (CPU budget --max-cost); a mean with + lacks them\n"
+                .to_string()
+        })
     }
 }
 
@@ -147,7 +146,7 @@ fn of_group(summary: &LatencySummary, group: &Group) -> Vec<Cell> {
     };
     let mut row: Vec<Cell> = summary.groups.by.iter().map(name).collect();
     let seconds = summary.duration_ns as f64 / 1e9;
-    row.extend(numbers(&group.latency, seconds));
+    row.extend(numbers(&group.latency, seconds, summary.sliced().is_some()));
     if !summary.groups.by.contains(&Dimension::Stage) {
         row.extend(shares(&group.latency));
     }
@@ -155,13 +154,14 @@ fn of_group(summary: &LatencySummary, group: &Group) -> Vec<Cell> {
 }
 
 /// Cells of [`NUMBERS`].
-fn numbers(latency: &OpLatency, seconds: f64) -> Vec<Cell> {
+fn numbers(latency: &OpLatency, seconds: f64, sliced: bool) -> Vec<Cell> {
     let per_second = |n: f64| (seconds > 0.0).then_some(n / seconds);
     let whole = TotalTime::of(latency);
     let mut row = vec![
         Cell::rate(per_second(latency.ios as f64)),
         Cell::figure(per_second(latency.bytes as f64 / MEBIBYTE)),
-        Cell::micros(whole.mean_ns()),
+        // Of an operation that was not followed, what is outside of the block layer is not known.
+        Cell::micros(whole.mean_ns()).at_least(sliced && latency.stages().0 != Unit::Operation),
     ];
     row.extend([0.5, 0.99].map(|q| whole.at(|hist| hist.quantile(q))));
     row.push(whole.at(Histogram::max));
@@ -206,10 +206,7 @@ impl<'a> TotalTime<'a> {
             Self::Stages(stages) => {
                 let most = stages.iter().map(|hist| hist.count()).max();
                 let of_all = stages.iter().filter(|hist| Some(hist.count()) == most);
-                match Cell::micros(of_all.filter_map(|hist| of(hist)).max().map(|ns| ns as f64)) {
-                    Cell::Number(shown, value) => Cell::Number(shown + AT_LEAST, value),
-                    other => other,
-                }
+                Cell::micros(of_all.filter_map(|hist| of(hist)).max().map(|ns| ns as f64)).at_least(true)
             }
         }
     }
@@ -297,6 +294,23 @@ mod tests {
         let write = "10:00:01 vda write 100 100 4000 3000+ 3000+ 3000+ - 25 75 - -";
         assert_eq!(lines[3].join(" "), write, "{text}");
         assert_eq!(lines[4].join(" "), "10:00:01 vda empty_flush 1 0 - - - - - - - - -", "{text}");
+    }
+
+    /// Submit and reap of these operations are not in the mean, which is a lower bound of theirs.
+    #[test]
+    fn a_mean_without_operations_is_marked_where_they_were_not_followed() {
+        let mut summary = summary();
+        let reads = summary.devices[0].ops.get_mut(&Op::Read).unwrap();
+        reads.operations = None;
+        assert!(summary.note().is_none());
+        let mean = |summary: &LatencySummary| {
+            let text = IntervalLines::default().add("10:00:01", summary);
+            cells(&text)[2][5].to_string()
+        };
+        assert_eq!(mean(&summary), "100");
+        summary.operations_duty = Some(0.0);
+        assert_eq!(mean(&summary), "100+");
+        assert!(summary.note().is_some_and(|note| note.contains("--max-cost")));
     }
 
     #[test]
