@@ -29,7 +29,7 @@ use biopsy::wire::rows::{IoRow, OperationRow, WireOperationRow, WireRow};
 use biopsy::wire::stacks::{self, WireStackKey};
 use biopsy::wire::submits::{self, WireSubmitStack};
 use biopsy::wire::threads::WireThread;
-use biopsy::wire::{Count, DamagedRecord};
+use biopsy::wire::{Count, DamagedRecord, process_events};
 use libfuzzer_sys::fuzz_target;
 
 /// CPUs of which a vector knows how many interrupts came to them.
