@@ -61,7 +61,7 @@ pub fn elements<T>(
     mut each: impl FnMut(u32, &[u8]) -> Result<T>,
 ) -> Result<Vec<T>> {
     let mut all = Vec::with_capacity(range.len());
-    let mut batch = Batch::new(map, range.len());
+    let mut batch = MapBatch::new(map, range.len());
     // The kernel continues behind the element whose index it gets.
     batch.position = range.start.checked_sub(1);
     while all.len() < range.len() {
@@ -84,7 +84,7 @@ pub fn elements<T>(
 /// # Errors
 /// When the kernel does not read all, or `each` fails.
 pub fn each_entry(map: &impl MapCore, mut each: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
-    let mut batch = Batch::new(map, FEW);
+    let mut batch = MapBatch::new(map, FEW);
     loop {
         let is_last = batch.read(map)?;
         for (key, value) in batch.entries() {
@@ -117,7 +117,7 @@ pub fn entries(map: &impl MapCore) -> Result<Entries> {
 
 /// Part of a map, read by one system call (since 5.6, for hash tables 057996380a42). Its
 /// buffers are used again for the next part.
-struct Batch {
+struct MapBatch {
     key_size: usize,
     value_size: usize,
     keys: Vec<u8>,
@@ -129,7 +129,7 @@ struct Batch {
     position: Option<u32>,
 }
 
-impl Batch {
+impl MapBatch {
     fn new(map: &impl MapCore, most: usize) -> Self {
         let value_size = map.value_size() as usize;
         let most = most.min(map.max_entries() as usize).min(BATCH_BYTES / value_size.max(1)).max(1) as u32;

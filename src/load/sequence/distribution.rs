@@ -25,11 +25,11 @@ pub enum Skew {
         width: u64,
         blocks: Permutation,
     },
-    Zoned(Vec<Zone>),
+    Zoned(Vec<AccessZone>),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Zone {
+pub struct AccessZone {
     /// Cumulative percentage of accesses up to this zone.
     accesses: f64,
     first: u64,
@@ -71,7 +71,7 @@ impl Skew {
 }
 
 /// None where no zone has both accesses and blocks. A zone smaller than a block gets the block in which it begins.
-fn zoned(zones: &[(f64, f64)], count: u64) -> Option<Vec<Zone>> {
+fn zoned(zones: &[(f64, f64)], count: u64) -> Option<Vec<AccessZone>> {
     let (mut accesses, mut range) = (0.0, 0.0);
     let mut all = Vec::with_capacity(zones.len());
     for (access, length) in zones {
@@ -80,7 +80,7 @@ fn zoned(zones: &[(f64, f64)], count: u64) -> Option<Vec<Zone>> {
         let end = ((count as f64 * range / 100.0).round() as u64).min(count);
         if *access > 0.0 {
             accesses += access;
-            all.push(Zone { accesses, first, blocks: end.saturating_sub(first).max(1) });
+            all.push(AccessZone { accesses, first, blocks: end.saturating_sub(first).max(1) });
         }
     }
     (!all.is_empty()).then_some(all)
