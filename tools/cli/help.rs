@@ -60,7 +60,7 @@ const PAGES: [HelpPage; 20] = [
             "all",
         ],
         examples: &[
-            ("threads 1", "what threads do or wait for, every second"),
+            ("threads 1", "what threads do or wait for"),
             ("threads -G comm,state,kstack --for 5s", "with kernel stacks"),
             ("threads --stacks flame -o threads.svg --for 5s", "as a flame graph"),
         ],
