@@ -51,9 +51,9 @@ pub const OF_THE_LOAD: [&str; 9] =
 
 #[derive(Debug, Args)]
 pub struct Diagnose {
-    /// Device or file to read, or directory for a scratch file [default: . without -d, -p or COMMAND].
-    /// A scratch file is removed at the end; a device or file is only read. --no-load, --comm and --cgroup
-    /// also go without it.
+    /// Device or file to read, or directory for a scratch file (default: this one, unless -d, -p or COMMAND is
+    /// given). The scratch file is removed at the end; a device or file is only read. --no-load, --comm and
+    /// --cgroup need no TARGET either.
     #[arg(value_name = "TARGET", conflicts_with_all = ["no_load", "pids", "comms", "cgroups"])]
     pub target: Option<PathBuf>,
     #[command(flatten)]
