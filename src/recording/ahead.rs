@@ -3,7 +3,7 @@
 
 use std::io::BufRead;
 use std::num::NonZero;
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 
@@ -15,31 +15,27 @@ use crate::envelope::View;
 /// Parser threads.
 const MOST: usize = 4;
 
-/// Queued batches of lines per thread.
+/// Queued lines per thread.
 const WAITING: usize = 4;
 
-/// Queued batches of results per thread: without a queue, each batch costs two context switches.
+/// Queued results per thread: without a queue, each line costs two context switches.
 const PARSED: usize = 2;
 
-/// Lines per batch: with one, the switches between threads take an eighth of the CPU time.
-const BATCH_LINES: usize = 16;
-
-/// Size in bytes above which a line is parsed alone, and of a batch: a hostile line can take many times its size in
-/// memory.
+/// Size in bytes above which a line is parsed alone: a hostile line can take many times its size in memory.
 const LARGE: usize = 1 << 18;
 
-/// Consecutive lines with their numbers; a large line is alone.
-struct Batch {
-    /// The number of the line before the first one.
+/// A line, its number, and the number of the line before it.
+struct Task {
+    number: u64,
     before: u64,
-    lines: Vec<(u64, Vec<u8>)>,
+    line: Vec<u8>,
 }
 
-/// A batch, or the error of reading the line after the previous one.
-type ReadResult = Result<Batch>;
+/// A task, or the error of reading the line.
+type ReadResult = Result<Task>;
 
-/// Parsed lines and their numbers, up to the first error.
-type ParsedBatch<V> = Vec<Result<(u64, ClassifiedLine<V>)>>;
+/// A parsed line and its number.
+type ParsedLineResult<V> = Result<(u64, ClassifiedLine<V>)>;
 
 /// The number of the last line whose result was consumed. A large line is parsed only after all lines before it were
 /// consumed. Otherwise the faster thread would decide which of two large lines is parsed first, while results are
@@ -96,9 +92,9 @@ impl<R: BufRead + Send> Pieces<R> {
             let _end = ConsumerGuard(&taken);
             let mut number = lines.number;
             taken.set(number);
-            // Round-robin: each thread gets every Nth batch, so reading the channels in turn gives the results in order.
+            // Round-robin: each thread gets every Nth line, so reading the channels in turn gives the results in order.
             let mut tasks = Vec::new();
-            let mut results: Vec<Receiver<ParsedBatch<V>>> = Vec::new();
+            let mut results: Vec<Receiver<ParsedLineResult<V>>> = Vec::new();
             for _ in 0..threads {
                 let (task, waiting) = sync_channel(WAITING);
                 let (parsed, result) = sync_channel(PARSED);
@@ -110,12 +106,10 @@ impl<R: BufRead + Send> Pieces<R> {
             scope.spawn(move || read(&mut lines, &tasks));
             // The parsers exit after the reader, or when their results are no longer received.
             for result in results.iter().cycle() {
-                let Ok(parsed) = result.recv() else { break };
-                for found in parsed {
-                    let (line, found) = found?;
-                    number = number.max(line);
-                    notes.take(found).map_or(Ok(()), &mut with)?;
-                }
+                let Ok(found) = result.recv() else { break };
+                let (line, found) = found?;
+                number = number.max(line);
+                notes.take(found).map_or(Ok(()), &mut with)?;
                 taken.set(number);
             }
             notes.end(V::SCHEMA)
@@ -123,85 +117,37 @@ impl<R: BufRead + Send> Pieces<R> {
     }
 }
 
-/// Passes the lines to the parser threads, until the end or an error. A batch has only lines that no thread could take
-/// yet, so that a line of a live run is parsed at once.
+/// Passes the lines to the parser threads, until the end or an error.
 fn read(lines: &mut NumberedLines<impl BufRead>, tasks: &[SyncSender<ReadResult>]) {
-    let mut tasks = tasks.iter().cycle();
-    let Some(mut task) = tasks.next() else { return };
-    let (mut batch, mut bytes) = (Batch { before: lines.number, lines: Vec::new() }, 0);
-    loop {
+    for task in tasks.iter().cycle() {
         let (mut line, before) = (Vec::new(), lines.number);
-        let next = lines.next(&mut line);
-        let fits = matches!(next, Ok(true)) && bytes + line.len() <= LARGE;
-        if !batch.lines.is_empty() && !fits {
-            let full = std::mem::replace(&mut batch, Batch { before, lines: Vec::new() });
-            if task.send(Ok(full)).is_err() {
-                return;
-            }
-            (task, bytes) = (tasks.next().unwrap_or(task), 0);
-        }
-        match next {
-            Ok(true) => {}
+        let (read, is_last) = match lines.next(&mut line) {
+            Ok(true) => (Ok(Task { number: lines.number, before, line }), false),
             Ok(false) => return,
-            Err(error) => {
-                // If the receiver is gone, an earlier error has ended the reading.
-                let _sent = task.send(Err(error));
-                return;
-            }
-        }
-        bytes += line.len();
-        batch.lines.push((lines.number, line));
-        let ready = std::mem::replace(&mut batch, Batch { before: lines.number, lines: Vec::new() });
-        let sent = match task.try_send(Ok(ready)) {
-            Err(TrySendError::Full(Ok(waiting))) if waiting.lines.len() < BATCH_LINES => {
-                batch = waiting;
-                continue;
-            }
-            Err(TrySendError::Full(waiting)) => task.send(waiting).is_ok(),
-            other => other.is_ok(),
+            Err(error) => (Err(error), true),
         };
-        if !sent {
+        if task.send(read).is_err() || is_last {
             return;
         }
-        (task, bytes) = (tasks.next().unwrap_or(task), 0);
     }
 }
 
 fn parse<V: View>(
     waiting: &Receiver<ReadResult>,
-    parsed: &SyncSender<ParsedBatch<V>>,
+    parsed: &SyncSender<ParsedLineResult<V>>,
     span: Span,
     began: Option<&str>,
     taken: &LineProgress,
 ) {
     for read in waiting {
-        let found = match read {
-            Ok(batch) => parse_batch(batch, span, began, taken),
-            Err(error) => vec![Err(error)],
-        };
+        let found = read.and_then(|Task { number, before, line }| {
+            if line.len() > LARGE {
+                taken.wait_for(before);
+            }
+            Ok((number, find(&line, span, began).with_context(|| format!("line {number}"))?))
+        });
         if parsed.send(found).is_err() {
             return;
         }
     }
-}
-
-fn parse_batch<V: View>(
-    batch: Batch,
-    span: Span,
-    began: Option<&str>,
-    taken: &LineProgress,
-) -> ParsedBatch<V> {
-    if batch.lines.iter().any(|(_, line)| line.len() > LARGE) {
-        taken.wait_for(batch.before);
-    }
-    let mut parsed = Vec::with_capacity(batch.lines.len());
-    for (number, line) in batch.lines {
-        let found = find(&line, span, began).with_context(|| format!("line {number}"));
-        let is_wrong = found.is_err();
-        parsed.push(found.map(|found| (number, found)));
-        if is_wrong {
-            break;
-        }
-    }
-    parsed
 }
