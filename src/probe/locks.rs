@@ -10,7 +10,7 @@ mod spin;
 pub use object::{SPEC, VIEW};
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Read as _;
 use std::os::fd::AsRawFd;
@@ -59,6 +59,9 @@ const PERIOD: Duration = Duration::from_millis(100);
 
 /// How often new locks are named: the objects that contain them may be gone at the end of the interval.
 const NAME_EVERY: Duration = Duration::from_millis(500);
+
+/// How often processes are looked up again between readings.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
 /// Attempts to name a lock: the struct around a new lock may not be complete yet.
 const TRIES: u8 = 2;
@@ -172,6 +175,10 @@ struct Names {
     looked: Option<Instant>,
     /// Rows of locks and processes at the last lookup between readings.
     rows: u64,
+    /// When processes with a name were last looked up again.
+    looked_again: Option<Instant>,
+    /// Processes that were gone when they were looked up.
+    exited: BTreeSet<u32>,
 }
 
 impl Names {
@@ -182,11 +189,14 @@ impl Names {
 
     /// Looks up the names of these processes, of [`MOST_LOOKED_AT`] at most. Those that have exited keep theirs.
     fn look_up(&mut self, root: &Path, pids: impl Iterator<Item = u32>) {
-        for pid in pids.take(MOST_LOOKED_AT) {
-            if let Ok(mut comm) = fs::read(root.join(format!("proc/{pid}/comm"))) {
-                comm.truncate(comm.iter().rposition(|byte| *byte == b'\n').unwrap_or(comm.len()));
-                self.processes.insert(pid, comm);
-            }
+        let pids: Vec<u32> = pids.filter(|pid| !self.exited.contains(pid)).take(MOST_LOOKED_AT).collect();
+        for pid in pids {
+            let Ok(mut comm) = fs::read(root.join(format!("proc/{pid}/comm"))) else {
+                self.exited.insert(pid);
+                continue;
+            };
+            comm.truncate(comm.iter().rposition(|byte| *byte == b'\n').unwrap_or(comm.len()));
+            self.processes.insert(pid, comm);
         }
     }
 }
@@ -433,7 +443,8 @@ impl LockProbe {
         self.rows().unwrap_or_default().iter().map(|row| row.contentions).sum()
     }
 
-    fn reading(&self) -> Result<Reading> {
+    /// `waiting`: threads that sleep on a lock, whose locks are named as well.
+    fn reading(&self, waiting: Option<Vec<WaiterSample>>) -> Result<Reading> {
         let maps = &self.skel.maps;
         let at_ns = now_ns();
         let places = || -> Result<Vec<Option<WireLockRecent>>> {
@@ -490,7 +501,8 @@ impl LockProbe {
             sum.wait_ns += sample.wait_ns;
             sum.samples += sample.samples;
         }
-        self.name_locks(locks.iter().map(|(lock, sample)| (*lock, sample.flags)));
+        let waited_for = waiting.iter().flatten().map(|waiter| (waiter.lock, waiter.flags));
+        self.name_locks(locks.iter().map(|(lock, sample)| (*lock, sample.flags)).chain(waited_for));
         self.last.borrow_mut().hold(&mut locks, &mut processes);
         Ok(Reading {
             at_ns,
@@ -502,7 +514,7 @@ impl LockProbe {
             maps: MappedFiles::default(),
             processes,
             holders: if self.wanted.holders { Some(self.released()?) } else { None },
-            waiting: None,
+            waiting,
             names: self.names.borrow().by_lock.clone(),
             spin: None,
             slow_path: self.slow_path,
@@ -538,19 +550,18 @@ impl LockProbe {
         Some(all.iter().filter_map(|(_, value)| WireLockWaiter::decode(value).ok()).collect())
     }
 
-    /// The same; names the locks that they wait for.
-    fn name_waiting(&self) -> Option<Vec<WaiterSample>> {
-        let waiting = self.waiting();
-        self.name_locks(waiting.iter().flatten().map(|waiter| (waiter.lock, waiter.flags)));
-        waiting
-    }
-
     /// Names what was added since the last look, because a process or the object around a lock may be gone at the end of
     /// the interval.
     fn name_new(&self) {
         let rows = self.skel.maps.bss_data.as_ref().map_or(0, |data| data.rows_added);
         let mut names = self.names.borrow_mut();
         names.looked = Some(Instant::now());
+        // In a long interval, a process may call exec and exit.
+        if names.looked_again.is_none_or(|then| then.elapsed() >= LOOK_AGAIN) {
+            names.looked_again = Some(Instant::now());
+            let named: Vec<u32> = names.processes.keys().copied().collect();
+            names.look_up(&self.root, named.into_iter());
+        }
         if names.rows == rows {
             return;
         }
@@ -578,6 +589,7 @@ impl LockProbe {
             last.get(pid).is_none_or(|earlier| earlier.contentions != sample.contentions)
         });
         names.look_up(&self.root, waited.map(|(pid, _)| *pid));
+        names.looked_again = Some(Instant::now());
         for (pid, sample) in processes {
             if let Some(comm) = names.processes.get(pid) {
                 sample.comm.clone_from(comm);
@@ -659,7 +671,7 @@ impl Probe for LockProbe {
     type Reading = Reading;
 
     fn begin(&mut self) -> Result<()> {
-        self.start = self.reading()?;
+        self.start = self.reading(None)?;
         self.run(true)?;
         self.start.at_ns = now_ns();
         // Takes longer than the rest; its samples have their own duration.
@@ -687,8 +699,7 @@ impl Probe for LockProbe {
     }
 
     fn read(&self) -> Result<Reading> {
-        let waiting = self.name_waiting();
-        let mut reading = Reading { waiting, ..self.reading()? };
+        let mut reading = self.reading(self.waiting())?;
         reading.spin = self.spinning.borrow_mut().as_mut().and_then(|spinning| spinning.read(false));
         Ok(reading)
     }
@@ -698,12 +709,12 @@ impl Probe for LockProbe {
             meter.end(&self.metered(), &|| self.contentions());
             self.meter = Some(meter);
         }
-        let waiting = self.name_waiting();
+        let waiting = self.waiting();
         let end_ns = now_ns();
         self.run(false)?;
         let missed = self.missed();
         let spin = self.spinning.borrow_mut().as_mut().and_then(|spinning| spinning.read(true));
-        let mut reading = Reading { at_ns: end_ns, missed, spin, waiting, ..self.reading()? };
+        let mut reading = Reading { at_ns: end_ns, missed, spin, ..self.reading(waiting)? };
         reading.maps = self.maps.take().map(ProcessMaps::finish).unwrap_or_default();
         self.links.clear();
         Ok(reading)

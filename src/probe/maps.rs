@@ -60,6 +60,7 @@ pub fn elements<T>(
     range: Range<u32>,
     mut each: impl FnMut(u32, &[u8]) -> Result<T>,
 ) -> Result<Vec<T>> {
+    ensure!(range.end <= map.max_entries(), "{}: no element {}", name(map), range.end.saturating_sub(1));
     let mut all = Vec::with_capacity(range.len());
     let mut batch = MapBatch::new(map, range.len());
     // The kernel continues behind the element whose index it gets.
