@@ -37,11 +37,12 @@ impl Moment {
     /// Parses `14:30:05`, `14:30Z`, `2026-11-28 14:30:05` or `2026-11-28T14:30:05Z`; an offset (`+01:00`) may take the
     /// place of Z. None: it is none of these.
     pub fn parse(text: &str) -> Option<Self> {
-        if !text.contains(':') {
-            return None;
-        }
         if let Ok(time) = text.parse() {
             return Some(Self::At(time));
+        }
+        // A zone in brackets would be ignored.
+        if !text.contains(':') || text.contains('[') {
+            return None;
         }
         if let Ok(time) = text.parse() {
             return Some(Self::Local(time));
@@ -56,7 +57,7 @@ impl Moment {
     pub fn in_utc(self) -> Self {
         match self {
             Self::TimeOfDay(time, Zone::Local) => Self::TimeOfDay(time, Zone::Fixed(Offset::UTC)),
-            Self::Local(time) => at(time, Zone::Fixed(Offset::UTC)).map_or(self, Self::At),
+            Self::Local(time) => at(time, Zone::Fixed(Offset::UTC))[0].map_or(self, Self::At),
             other => other,
         }
     }
@@ -71,13 +72,13 @@ impl Moment {
     fn of(self, begin: Timestamp) -> Option<Timestamp> {
         match self {
             Self::At(time) => Some(time),
-            Self::Local(time) => at(time, Zone::Local),
+            Self::Local(time) => at(time, Zone::Local).into_iter().flatten().min(),
             Self::After(length) => begin.checked_add(SignedDuration::try_from(length).ok()?).ok(),
             Self::TimeOfDay(time, zone) => {
                 let day = begin.to_zoned(TimeZone::fixed(zone.offset(begin))).date();
                 let of = |day: Date| at(day.to_datetime(time), zone);
-                let today = of(day)?;
-                if today >= begin { Some(today) } else { of(day.tomorrow().ok()?) }
+                let all = [of(day), day.tomorrow().map_or([None; 2], of)];
+                all.into_iter().flatten().flatten().filter(|time| *time >= begin).min()
             }
         }
     }
@@ -92,11 +93,19 @@ impl Zone {
     }
 }
 
-/// Where summer time begins or ends, the second offset is that on the side of the result.
-fn at(time: DateTime, zone: Zone) -> Option<Timestamp> {
-    let near = Offset::UTC.to_timestamp(time).ok()?;
-    let first = zone.offset(near).to_timestamp(time).ok()?;
-    zone.offset(first).to_timestamp(time).ok()
+/// Equal, but for a time that exists twice because summer time ends. One that does not exist because summer time begins
+/// is taken with the offset before it.
+fn at(time: DateTime, zone: Zone) -> [Option<Timestamp>; 2] {
+    let with = |offset: Offset| offset.to_timestamp(time).ok();
+    let Some(near) = with(Offset::UTC) else { return [None; 2] };
+    let day = SignedDuration::from_hours(24);
+    let around =
+        [near.checked_sub(day), near.checked_add(day)].map(|time| time.ok().map(|at| zone.offset(at)));
+    let exact = around.map(|offset| with(offset?).filter(|time| Some(zone.offset(*time)) == offset));
+    match exact {
+        [None, None] => [around[0].and_then(with); 2],
+        [one, other] => [one.or(other), other.or(one)],
+    }
 }
 
 /// From `from`, inclusive, to `to`, exclusive.
@@ -169,7 +178,9 @@ mod tests {
         is("00:58:00+01:00", "2026-11-29T23:58:00Z");
         is("18:59:30-05", "2026-11-28T23:59:30Z");
         is("2026-11-29 00:59:01+01:00", "2026-11-28T23:59:01Z");
-        assert_eq!(["soon", "90s", "2026-11-28", "25:00"].map(Moment::parse), [None; 4]);
+        is("20261128T235930Z", "2026-11-28T23:59:30Z");
+        let not = ["soon", "90s", "2026-11-28", "25:00", "14:30[Europe/Berlin]"];
+        assert_eq!(not.map(Moment::parse), [None; 5]);
         for text in ["23:59:30", "2026-11-28T23:59:30", "2026-11-28 23:59:30"] {
             let local = Moment::parse(text).unwrap();
             let expected: Option<Timestamp> = "2026-11-28T23:59:30Z".parse().ok();
