@@ -40,7 +40,7 @@ impl PrintedMetric {
 }
 
 /// Begins of JSON to try: a log line may begin with a bracket, as in `[INFO]`.
-const MOST_BEGINS: usize = 64;
+const MOST_BEGINS: usize = 10_000;
 
 /// The last JSON value of a text. It may have other text before the first one, and none after it.
 fn last_value(text: &str) -> Result<Value, String> {
@@ -54,6 +54,8 @@ fn last_value(text: &str) -> Result<Value, String> {
         let values = serde_json::Deserializer::from_str(&text[from..]).into_iter::<Value>();
         match values.last() {
             Some(Ok(value)) => return Ok(value),
+            // Cut off: what it holds is not the last value.
+            Some(Err(error)) if error.is_eof() => return Err(format!("its output is not JSON ({error})")),
             Some(Err(error)) if nth == 0 => why = format!("its output is not JSON ({error})"),
             _ => {}
         }
@@ -100,6 +102,7 @@ mod tests {
             ("x", "", "it prints no JSON"),
             ("x", "done in 3 s", "it prints no JSON"),
             ("x", "{\"x\": ", "its output is not JSON"),
+            ("x", "{\"x\": 5,\n\"y\": [\n{\"x\": 1},\n{\"x\": 2}\n", "its output is not JSON"),
             ("0", "{\"x\": 1,\n \"y\": [1, 2]\n", "its output is not JSON"),
             ("x.y", "{\"x\": {\"z\": 1}}", "has no y in x.y, where there is z"),
             ("x", "{\"x\": {\"z\": 1}}", "x is not a number, where there is z"),
