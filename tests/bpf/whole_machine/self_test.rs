@@ -135,6 +135,7 @@ fn the_cost_for_its_load_is_measured() {
     assert!((stat.reads + stat.read_merges) as f64 > least, "{stat:?} {overhead}");
     assert_eq!((stat.writes, stat.discards, stat.flushes), (0, 0, 0));
     let lost = &overhead["iops_lost_percent"];
+    assert!(lost["low"].is_number() && lost["median"].is_number(), "{overhead}");
     assert!(
         lost["low"].as_f64() <= lost["median"].as_f64() && lost["median"].as_f64() <= lost["high"].as_f64()
     );

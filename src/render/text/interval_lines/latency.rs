@@ -146,8 +146,9 @@ fn of_group(summary: &LatencySummary, group: &Group) -> Vec<Cell> {
     };
     let mut row: Vec<Cell> = summary.groups.by.iter().map(name).collect();
     let seconds = summary.duration_ns as f64 / 1e9;
-    row.extend(numbers(&group.latency, seconds, summary.sliced().is_some()));
-    if !summary.groups.by.contains(&Dimension::Stage) {
+    let by_stage = summary.groups.by.contains(&Dimension::Stage);
+    row.extend(numbers(&group.latency, seconds, summary.sliced().is_some() && !by_stage));
+    if !by_stage {
         row.extend(shares(&group.latency));
     }
     row
@@ -157,15 +158,22 @@ fn of_group(summary: &LatencySummary, group: &Group) -> Vec<Cell> {
 fn numbers(latency: &OpLatency, seconds: f64, sliced: bool) -> Vec<Cell> {
     let per_second = |n: f64| (seconds > 0.0).then_some(n / seconds);
     let whole = TotalTime::of(latency);
+    // Of an operation that was not followed, what is outside of the block layer is not known.
+    let lacks = sliced && may_have_operations(latency);
     let mut row = vec![
         Cell::rate(per_second(latency.ios as f64)),
         Cell::figure(per_second(latency.bytes as f64 / MEBIBYTE)),
-        // Of an operation that was not followed, what is outside of the block layer is not known.
-        Cell::micros(whole.mean_ns()).at_least(sliced && latency.stages().0 != Unit::Operation),
+        Cell::micros(whole.mean_ns()).at_least(lacks),
     ];
-    row.extend([0.5, 0.99].map(|q| whole.at(|hist| hist.quantile(q))));
-    row.push(whole.at(Histogram::max));
+    row.extend([0.5, 0.99].map(|q| whole.at(|hist| hist.quantile(q), lacks)));
+    row.push(whole.at(Histogram::max, lacks));
     row
+}
+
+/// Whether I/Os of a row per I/O may belong to operations: not if those seen while operations were followed do not.
+fn may_have_operations(latency: &OpLatency) -> bool {
+    let is_unowned = latency.unowned > Some(0) && latency.owned() == Some(0);
+    latency.stages().0 != Unit::Operation && !is_unowned
 }
 
 /// The whole time of an operation or I/O.
@@ -199,10 +207,10 @@ impl<'a> TotalTime<'a> {
         }
     }
 
-    /// A percentile of a sum is at least that of each of its terms.
-    fn at(&self, of: impl Fn(&Histogram) -> Option<u64>) -> Cell {
+    /// A percentile of a sum is at least that of each of its terms. `lacks`: stages are not in it.
+    fn at(&self, of: impl Fn(&Histogram) -> Option<u64>, lacks: bool) -> Cell {
         match self {
-            Self::Measured(hist) => Cell::micros(of(hist).map(|ns| ns as f64)),
+            Self::Measured(hist) => Cell::micros(of(hist).map(|ns| ns as f64)).at_least(lacks),
             Self::Stages(stages) => {
                 let most = stages.iter().map(|hist| hist.count()).max();
                 let of_all = stages.iter().filter(|hist| Some(hist.count()) == most);
@@ -310,6 +318,9 @@ mod tests {
         assert_eq!(mean(&summary), "100");
         summary.operations_duty = Some(0.0);
         assert_eq!(mean(&summary), "100+");
+        let text = IntervalLines::default().add("10:00:01", &summary);
+        let write = "10:00:01 vda write 100 100 4000 3000+ 3000+ 3000+ - 25 75 - -";
+        assert_eq!(cells(&text)[3].join(" "), write, "they have no operation");
         assert!(summary.note().is_some_and(|note| note.contains("--max-cost")));
     }
 
