@@ -104,6 +104,25 @@ fn from_and_to_are_times_as_the_lines_show_them() {
     assert!(merged.is_empty(), "one result has no lines, and --utc is still the zone of --from: {merged:?}");
 }
 
+/// The hour that exists twice where summer time ends: a time in it is the first one after the recording's start.
+#[test]
+fn a_time_that_exists_twice_is_the_first_one_of_the_recording() {
+    let scratch = crate::support::scratch::Scratch::new("twice");
+    scratch.write("run.ndjson", &seconds(&[3; 9]));
+    let path = scratch.path().join("run.ndjson");
+    let path = path.to_string_lossy();
+    // The clock is set back by an hour as the recording begins, at 20:00 UTC; or an hour later.
+    for (zone, hour) in [("XYZ0ABC,M3.2.0,M11.4.6/21", 20), ("XYZ0ABC,M3.2.0,M11.4.6/22", 21)] {
+        let (from, to) = (format!("{hour}:00:03"), format!("{hour}:00:05"));
+        let words = ["latency", "-i", &path, "--from", &from, "--to", &to];
+        let output = finish(biopsy(&words).env("TZ", zone).spawn().unwrap());
+        let text = String::from_utf8(output.stdout).unwrap();
+        let times = text.lines().filter_map(|line| line.split_whitespace().next());
+        let times: Vec<&str> = times.filter(|word| word.contains(":0")).collect();
+        assert_eq!(times, [format!("{hour}:00:04"), format!("{hour}:00:05")], "{text}");
+    }
+}
+
 #[test]
 fn rows_are_sorted_by_a_column() {
     let row = |comm: &str, average_threads: f64, samples: u64| ThreadGroup {
