@@ -34,9 +34,13 @@ fn page(id: &str) -> Result<String, Refusal> {
         None => {
             let known = || rules::pages().map(|(id, _, _)| id);
             let like: Vec<&str> = known().filter(|known| known.contains(id) || id.contains(known)).collect();
-            let like = if like.is_empty() { known().collect() } else { like };
             let id = biopsy::render::text::clean(id);
-            Err(Refusal::Usage(format!("no finding is named '{id}': use one of {}", like.join(", "))))
+            let remedy = match like[..] {
+                [] => format!("use one of {}", known().collect::<Vec<_>>().join(", ")),
+                [one] => format!("use {one}"),
+                _ => format!("use one of {}", like.join(", ")),
+            };
+            Err(Refusal::Usage(format!("no finding is named '{id}': {remedy}")))
         }
     }
 }

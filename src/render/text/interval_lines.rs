@@ -10,8 +10,8 @@ use super::{clean, figure, fitted, short};
 /// The columns that `--sort` accepts, by view. The grouping columns of groups and threads are excluded, because they
 /// vary between runs.
 pub const SORTS_LATENCY: [&str; 6] = ["iops", "mibps", "mean", "p50", "p99", "max"];
-pub const SORTS_INTERRUPTS: [&str; 6] = ["irq", "interrupts", "ios", "per", "p99", "cpu"];
-pub const SORTS_LOCKS: [&str; 5] = ["waits", "time", "mean", "p99", "max"];
+pub const SORTS_INTERRUPTS: [&str; 6] = ["irq", "intr", "ios", "ios_per_intr", "p99", "cpu"];
+pub const SORTS_LOCKS: [&str; 5] = ["waits", "waited", "mean", "p99", "max"];
 pub const SORTS_THREADS: [&str; 2] = ["threads", "samples"];
 
 /// The header is printed again after this many lines, as in vmstat.

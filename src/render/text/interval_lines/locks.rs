@@ -11,7 +11,7 @@ const WAIT: &str = "wait, µs";
 const COLUMNS: [Column; 7] = [
     Column::text("kind", "kind", 8).rank(4),
     Column::number("waits", "waits/s", 7).short("wait/s"),
-    Column::number("time", "waited ms/s", 6).short("ms/s").rank(1),
+    Column::number("waited", "waited ms/s", 6).short("ms/s").rank(1),
     Column::number("mean", "mean", 5).group(WAIT).rank(3),
     Column::number("p99", "p99", 6).group(WAIT).rank(5),
     Column::number("max", "max", 6).group(WAIT).rank(2),
