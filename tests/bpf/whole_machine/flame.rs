@@ -74,7 +74,7 @@ fn what_has_no_name_can_be_named_elsewhere() {
         ["flame", "--pprof", "-F", "499", "--comm", "bare", "--json", "-o", out.to_str().unwrap(), "--"];
     let output = run(&[&words[..], &[bare.to_str().unwrap()]].concat());
     let view = object(&output, FLAME);
-    let (mut all, mut sixty) = (0.0, 0.0);
+    let (mut all, mut sixty, mut stubs) = (0.0, 0.0, 0.0);
     for place in view["unnamed"].as_array().unwrap() {
         let frame = view["frames"].as_array().unwrap().iter().find(|frame| frame["frame"] == place["frame"]);
         let (Some(frame), Some(address)) = (frame, place["address"].as_u64()) else { continue };
@@ -86,6 +86,11 @@ fn what_has_no_name_can_be_named_elsewhere() {
         let line = tool("addr2line", &["-f", "-e", whole.to_str().unwrap(), &format!("{address:#x}")]);
         let own = number(&frame["own"]) as f64;
         let name = line.lines().next().unwrap().to_string();
+        // A stub of the PLT has no symbol: a call of the C library may be sampled there.
+        if name == "??" {
+            stubs += own;
+            continue;
+        }
         assert!(
             ["work", "used", "sixty", "thirty", "ten", "main"].contains(&name.as_str()),
             "{place} is {name}"
@@ -94,7 +99,7 @@ fn what_has_no_name_can_be_named_elsewhere() {
         sixty += if name == "work" { own } else { 0.0 };
     }
     // All samples are in the loop.
-    assert!(all > 500.0 && sixty > 0.95 * all, "{sixty} of {all}: {view}");
+    assert!(all > 500.0 && sixty > 0.95 * all && stubs < 0.01 * all, "{sixty} of {all}, {stubs}: {view}");
 }
 
 /// A program that runs in user mode and in the kernel in turn, each for a time by the thread's own clock.
