@@ -575,7 +575,7 @@ impl LockProbe {
         drop(names);
         let flags = |lock: u64| {
             let row = lookup(&maps.locks, &lock.to_ne_bytes()).ok()??;
-            Some((lock, WireLock::decode(&row).ok()?.flags))
+            Some((lock, WireLock::view(&row).ok()?.flags))
         };
         self.name_locks(new.into_iter().filter_map(flags));
     }
@@ -588,7 +588,12 @@ impl LockProbe {
         let waited = processes.iter().filter(|(pid, sample)| {
             last.get(pid).is_none_or(|earlier| earlier.contentions != sample.contentions)
         });
-        names.look_up(&self.root, waited.map(|(pid, _)| *pid));
+        let waited: Vec<u32> = waited.map(|(pid, _)| *pid).collect();
+        // Another process may have the id of one that has exited.
+        for pid in &waited {
+            names.exited.remove(pid);
+        }
+        names.look_up(&self.root, waited.into_iter());
         names.looked_again = Some(Instant::now());
         for (pid, sample) in processes {
             if let Some(comm) = names.processes.get(pid) {

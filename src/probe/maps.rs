@@ -116,8 +116,8 @@ pub fn entries(map: &impl MapCore) -> Result<Entries> {
     Ok(all)
 }
 
-/// Part of a map, read by one system call (since 5.6, for hash tables 057996380a42). Its
-/// buffers are used again for the next part.
+/// Part of a map, read by one system call (since 5.6, for hash tables 057996380a42). Its buffers are used again for the
+/// next part.
 struct MapBatch {
     key_size: usize,
     value_size: usize,

@@ -124,9 +124,8 @@ impl LockSample {
         self.failed = self.failed.saturating_add(recent.failed);
         self.reads = self.reads.saturating_add(recent.reads);
         self.flags |= recent.flags;
-        let Self { wait, .. } = self;
-        let WireLockRecent { bucket, count, sum, max, .. } = *recent;
-        wait.merge(&Histogram::of_bucket(bucket, count, sum, !recent.not_min, max));
+        let WireLockRecent { bucket, count, sum, not_min, max, .. } = *recent;
+        self.wait.merge(&Histogram::of_bucket(bucket, count, sum, !not_min, max));
     }
 
     /// Keeps every value at least as high as before: waits that were written back from a CPU's cache to the row between
