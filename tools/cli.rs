@@ -293,8 +293,7 @@ mod tests {
         }
     }
 
-    /// A doc comment with line breaks in a paragraph would be wrapped again on a narrow terminal, in the middle of
-    /// lines.
+    /// A narrow terminal would wrap the lines of a paragraph that has line breaks of its own a second time.
     #[test]
     fn paragraphs_of_help_are_broken_once() {
         let mut command = Cli::command();

@@ -268,7 +268,7 @@ mod tests {
             .refused
             .iter()
             .any(|(event, why)| *event == CounterEvent::Cycles && !why.is_empty());
-        assert!(has(CounterEvent::Cycles) || refused, "absent, and nobody says why");
+        assert!(has(CounterEvent::Cycles) || refused, "absent without a reason");
         assert!(!(has(CounterEvent::Cycles) && has(CounterEvent::CpuClock)));
     }
 

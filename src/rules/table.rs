@@ -63,82 +63,49 @@ enum Of {
     Any,
 }
 
+use Remainder::{Note, Nothing};
+
 const OF_THE_STORM: &str = "it is a part of pagecache-storm";
 
 /// If the first finding is present, what remains of the second one.
 const BEFORE: &[(&str, &str, Of, Remainder)] = &[
-    (throttled::RULE.id, queue_depth_too_low::RULE.id, Of::OneSubject, Remainder::Nothing),
-    (throttled::RULE.id, not_enough_io::RULE.id, Of::Any, Remainder::Nothing),
-    (
-        submit_cpu_bound::RULE.id,
-        driver_queue_full::RULE.id,
-        Of::Any,
-        Remainder::Note("submit-cpu-bound is the limit"),
-    ),
-    (
-        readahead::RULE.id,
-        not_enough_io::RULE.id,
-        Of::Any,
-        Remainder::Note("read-ahead fetches what is not used"),
-    ),
-    (cpu_quota::RULE.id, not_enough_io::RULE.id, Of::Any, Remainder::Nothing),
-    (queue_depth_too_low::RULE.id, device_bound::RULE.id, Of::OneSubject, Remainder::Nothing),
-    (complete_cpu_bound::RULE.id, interrupt_bound::RULE.id, Of::OneSubject, Remainder::Nothing),
-    (largest_stage::RULE.id, device_bound::RULE.id, Of::OneSubject, Remainder::Nothing),
+    (throttled::RULE.id, queue_depth_too_low::RULE.id, Of::OneSubject, Nothing),
+    (throttled::RULE.id, not_enough_io::RULE.id, Of::Any, Nothing),
+    (submit_cpu_bound::RULE.id, driver_queue_full::RULE.id, Of::Any, Note("submit-cpu-bound is the limit")),
+    (readahead::RULE.id, not_enough_io::RULE.id, Of::Any, Note("read-ahead fetches what is not used")),
+    (cpu_quota::RULE.id, not_enough_io::RULE.id, Of::Any, Nothing),
+    (queue_depth_too_low::RULE.id, device_bound::RULE.id, Of::OneSubject, Nothing),
+    (complete_cpu_bound::RULE.id, interrupt_bound::RULE.id, Of::OneSubject, Nothing),
+    (largest_stage::RULE.id, device_bound::RULE.id, Of::OneSubject, Nothing),
     // It says more: what the pace is.
-    (offered_load::RULE.id, not_enough_io::RULE.id, Of::Any, Remainder::Nothing),
-    (offered_load::RULE.id, device_bound::RULE.id, Of::OneSubject, Remainder::Nothing),
-    (offered_load::RULE.id, queue_depth_too_low::RULE.id, Of::OneSubject, Remainder::Nothing),
+    (offered_load::RULE.id, not_enough_io::RULE.id, Of::Any, Nothing),
+    (offered_load::RULE.id, device_bound::RULE.id, Of::OneSubject, Nothing),
+    (offered_load::RULE.id, queue_depth_too_low::RULE.id, Of::OneSubject, Nothing),
     // A degraded link saturates too early.
-    (
-        link_degraded::RULE.id,
-        link_bound::RULE.id,
-        Of::OneSubject,
-        Remainder::Note("link-degraded is the reason"),
-    ),
+    (link_degraded::RULE.id, link_bound::RULE.id, Of::OneSubject, Note("link-degraded is the reason")),
     // The device's speed does not matter below a configured limit.
-    (
-        throttled::RULE.id,
-        deallocated_read::RULE.id,
-        Of::OneSubject,
-        Remainder::Note("throttled limits the load"),
-    ),
-    (
-        not_enough_io::RULE.id,
-        cpu_contention::RULE.id,
-        Of::Any,
-        Remainder::Note("there is little I/O to wait"),
-    ),
-    (
-        tag_starvation::RULE.id,
-        worker_punt::RULE.id,
-        Of::Any,
-        Remainder::Note("it is a part of tag-starvation"),
-    ),
-    (
-        not_enough_io::RULE.id,
-        cache_too_small::RULE.id,
-        Of::Any,
-        Remainder::Note("there is little I/O to wait for"),
-    ),
+    (throttled::RULE.id, deallocated_read::RULE.id, Of::OneSubject, Note("throttled limits the load")),
+    (not_enough_io::RULE.id, cpu_contention::RULE.id, Of::Any, Note("there is little I/O to wait")),
+    (tag_starvation::RULE.id, worker_punt::RULE.id, Of::Any, Note("it is a part of tag-starvation")),
+    (not_enough_io::RULE.id, cache_too_small::RULE.id, Of::Any, Note("there is little I/O to wait for")),
     // These say why pages leave the cache.
-    (swapping::RULE.id, cache_too_small::RULE.id, Of::Any, Remainder::Note("memory is short: see swapping")),
+    (swapping::RULE.id, cache_too_small::RULE.id, Of::Any, Note("memory is short: see swapping")),
     (
         direct_reclaim::RULE.id,
         cache_too_small::RULE.id,
         Of::Any,
-        Remainder::Note("direct-reclaim names the threads that wait for it"),
+        Note("direct-reclaim names the threads that wait for it"),
     ),
     (
         readahead::RULE.id,
         cache_too_small::RULE.id,
         Of::Any,
-        Remainder::Note("read-ahead fills it with what is not used"),
+        Note("read-ahead fills it with what is not used"),
     ),
-    (pagecache_storm::RULE.id, cache_too_small::RULE.id, Of::Any, Remainder::Note(OF_THE_STORM)),
-    (pagecache_storm::RULE.id, direct_reclaim::RULE.id, Of::Any, Remainder::Note(OF_THE_STORM)),
-    (pagecache_storm::RULE.id, worker_punt::RULE.id, Of::Any, Remainder::Note(OF_THE_STORM)),
-    (pagecache_storm::RULE.id, lock_contention::RULE.id, Of::Any, Remainder::Note(OF_THE_STORM)),
+    (pagecache_storm::RULE.id, cache_too_small::RULE.id, Of::Any, Note(OF_THE_STORM)),
+    (pagecache_storm::RULE.id, direct_reclaim::RULE.id, Of::Any, Note(OF_THE_STORM)),
+    (pagecache_storm::RULE.id, worker_punt::RULE.id, Of::Any, Note(OF_THE_STORM)),
+    (pagecache_storm::RULE.id, lock_contention::RULE.id, Of::Any, Note(OF_THE_STORM)),
 ];
 
 /// Up to this confidence a claim is weak.
@@ -200,7 +167,7 @@ fn are_related(s: &Summaries<'_>, one: &str, other: &str) -> bool {
 fn leave_out(s: &Summaries<'_>, found: &mut Vec<Finding>) {
     for (cause, effect, of, left) in BEFORE {
         // A note must not reduce a limit to a note, or no answer would remain.
-        let is_enough = |one: &Finding| one.severity > Severity::Note || matches!(left, Remainder::Nothing);
+        let is_enough = |one: &Finding| one.severity > Severity::Note || matches!(left, Nothing);
         let causes = found.iter().filter(|one| one.id == *cause && is_enough(one));
         let causes: Vec<String> = causes.map(|one| one.subject.clone()).collect();
         let is_explained = |one: &Finding| {
@@ -208,8 +175,8 @@ fn leave_out(s: &Summaries<'_>, found: &mut Vec<Finding>) {
                 && causes.iter().any(|cause| *of == Of::Any || are_related(s, cause, &one.subject))
         };
         match left {
-            Remainder::Nothing => found.retain(|one| !is_explained(one)),
-            Remainder::Note(line) => {
+            Nothing => found.retain(|one| !is_explained(one)),
+            Note(line) => {
                 for one in found.iter_mut().filter(|one| is_explained(one) && is_symptom(one)) {
                     one.severity = Severity::Note;
                     one.evidence.push(line.to_string());

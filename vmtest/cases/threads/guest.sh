@@ -31,7 +31,7 @@ biopsy threads -p "$sleeper" --all --for 2s --json -o sleeper.json 2>sleeper.err
 echo "$status" >sleeper.exit
 cut -d ' ' -f 1 "/proc/$sleeper/syscall" >number
 cat "/proc/$sleeper/wchan" >place
-# The user nobody has no rights, and can only read the files of /proc.
+# An unprivileged user can only read the files of /proc.
 status=0
 /bin/setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps=-all --bounding-set=-all \
     biopsy threads -p "$sleeper" --all --for 2s --json >files.json 2>files.err || status=$?
